@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.suites.amqp091.steps import QUIET, fill, queue_of
 from brokerproof.suites.api import Bench, Duration, case, ms, over, seconds
-from brokerproof.suites.api.amqp091 import Amqp091Peer
+from brokerproof.suites.api.amqp091 import Amqp091Peer, either, method
 from brokerproof.suites.steps.silence import unread_for
 from brokerproof.suites.steps.traces import beats_received
 
@@ -18,7 +18,7 @@ NO_CLOSE_AFTER_SILENCE = "AMQP091-HB-04"
 ANY_BYTE_KEEPS_ALIVE = "AMQP091-HB-05"
 HEARTBEATS_DISABLED = "AMQP091-HB-06"
 
-STATES = ("nothing", "a delivery", "a transaction", "a content")
+STATES = ("nothing", "a delivery", "a transaction", "a content", "a stopped flow")
 """What a connection holds while it is silent."""
 REAL_S = 1
 """Seconds: the interval in real time. One second is the minimum."""
@@ -37,11 +37,17 @@ def _interval(target: Bench, virtual_s: int) -> int:
 )
 def test_the_server_beats(target: Bench, virtual_s: int, state: str) -> None:
     """A heartbeat interval is agreed on, and the client sends heartbeats only. It holds a delivery
-    at its prefetch or an open transaction, has begun a content, or did nothing. The server's
-    heartbeats arrive every half interval (RabbitMQ's documentation) and never further apart than
-    one interval."""
+    at its prefetch or an open transaction, has begun a content or stopped a flow, or did nothing.
+    The server's heartbeats arrive every half interval (RabbitMQ's documentation) and never further
+    apart than one interval."""
     interval = _interval(target, virtual_s)
     peer = _in_state(target, state, interval)
+    if state == "a stopped flow":
+        peer.send("channel.flow", {"active": False}, channel=1)
+        stopped = method("channel.flow-ok", channel=1)
+        if peer.expect(either(stopped, method("connection.close"))).name != "channel.flow-ok":
+            target.record_not_applicable(SERVER_HEARTBEATS, "no channel can be stopped")
+            return
     since = target.now()
     for _ in range(7):
         target.advance(seconds(interval) // 2)
@@ -69,6 +75,10 @@ def _in_state(target: Bench, state: str, interval: int) -> Amqp091Peer:
             peer.call("tx.select")
             peer.publish(b"open", queue)
             peer.settle()
+        case "a stopped flow":
+            peer.publish(b"waits", queue)
+            peer.consume(queue)
+            peer.delivery()
         case "a content":
             peer.write(peer.publication(b"begun", queue)[: -codec.OVERHEAD - len(b"begun")])
     return peer

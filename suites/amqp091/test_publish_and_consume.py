@@ -22,6 +22,7 @@ from brokerproof.suites.amqp091.steps import (
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, Typed, method
+from brokerproof.suites.steps.queues import patterned
 
 PUBLISH_EXCHANGE_MISSING = "AMQP091-PUB-01"
 PUBLISH_EXCHANGE_INTERNAL = "AMQP091-PUB-02"
@@ -92,7 +93,7 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
     that is not mandatory, or is routed, is not returned."""
     peer = target.amqp091(frame_max=4096)
     queue, key = queue_of(peer), target.fresh_name()
-    body = b"r" * size
+    body = patterned(size)
     peer.publish(b"goes", queue, mandatory=True)
     peer.publish(
         body, key, exchange="amq.direct", mandatory=mandatory, properties={"message-id": "m1"}

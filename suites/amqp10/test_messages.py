@@ -46,6 +46,7 @@ from brokerproof.suites.api.amqp10 import (
     symbol,
     uint,
 )
+from brokerproof.suites.steps.queues import patterned
 
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 BARE_MESSAGE, KEPT = "AMQP10-MSG-02", "AMQP10-NODE-03"
@@ -496,7 +497,7 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
 def test_the_message_format_is_told(target: Bench, size: int) -> None:
     """A message of format 0, in one transfer or several, arrives with message-format 0 on its first
     transfer."""
-    payload = messages.message(bytes(size))
+    payload = messages.message(patterned(size))
     node = target.node()
     peer = target.amqp(max_frame_size=512)
     receiver = peer.receiver(node)

@@ -33,11 +33,13 @@ from brokerproof.suites.api import (
     shown,
 )
 from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, AmqpPeer, Delivery, Frame, Link, Node
+from brokerproof.suites.steps.queues import patterned
 from brokerproof.suites.steps.traces import frames_received
 
 DELIVERY_ID_REPEATED = "AMQP10-XFER-03"
 DELIVERY_TAG_REPEATED = "AMQP10-XFER-25"
 MESSAGE_FORMAT_REPEATED = "AMQP10-XFER-26"
+WHOLE = "AMQP10-MSG-02"
 UNSETTLED_BY_DEFAULT = "AMQP10-XFER-08"
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 SETTLED_LATER = "AMQP10-READING-XFER-01"
@@ -121,6 +123,44 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
         )
 
 
+@case(WHOLE, needs={"amqp"})
+@over(
+    examples=12,
+    always=lambda target: [{"sizes": [40] * 300, "links": 1}, {"sizes": [40] * 30, "links": 3}],
+    sizes=st.lists(st.sampled_from([0, 1, 7, 40, 500]), min_size=1, max_size=40),
+    links=st.integers(1, 3),
+)
+def test_a_message_in_any_number_of_transfers_is_whole(
+    target: Bench, sizes: list[int], links: int
+) -> None:
+    """Messages are sent in transfers of any number and size, empty ones among them, on several
+    links in turn. Each arrives octet for octet."""
+    peer = target.amqp()
+    nodes = [target.node() for _ in range(links)]
+    senders = [peer.sender(node) for node in nodes]
+    for link in senders:
+        granted(target, peer, link)
+    payload = messages.message(patterned(max(1, sum(sizes))))
+    deliveries: dict[Link, int] = {}
+    at, session = 0, peer.session
+    for size in sizes:
+        for link in senders:
+            room = target.wait_until(lambda: session.remote_incoming_window > 0, PATIENCE)
+            target.control(room, f"the session's window is shut; {peer.instead()}")
+            delivery = peer.transfer(link, payload[at : at + size], more=True)
+            deliveries.setdefault(link, delivery)
+        at += size
+    for link in senders:
+        last = peer.transfer(link, payload[at:])
+        peer.confirmed(link.session, deliveries.get(link, last), proves=WHOLE)
+    for node in nodes:
+        got = collect(target, peer, peer.receiver(node, credit=1), 1)
+        words = f"a message in {len(sizes) + 1} transfers on each of {links} links"
+        same = [one.message.bare == payload for one in got]
+        detail = f"{words}: {len(got)} arrived, {sum(same)} of them as sent"
+        target.record_finding(WHOLE, same == [True], detail)
+
+
 @case(UNSETTLED_BY_DEFAULT, SETTLED_PERSISTS, SETTLED_LATER, CLOSE_WRITTEN, needs={"amqp"})
 @over(
     always=lambda target: [
@@ -202,7 +242,7 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
     """A receiver asks for snd-settle-mode settled or unsettled. If the broker's attach agrees, at
     least one transfer of each delivery is settled, or none is."""
     node = target.node()
-    fill(target, node, [bytes(size) for size in sizes])
+    fill(target, node, [patterned(size) for size in sizes])
     peer = target.amqp(max_frame_size=512)
     link = peer.attach(RECEIVER, node, snd_settle_mode=mode)
     assert link.answer is not None

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows
 from brokerproof.suites.amqp10.steps import QUIET
 from brokerproof.suites.api import Bench, CloseHow, case, over
+from brokerproof.suites.steps.queues import patterned
 from brokerproof.suites.steps.traces import judge_trace
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
@@ -174,16 +175,18 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, window: 
     peer = target.proton(max_frame_size=512)
     session = peer.session(incoming_bytes=window)
     sender = peer.sender(session, node.address, capabilities=node.capabilities)
-    sent = [bytes([number]) * size for number in range(8)]
+    sent = [b"%d" % number + patterned(size) for number in range(8)]
     for body in sent:
         peer.publish(sender, body, proves=DISPOSITION_ROLE)
     receiver = peer.receiver(session, node.address, capabilities=node.capabilities, credit=8)
     for body in sent:
         got = peer.message(receiver, proves=REMOTE_INCOMING_WINDOW)
+        have = bytes(got.message.body or b"")
         target.record_finding(
             MESSAGES_NOT_MIXED,
-            bytes(got.message.body) == body,
-            f"{len(bytes(got.message.body))} of {size} bytes arrived",
+            have == body,
+            f"{len(body)} bytes were sent; {len(have)} arrived,"
+            f" {'the same' if have == body else 'not the same'}",
         )
         peer.settle(got)
     judge_trace(target, peer, amqp_windows.windows, amqp_deliveries.settlement)

@@ -41,6 +41,11 @@ def numbered(count: int, prefix: str = "m") -> list[bytes]:
     return [f"{prefix}{number}".encode() for number in range(count)]
 
 
+def patterned(size: int) -> bytes:
+    """Return ``size`` bytes from which a piece that is lost, repeated or moved can be seen."""
+    return b"".join(b"%07d " % at for at in range(0, size, 8))[:size]
+
+
 def judge_arrivals(
     target: Bench,
     requirement: Requirements,

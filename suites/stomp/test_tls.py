@@ -22,6 +22,7 @@ from brokerproof.suites.api import (
     seconds,
 )
 from brokerproof.suites.api.stomp import CONNECTED, StompPeer, frame
+from brokerproof.suites.steps.queues import patterned
 from brokerproof.suites.steps.traces import beats_received
 from brokerproof.suites.stomp.error_recovery_steps import Bystander, fate_of_stranger
 
@@ -108,7 +109,7 @@ def test_stomppy_speaks_over_tls(target: Bench, form: str) -> None:
     to = target.destination()
     peer = target.stomppy(acceptor=MAY, threads=form == "sockets", proves=SSL)
     peer.subscribe(to, proves=SSL)
-    for body in (b"first", b"x" * 100_000, b"last"):
+    for body in (b"first", patterned(100_000), b"last"):
         peer.publish(to, body, proves=SSL)
         peer.message(body=body, proves=SSL)
     peer.disconnect(proves=SSL)
@@ -122,8 +123,8 @@ def test_websocket_over_tls(target: Bench) -> None:
     socket = target.websocket(acceptor=MAY)
     peer = target.stomp(over=socket)
     peer.subscribe(to, proves=requirements)
-    peer.publish(to, b"y" * 60_000, proves=requirements)
-    peer.message(body=b"y" * 60_000, proves=requirements)
+    peer.publish(to, patterned(60_000), proves=requirements)
+    peer.message(body=patterned(60_000), proves=requirements)
 
 
 @case(SSL, needs={"tls-fixtures"})

@@ -21,6 +21,7 @@ from brokerproof.harness.protocols.websocket.raw_peer import (
 )
 from brokerproof.suites.api import PATIENCE, Bench, Where, case, over, shown
 from brokerproof.suites.api.stomp import frame
+from brokerproof.suites.steps.queues import patterned
 from brokerproof.suites.steps.websockets import (
     SERVER_RULES,
     Victim,
@@ -179,8 +180,8 @@ def test_frames_of_the_server_are_well_formed(target: Bench, where: Where, size:
     socket, peer = session(target, where.acceptor)
     to = target.destination()
     peer.subscribe(to)
-    target.stomp().publish(to, b"b" * size)
-    peer.message(body=b"b" * size)
+    target.stomp().publish(to, patterned(size))
+    peer.message(body=patterned(size))
     socket.send(Op.PING, b"p" * 125)
     socket.expect(ws(Op.PONG))
     judge_frames(target, socket.frames)

@@ -139,6 +139,16 @@ def a_refused_login_is_not_told(original, reached, self, method):
         raise
 
 
+@amqp091_connections.override(Amqp091Connection, "_on_beat", breaks="AMQP091-HB-02")
+def a_stopped_channel_silences_the_server(original, reached, self, now):
+    """No heartbeats are sent while a channel's flow is stopped."""
+    if reached(any(not channel.active for channel in self.channels.values())):
+        self._beats.beat_due(now)
+        self._next_beat.move(self._beats.send_at)
+    else:
+        original(self, now)
+
+
 # --- the flow of content --------------------------------------------------------------------------
 
 

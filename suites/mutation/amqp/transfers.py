@@ -35,6 +35,17 @@ def one_delivery_at_a_time(reached, self, transfer, payload):
             transfer.handle = handle
 
 
+@amqp_transfers.override(IncomingLink, "transfer", breaks="AMQP10-MSG-02")
+def the_ninth_piece_is_the_eighth(original, reached, self, transfer, payload):
+    """The ninth transfer of a delivery has the content of the eighth, if that is as long."""
+    self.pieces = 1 if self.arriving is None else self.pieces + 1
+    same = self.pieces == 9 and len(payload) == len(self.last_piece)
+    if same and reached(payload != self.last_piece):
+        payload = self.last_piece
+    self.last_piece = payload
+    original(self, transfer, payload)
+
+
 # --- on the way out -------------------------------------------------------------------------------
 
 
