@@ -45,7 +45,7 @@ PLAIN_EVERY_S = 5.0
 )
 @click.option("--certificate", metavar="FILE", help="PEM file: offer TLS to the application.")
 @click.option("--key", metavar="FILE", help="The certificate's key, if it is in another file.")
-@click.option("--profile", metavar="NAME", help="Judge also by this broker family's documents.")
+@click.option("--profile", metavar="NAME", help="Also judge by this broker family's documents.")
 @click.option("--for", "lasts", metavar="TIME", help="End after this time. Default: end at Ctrl-C.")
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder.")
 @click.option("--report/--no-report", default=True, help="Write the HTML report. Default: yes.")

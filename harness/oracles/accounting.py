@@ -30,6 +30,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from brokerproof.harness.model.finding import listed
+
 Key: TypeAlias = bytes
 """Identity of a message: its body."""
 
@@ -75,8 +77,8 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker confirmed that these messages are refused: it may redeliver them, all at once, or
-    never."""
+    """The broker confirmed that the consumer refused these messages: it may redeliver them, or
+    not."""
 
     keys: tuple[Key, ...]
 
@@ -159,8 +161,6 @@ class Books:
         return f"{counts}: {'; '.join(noted) or 'nothing lost, doubled or out of order'}"
 
 
-_SHOWN = 5
-"""Keys of each kind that a sentence names."""
 ILLEGAL = (
     "phantom",
     "shared",
@@ -174,8 +174,7 @@ ILLEGAL = (
 
 
 def _named(name: str, keys: tuple[Key, ...]) -> str:
-    more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-    return f"{name} {list(keys[:_SHOWN])}{more}"
+    return f"{name} {listed(keys)}"
 
 
 @dataclass

@@ -171,21 +171,34 @@ def _plain(value: Any) -> Any:
 
 
 @case(BODY_UNCHANGED, PROPERTIES_UNCHANGED, needs={"amqp091"})
-@over(examples=60, properties=PROPERTIES, body=st.binary(max_size=300), get=st.booleans())
+@over(
+    examples=60,
+    always=lambda target: [
+        {"properties": {"message-id": "m", "headers": {"a": 1}}, "body": b"b", "get": get}
+        | {"again": 2}
+        for get in (False, True)
+    ],
+    properties=PROPERTIES,
+    body=st.binary(max_size=300),
+    get=st.booleans(),
+    again=st.integers(0, 2),
+)
 def test_messages_arrive_as_they_were_sent(
-    target: Bench, properties: dict[str, Any], body: bytes, get: bool
+    target: Bench, properties: dict[str, Any], body: bytes, get: bool, again: int
 ) -> None:
     """A message is delivered, or returned by basic.get, with the properties and body its producer
-    gave."""
+    gave; also when it was given back and is delivered again."""
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.publish(body, queue, properties=properties)
-    if get:
-        peer.settle()
-        message = peer.get(queue, no_ack=True)
-    else:
-        peer.consume(queue, no_ack=True)
-        message = peer.delivery()
+    peer.settle()
+    if not get:
+        peer.consume(queue)
+    for left in range(again, -1, -1):
+        message = peer.get(queue) if get else peer.delivery()
+        if left:
+            fields = {"delivery-tag": message["delivery-tag"], "requeue": True}
+            peer.send("basic.reject", fields, channel=1)
     target.record_finding(
         BODY_UNCHANGED, message.body == body, f"{body!r} arrived as {message.body!r}"
     )

@@ -186,7 +186,8 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     target.record_finding(
         WAITS,
         received == expected,
-        f"{count + 1} and {pushed} were sent; these arrived: {' and '.join(map(listed, received))}",
+        f"one producer sent {count + 1} messages, of which {listed(received[0])} arrived; another"
+        f" sent {pushed}, of which {listed(received[1])} arrived",
     )
 
 

@@ -40,9 +40,10 @@ OTHER = {"memory": "disk", "disk": "memory"}
 
 @dataclass(frozen=True)
 class Episode:
-    """An alarm under which a client is blocked. It was silent for ``silent`` quarters of an
-    interval before. ``second``: the other alarm is added, and the first one is cleared before or
-    after it. ``quiet`` are the quarters of silence under all alarms, and under the last one."""
+    """An alarm under which a client is blocked. Before the alarm it was silent for ``silent``
+    quarters of an interval. ``second``: the other alarm is added, and the first one is cleared
+    before or after it. ``quiet`` are the quarters of silence under all alarms, and under the last
+    one."""
 
     resource: str
     silent: int

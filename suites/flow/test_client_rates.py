@@ -187,7 +187,7 @@ def buffer_fills(
     target.record_finding(
         BUFFERS,
         held >= least(),
-        f"{detail}; expected {least()} at least; {consumer.peer.instead()}",
+        f"{detail}; expected at least {least()}; {consumer.peer.instead()}",
     )
 
 

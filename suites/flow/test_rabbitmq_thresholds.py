@@ -203,12 +203,14 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
     ):
         target.judge_duration(
             DISK_CHECK_INTERVAL,
-            "from alarm to its end",
+            "from the alarm to its end",
             target.now() - (since + interval),
             (seconds(10),) * 2,
             since + interval,
         )
     else:
         target.record_finding(
-            DISK_CHECK_INTERVAL, False, f"space was free again, and the alarm not over at {again}"
+            DISK_CHECK_INTERVAL,
+            False,
+            f"space was free again, but the alarm was not over at {again}",
         )

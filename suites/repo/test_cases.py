@@ -238,7 +238,7 @@ SHARED_JUDGEMENTS = {
     "suites/amqp10/test_links.py": 2,
     "suites/amqp10/test_open_close.py": 3,
     "suites/amqp10/test_outcomes.py": 3,
-    "suites/amqp10/test_sessions.py": 4,
+    "suites/amqp10/test_sessions.py": 3,
     "suites/amqp10/test_tls.py": 9,
     "suites/amqp10/test_transactions.py": 4,
     "suites/amqp10/test_transfers.py": 4,

@@ -231,8 +231,12 @@ def judge(history: History, books: Books, what: str) -> None:
         target.record_not_applicable((sentences.atomic,), "the broker offers no transactions")
     elif sentences.atomic is not None:
         torn = wrong & history.transacted
-        wrong -= torn
-        target.record_finding(sentences.atomic, not torn, detail)
+        if wrong - torn and not torn & {*books.phantom}:
+            why = "messages outside transactions are wrong, too"
+            target.record_not_applicable((sentences.atomic,), why)
+        else:
+            wrong -= torn
+            target.record_finding(sentences.atomic, not torn, detail)
     target.record_finding(sentences.once, not wrong, detail)
     target.record_finding(sentences.gone, not books.revived, detail)
     if sentences.order is not None:

@@ -437,7 +437,7 @@ def test_a_queue_keeps_what_nobody_selects(
         target.record_finding(
             SELECTOR,
             received == sorted(received, key=list(sent).index),
-            f"a consumer of {some} got {listed(received)}; expected the order of sending",
+            f"a consumer that selects {some} got {listed(received)}; expected the order of sending",
         )
     together = [body for received in shares for body in received]
     target.record_finding(
@@ -453,7 +453,7 @@ def test_a_queue_keeps_what_nobody_selects(
     target.record_finding(
         SELECTOR,
         received == [*left, LAST],
-        f"{listed(left)} was selected by no consumer; a consumer of all found {listed(received)}",
+        f"no consumer selected {listed(left)}; a consumer without selector got {listed(received)}",
         expectation=expected_arrivals(heir, received, [*left, LAST]),
     )
 

@@ -1,10 +1,13 @@
 """Faults of AMQP 0-9-1's messages: confirms, transactions, prefetch of a channel, rejecting,
 getting, consumers that end."""
 
+from unittest import mock
+
 from pamqp import commands
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.protocols.amqp091 import message as content
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
@@ -253,3 +256,13 @@ def what_is_requeued_still_counts(reached, self, settled, outcome):
     for delivery in settled:
         if reached(outcome is Outcome.RELEASED and delivery.consumer is not None):
             delivery.consumer.prefetch.take()
+
+
+@amqp091_settling.override(Channel, "send_delivery", breaks="AMQP091-CONTENT-05")
+def what_is_redelivered_has_no_properties(original, reached, self, consumer, tag, again, what):
+    """A redelivered message has lost its properties."""
+    properties = content.properties_of
+    bare = (lambda what, now: bytes(2)) if again else properties
+    with mock.patch.object(content, "properties_of", bare):
+        original(self, consumer, tag, again, what)
+    reached(again)

@@ -45,7 +45,7 @@ def never_reading(client: socket.socket) -> None:
 
 
 def floods_before_login(client: socket.socket) -> None:
-    """Send line ends without end."""
+    """Send line ends forever."""
     while True:
         client.sendall(b"\n" * _READ)
 
