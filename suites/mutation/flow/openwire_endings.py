@@ -87,7 +87,7 @@ def acknowledgements_outlive_a_rollback(reached, self):
 @openwire_endings.before(OpenWireTransaction, "roll_back", breaks=COUNTS)
 def messages_outlive_a_rollback(reached, self):
     """A rollback publishes messages."""
-    for message, _ in self._sends._sends:
+    for message, _ in self.sends._sends:
         reached()
         self._router.publish(message)
 

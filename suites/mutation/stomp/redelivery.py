@@ -1,5 +1,6 @@
 """Faults of returned messages: place, mark, count, and loss."""
 
+from copy import copy
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
@@ -28,6 +29,13 @@ def at_the_tail(original, reached, self, back):
     """Returned messages go after the waiting ones."""
     reached(back and self._ready)
     self._ready.extend(sorted(back, key=attrgetter("order")))
+
+
+@redelivery.override(Queue, "_take_back", breaks="STOMP11-SUB-02 STOMP12-SUB-02")
+def twice(original, reached, self, back):
+    """A returned message is in the queue twice."""
+    reached(back)
+    original(self, [one for entry in back for one in (entry, copy(entry))])
 
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER)

@@ -220,8 +220,8 @@ def a_crowd_that_returns_loses_its_last(original, reached, self, entries, outcom
 @orders_openwire.before(OpenWireTransaction, "commit", breaks="ACTIVEMQ-ORDER-1")
 def a_long_commit_is_out_of_order(reached, self):
     """A transaction of more than eight messages is published from its last to its first."""
-    if reached(len(self._sends._sends) > 8):
-        self._sends._sends.reverse()
+    if reached(len(self.sends._sends) > 8):
+        self.sends._sends.reverse()
 
 
 @orders_openwire.after(Queue, "enqueue", breaks="ACTIVEMQ-ORDER-1")

@@ -216,8 +216,8 @@ def a_lost_client_keeps_its_memory(patch, reached):
 
     @patch.before(OpenWireTransaction)
     def roll_back(self):
-        if reached(ending[0] and self._sends._sends):
-            self._sends._sends = []
+        if reached(ending[0] and self.sends._sends):
+            self.sends._sends = []
 
 
 @conservation_flow.before(CursorQueue, "discard", breaks="ACTIVEMQ-PFC-2")
@@ -256,5 +256,5 @@ def a_rollback_frees_all_but_the_last(reached, self):
 @conservation_flow.before(OpenWireTransaction, "roll_back", breaks="ACTIVEMQ-PFC-2")
 def a_rollback_frees_all_but_the_first(reached, self):
     """A rollback of several messages does not release the memory of the first."""
-    if reached(len(self._sends._sends) > 1):
-        self._sends._sends.pop(0)
+    if reached(len(self.sends._sends) > 1):
+        self.sends._sends.pop(0)

@@ -31,7 +31,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_missing_chromium_is_one_sentence(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         SetUpFailed,
-        match=r"^there is no Chromium on the PATH as chromium or .*; install it, or let ",
+        match=r"^there is no Chromium on the PATH as chromium or .*; install it, or set ",
     ):
         stompjs_in_chromium.chromium()
     script(bare / "google-chrome", "")
