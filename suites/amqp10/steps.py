@@ -34,7 +34,6 @@ from brokerproof.suites.api.amqp10 import (
     frame,
 )
 from brokerproof.suites.steps.positive_control import beside
-from brokerproof.suites.steps.queues import patterned
 
 Requirements = tuple[str, ...]
 
@@ -76,9 +75,7 @@ def fill(target: Bench, node: Node, bodies: Sequence[bytes], **sections: Any) ->
 
 def numbered(count: int, size: int = 0) -> list[bytes]:
     """Return ``count`` numbered bodies of at least ``size`` bytes."""
-    return [
-        b"%d." % number + patterned(max(0, size - len(b"%d." % number))) for number in range(count)
-    ]
+    return [b"%d." % number + bytes(max(0, size - len(b"%d." % number))) for number in range(count)]
 
 
 def collect(

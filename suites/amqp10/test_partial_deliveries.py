@@ -13,6 +13,7 @@ from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, number
 from brokerproof.suites.api import PATIENCE, Bench, Clock, case, listed, ms, over
 from brokerproof.suites.steps import stalls
 from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
+from brokerproof.suites.steps.queues import patterned
 from brokerproof.suites.steps.traces import frames_received, signs_of_life
 
 WHOLE = "AMQP10-MSG-02"
@@ -52,7 +53,8 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     is idle, and opens the window. Until then, empty frames arrive in time; afterwards as many
     messages arrive as credit allows, whole. One scenario: everything interrupts a delivery in the
     middle."""
-    node, expected = target.node(), numbered(COUNT, SIZE)
+    node = target.node()
+    expected = [body + patterned(SIZE) for body in numbered(COUNT)]
     fill(target, node, expected)
     peer = target.amqp(begin=False, max_frame_size=FRAME, idle_time_out=ASKED_MS)
     session = peer.begin(incoming_window=window)
@@ -115,7 +117,8 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
 def test_a_delivery_that_the_window_cut_comes_back(target: Bench, window: int, how: str) -> None:
     """A session's window ends within a delivery, and then its link or its connection ends. Another
     link gets all messages, that one first."""
-    node, expected = target.node(), numbered(COUNT, SIZE)
+    node = target.node()
+    expected = [body + patterned(SIZE) for body in numbered(COUNT)]
     fill(target, node, expected)
     peer = target.amqp(begin=False, max_frame_size=FRAME)
     peer.begin(incoming_window=window)
