@@ -21,8 +21,12 @@ class Transaction:
     def __init__(self) -> None:
         self._sends: list[tuple[Message, ResourceClaim]] = []
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
-        self.rollback_only: str | None = None
-        """Why COMMIT must fail and roll back; None if it need not."""
+        self.doomed: str | None = None
+        """Why it may only be rolled back; None if it may be committed."""
+
+    def doom(self, reason: str) -> None:
+        """Allow only a rollback from now on, because of ``reason`` or an earlier one."""
+        self.doomed = self.doomed or reason
 
     def send(self, message: Message, charge: ResourceClaim) -> None:
         """Hold ``message`` until COMMIT, and its memory until the end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -116,7 +116,7 @@ def build(
         latest = [(bar.column.run, bar.column.target) for bar in shown.latest]
         open_points = compared(tables.behaviours, latest)
         (out / "behaviours.html").write_text(pages.behaviours(shown, open_points), "utf-8")
-        _write_judgements(shown, rows, judgements, pages, limits, out)
+        _write_judgements(shown, rows, judgements, judged, pages, limits, out)
         step("exports")
         _write_exports(rows, runs, shown, out)
         step("cases")
@@ -239,6 +239,7 @@ def _write_judgements(
     shown: Model,
     rows: Sequence[CaseRow],
     judgements: Sequence[Mapping[str, Any]],
+    judged: Set[str],
     pages: Pages,
     limits: Limits,
     out: Path,
@@ -246,7 +247,6 @@ def _write_judgements(
     """Write the pages of judged requirements and of findings, and redirects."""
     places = {(row.run, row.target, row.case): row.page or "" for row in rows}
     compliance = keepers(judgements, shown.columns, places)
-    judged = {row["requirement"] for row in judgements if row["verdict"] != "SKIP"}
     shown_requirements = {name: compliance[name] for name in compliance if name in judged}
     _write_requirements(out / "requirements", shown_requirements, pages)
     findings = pages.findings(shown, judgements, limits.findings)

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.activemq_statistics import Statistics
-from brokerproof.suites.api import PATIENCE, Bench, Clock, Duration, Target, case, listed, ms, over
-from brokerproof.suites.api.stomp import frame
+from brokerproof.suites.api import Bench, Clock, Duration, Target, case, listed, ms, over
 from brokerproof.suites.steps.producer_flow import (
     CONSUMERS,
     PRODUCERS,
@@ -28,7 +27,7 @@ from brokerproof.suites.steps.producer_flow import (
     slack,
     waits_for,
 )
-from brokerproof.suites.steps.queues import judge_arrivals, left_in, numbered
+from brokerproof.suites.steps.queues import commit_is_confirmed, judge_arrivals, left_in, numbered
 from brokerproof.suites.steps.small_addresses import SMALLEST, body
 
 AT_ONCE = "ACTIVEMQ-PFC-9"
@@ -119,12 +118,7 @@ def test_a_transaction_whose_send_finds_no_room_is_whole(
     producer.publish(full.to, body(count, 20), named, receipt=False)
     for data in sent[before:]:
         producer.publish(to.to, data, named, receipt=False)
-    producer.send("COMMIT", {**named, "receipt": "committed"})
-    confirmed = frame("RECEIPT", {"receipt-id": "committed"})
-    target.wait_until(
-        lambda: producer.ended is not None or any(map(confirmed.accepts, producer.inbox)), PATIENCE
-    )
-    is_confirmed = producer.take(confirmed) is not None
+    is_confirmed = commit_is_confirmed(target, producer)
     heard = "was confirmed" if is_confirmed else f"was not confirmed ({producer.instead()})"
     producer.close_socket()
     left = left_in(target, to.to, "1.2", len(sent) if is_confirmed else 0)

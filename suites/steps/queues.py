@@ -18,7 +18,7 @@ from brokerproof.suites.api import (
     ms,
     seconds,
 )
-from brokerproof.suites.api.stomp import Destination, Frame, HeadersLike, StompPeer
+from brokerproof.suites.api.stomp import Destination, Frame, HeadersLike, StompPeer, frame
 from brokerproof.suites.steps.refusals import refusal
 
 Consumer = StompPeer | StompPyPeer
@@ -179,6 +179,17 @@ def unsettled_comes_back(target: Bench, version: str, ack: str, *, leaves: bool 
         consumer.request("UNSUBSCRIBE", {"id": "0"})
     consumer.close_socket(CloseHow.RESET)
     return left_in(target, queue, version, 1) == [b"unsettled"]
+
+
+def commit_is_confirmed(target: Bench, producer: StompPeer) -> bool:
+    """Send COMMIT for the peer's transaction with a receipt; return True if the RECEIPT arrives
+    before the connection ends."""
+    producer.send("COMMIT", {"transaction": producer.transaction, "receipt": "committed"})
+    confirmed = frame("RECEIPT", {"receipt-id": "committed"})
+    target.wait_until(
+        lambda: producer.ended is not None or any(map(confirmed.accepts, producer.inbox)), PATIENCE
+    )
+    return producer.take(confirmed) is not None
 
 
 def undone_by_abort(target: Bench, version: str, mode: str) -> bool:

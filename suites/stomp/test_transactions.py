@@ -12,13 +12,14 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.harness.targets.target import Overrides
-from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, CloseHow, case, listed, over
-from brokerproof.suites.api.stomp import MESSAGE, frame
+from brokerproof.suites.api import RECONFIGURABLE, Bench, CloseHow, case, listed, over
+from brokerproof.suites.api.stomp import MESSAGE
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     QUIET,
     bodies,
     collect,
+    commit_is_confirmed,
     expected_arrivals,
     expected_remainder,
     held,
@@ -109,12 +110,7 @@ def test_a_transaction_with_an_odd_send_is_whole(target: Bench, version: str, od
     producer.publish(queue, b"first", within, receipt=False)
     producer.send("SEND", {"destination": ODD_DESTINATIONS[odd], **within}, b"odd")
     producer.publish(queue, b"last", within, receipt=False)
-    producer.send("COMMIT", {**within, "receipt": "committed"})
-    confirmed = frame("RECEIPT", {"receipt-id": "committed"})
-    target.wait_until(
-        lambda: producer.ended is not None or any(map(confirmed.accepts, producer.inbox)), PATIENCE
-    )
-    is_confirmed = producer.take(confirmed) is not None
+    is_confirmed = commit_is_confirmed(target, producer)
     producer.close_socket()
     left = left_in(target, queue, version, 2 if is_confirmed else 0)
     words = "confirmed" if is_confirmed else f"not confirmed ({producer.instead()})"

@@ -95,9 +95,10 @@ class PendingSend:
     transaction: Transaction | None = None
 
     def failure(self, reason: str) -> NoSpace:
-        """Note that the message fails for ``reason``."""
+        """Return the exception for ``reason``, after dooming the transaction of a message whose
+        producer will not be told."""
         if self.transaction is not None and not self.answered:
-            self.transaction.rollback_only = reason
+            self.transaction.doom(reason)
         return NoSpace(reason)
 
 

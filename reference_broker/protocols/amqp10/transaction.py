@@ -28,7 +28,6 @@ class LiveTransaction:
         self.id = id
         self.coordinator = coordinator
         self._router = router
-        self.doomed: str | None = None
         self._core = Transaction()
         self._outcomes: dict[Delivery, tuple[Any, bool]] = {}
 
@@ -36,9 +35,14 @@ class LiveTransaction:
         """Hold ``message`` until the discharge."""
         self._core.send(message, self._router.charge_transaction(message))
 
+    @property
+    def doomed(self) -> str | None:
+        """Why it may only be rolled back; None if it may be committed."""
+        return self._core.doomed
+
     def doom(self, reason: str) -> None:
-        """Allow only a rollback from now on, because of ``reason``."""
-        self.doomed = self.doomed or reason
+        """Allow only a rollback from now on, because of ``reason`` or an earlier one."""
+        self._core.doom(reason)
 
     def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:
         """Hold the peer's outcome of a delivery until the discharge; ``settled`` if the peer

@@ -501,7 +501,7 @@ class Client:
             return
         transaction = self._transaction(id)
         del self._transactions[id]
-        if what == codes.COMMIT and (reason := transaction.sends.rollback_only) is not None:
+        if what == codes.COMMIT and (reason := transaction.sends.doomed) is not None:
             transaction.roll_back()
             raise Refusal(FAILED, f"the transaction was rolled back: {reason}")
         if what == codes.COMMIT:

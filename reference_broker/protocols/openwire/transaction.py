@@ -19,7 +19,6 @@ class OpenWireTransaction:
     def __init__(self, router: Router) -> None:
         self._router = router
         self.sends = Transaction()
-        """What the commit will publish."""
         self._acknowledged: list[tuple[OpenWireConsumer, tuple[int, int]]] = []
         self.is_live = True
 

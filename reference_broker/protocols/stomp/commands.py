@@ -475,9 +475,9 @@ def begin(session: Session, frame: Frame) -> After:
 def commit(session: Session, frame: Frame) -> After:
     transaction = _end(session, frame, refusal.COMMIT_BAD)
     router = session.shared.router
-    if transaction.rollback_only is not None:
+    if transaction.doomed is not None:
         _undo(session, transaction)
-        raise Refusal(refusal.ROLLED_BACK, session.version, transaction.rollback_only)
+        raise Refusal(refusal.ROLLED_BACK, session.version, transaction.doomed)
     router.begin_atomic_unit()
     try:
         queues = transaction.commit(router.publish)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ACCURACY = 10_000
-
-
 _CASE = ("run", "target", "case")
 
 

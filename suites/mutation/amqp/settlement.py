@@ -409,4 +409,4 @@ def failed_posts_do_not_doom(reached, self, arrival, discharge):
     """A settled post that cannot be routed does not make its transaction fail."""
     transaction: LiveTransaction | None = self._opened.get(discharge.txn_id)
     if reached(transaction is not None and transaction.doomed is not None):
-        transaction.doomed = None
+        transaction._core.doomed = None

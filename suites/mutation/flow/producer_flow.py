@@ -266,8 +266,8 @@ def refused_and_added(original, reached, self, sending):
 @no_space.after(PendingSend, "failure", breaks="STOMP12-BEGIN-03")
 def the_rest_of_a_transaction_is_committed(reached, self, reason):
     """A SEND without room is missing from its transaction, whose COMMIT is confirmed."""
-    if reached(self.transaction is not None and self.transaction.rollback_only is not None):
-        self.transaction.rollback_only = None
+    if reached(self.transaction is not None and self.transaction.doomed is not None):
+        self.transaction.doomed = None
 
 
 @no_space.before(ProducerFlow, "send", breaks=AT_ONCE)
