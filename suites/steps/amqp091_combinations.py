@@ -1,8 +1,7 @@
-"""One AMQP 0-9-1 consumer with drawn options, the messages that it should get, and a neighbour on
-another channel that names none.
+"""One AMQP 0-9-1 consumer with drawn options, and a neighbour without options on another channel.
 
-The consumer gets each message once and holds as many as its prefetch allows, whatever the options
-of basic.qos, basic.consume and basic.publish. An exclusive consumer is the only one. The neighbour
+Whatever the options of basic.qos, basic.consume and basic.publish, the consumer gets each message
+once and holds as many as its prefetch allows. An exclusive consumer is the only one. The neighbour
 gets all of its own messages.
 """
 
@@ -25,7 +24,6 @@ EARLIER, LATER = "before the consume", "after the consume"
 CONFIRMS, TRANSACTION = "confirm mode", "a transaction"
 MESSAGES = 9
 CONSUMER, PUBLISHER, OTHER, RIVAL = 1, 2, 3, 4
-"""The channels."""
 
 TABLE = Table(
     "basic.qos, basic.consume and basic.publish of AMQP 0-9-1",
@@ -135,7 +133,7 @@ class Play:
 
     def _take(self) -> bool:
         """Judge arriving messages until the prefetch is used up, and acknowledge them. Return False
-        if nothing does: the rest is still judged."""
+        if none arrive; the remaining messages are judged anyway."""
         should = min(self.limit, MESSAGES - len(self.arrived))
         deliveries: list[Method] = arrive(self.peer, should, channel=CONSUMER)
         self.arrived += [delivery.body for delivery in deliveries]
@@ -152,6 +150,6 @@ class Play:
         return bool(deliveries)
 
     def _judge_rival(self) -> None:
-        """A second consumer of the queue is refused."""
+        """A second consumer of the queue must be refused."""
         self.peer.send("basic.consume", {"queue": self.queue}, channel=RIVAL)
         self.peer.refused(EXCEPTION, 403, channel=RIVAL, proves=self.sentences.alone)

@@ -1,5 +1,4 @@
-"""One AMQP 1.0 link with drawn options, the messages that it should get, and a neighbour in the
-same session that names none.
+"""One AMQP 1.0 link with drawn options, and a neighbour without options in the same session.
 
 Whatever the options of open, attach and transfer, the receiver gets each accepted message that it
 selects once, within its credit, settled as negotiated, in frames of allowed size. The neighbour
@@ -30,7 +29,7 @@ FILTER = "apache.org:selector-filter:string"
 MODES = {"unsettled": 0, "settled": 1, "mixed": 2}
 SMALLEST_FRAME = 512
 MESSAGES, BYTES = 9, 1200
-"""Messages to each link, and the bytes of their bodies: more than the smallest frame has."""
+"""Messages to each link, and the bytes of their bodies: more than the smallest frame holds."""
 
 SPECIFIED = Table(
     "open, attach and transfer of AMQP 1.0",
@@ -51,7 +50,7 @@ SPECIFIED = Table(
     excluding(
         ((PLACE, TOPIC), (SENT, EARLIER)),
         *(((PLACE, TOPIC), (TAKES, mode)) for mode in ("move", "copy")),
-        ((SENT, LATER), (TAKES, "copy")),  # a browser may see what was there when it came
+        ((SENT, LATER), (TAKES, "copy")),  # a browser may see messages that already waited
     ),
 )
 ARTEMIS = Table(
@@ -170,7 +169,7 @@ class Play:
 
     def _take(self, link: Link, left: int) -> bool:
         """Grant credit, judge the messages that arrive for it, and settle them. Return False if
-        nothing does: the rest is still judged."""
+        none arrive; the remaining messages are judged anyway."""
         credit = int(str(self.row[CREDIT]))
         self.peer.flow(link, link_credit=credit)
         should = min(credit, left)
@@ -209,7 +208,7 @@ class Play:
                 self.peer.disposition(delivery)
 
     def _judge_surplus(self, link: Link) -> None:
-        """Nothing more arrives with credit left, and each message arrived once."""
+        """Nothing more may arrive while credit is left; each message arrived once."""
         self.peer.flow(link, link_credit=10)
         self.peer.settle()
         self.arrived += self._numbers(collect(self.target, self.peer, link, 0))
@@ -218,7 +217,7 @@ class Play:
         self.target.record_finding(self.sentences.arrives, once, detail)
 
     def _judge_rest(self, link: Link) -> None:
-        """A link without options finds what this one left, once and in order."""
+        """A link without options must find the messages that this one left, once and in order."""
         copies = self.row[TAKES] == "copy"
         self.peer.detach(link)
         due = [number for number in range(MESSAGES) if copies or number not in self.due]
@@ -237,8 +236,7 @@ class Play:
         self.target.record_finding(self.sentences.fits, max(sizes) <= SMALLEST_FRAME, detail)
 
     def _numbers(self, deliveries: list[Delivery]) -> list[int]:
-        """Return the numbers with which the bodies begin. A control, since no sentence of this case
-        is about bodies."""
+        """Return the numbers with which the bodies begin. A control: bodies are not judged here."""
         numbers = [body.partition(b" ")[0] for body in bodies(deliveries)]
         damaged = sum(not number.isdigit() for number in numbers)
         detail = f"{damaged} of {len(numbers)} bodies lack their number; with {self.words}"

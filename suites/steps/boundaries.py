@@ -1,8 +1,8 @@
 """Boundary values of every number that a client can send, and the allowed reactions.
 
-The fields come from the codecs' tables (:func:`fields`), so fields added there are tested too. A
-case plays one whole conversation for each value, with one number of it replaced, and reports the
-:class:`Outcome`: refused with an error, or completed. Silently ignoring the number is neither.
+The fields are taken from the codecs' tables (:func:`fields`), so fields added there are tested too.
+A case plays one whole conversation for each value, with one number replaced. Its :class:`Outcome`
+is refused with an error, or completed. Silently ignoring the number is neither.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brokerproof.suites.api import over
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 POWERS = (7, 8, 15, 16, 31, 32, 53, 62, 63, 64)
-"""Exponents of 2 at which some width, sign or float of some language ends."""
+"""Exponents of 2 at which an integer width, a sign bit or an exact float of some language ends."""
 RANGES: Mapping[str, tuple[int, int]] = {
     # AMQP 1.0
     "ubyte": (0, 2**8 - 1),
@@ -33,29 +33,29 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "long": (0, 2**32 - 1),
     "longlong": (0, 2**64 - 1),
 }
-"""The numbers that a wire type of AMQP can hold."""
+"""The range of each AMQP wire type."""
 JAVA_RANGES: Mapping[str, tuple[int, int]] = {
     "byte": (-(2**7), 2**7 - 1),
     "short": (-(2**15), 2**15 - 1),
     "int": (-(2**31), 2**31 - 1),
     "long": (-(2**63), 2**63 - 1),
 }
-"""The numbers that a wire type of CORE and OpenWire can hold."""
+"""The range of each CORE and OpenWire wire type."""
 ANY = (-(2**64) - 1, 2**64 + 1)
-"""A number that is written as text."""
+"""The range of a number that is written as text."""
 
 
 CORNERS = 6
-"""The number of values of :func:`around` that are always tried."""
+"""How many values of :func:`around` are always tried."""
 
 
 def around(low: int, high: int) -> tuple[int, ...]:
-    """The boundary values between ``low`` and ``high``, the most telling first: 0, the high end,
-    the value at which the sign changes, 1, of 64 bits with sign 2^32 (of which the lower half is 0)
-    and of text 2^31 and 2^63 - 1, the low end, and then one below, at and one above 0 and each
-    power of :data:`POWERS` with either sign."""
+    """The boundary values between ``low`` and ``high``, the most revealing first: 0, the high end,
+    the first value with the sign bit set, 1, for 64 bits with sign 2^32 (whose lower half is 0) and
+    for text 2^31 and 2^63 - 1, and the low end; then one below, at and one above 0 and each power
+    of :data:`POWERS` with either sign."""
     middle = (low + high + 1) // 2
-    edge = middle or -1  # of a type with a sign: 0 was there already
+    edge = middle or -1  # of a signed type: 0 is in the list already
     wide = 2**32 if high == 2**63 - 1 else 2**31 if high > 2**64 else edge - 1
     longest = (2**63 - 1,) if high > 2**64 else ()
     points = {0, *(sign * 2**power for power in POWERS for sign in (1, -1))}
@@ -81,8 +81,7 @@ class NumberField:
         return f"{self.frame}.{self.name}"
 
     def replaced(self, position: int) -> Replaced:
-        """The conversation in which this number has the boundary value at ``position``, counted
-        around."""
+        """The conversation with this number's boundary value at ``position`` (modulo)."""
         values = around(self.low, self.high)
         return Replaced(self, values[position % len(values)])
 
@@ -90,8 +89,7 @@ class NumberField:
 def fields(
     frame: str, table: Iterable[tuple[str, str]], ranges: Mapping[str, tuple[int, int]]
 ) -> tuple[NumberField, ...]:
-    """The numbers among the (name, type) pairs of ``table``, including optional ones (a type with a
-    ``?``)."""
+    """The numbers among the (name, type) pairs of ``table``; a type with a ``?`` is optional."""
     return tuple(
         NumberField(frame, name, *ranges[kind.rstrip("?")])
         for name, kind in table
@@ -110,7 +108,7 @@ class Replaced:
         return f"{self.field}={self.value}"
 
     def inside(self, frame: str, right: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The fields of ``frame``, with the replaced number if it is one of them."""
+        """The fields of ``frame``, with the replaced number if it belongs to this frame."""
         return {
             **(right or {}),
             **({self.field.name: self.value} if frame == self.field.frame else {}),
@@ -125,11 +123,11 @@ class Outcome(StrEnum):
     CUT = "the connection ended without an error"
     SILENT = "nothing arrived"
     FLOODED = "frames came without a pause"
-    """As the number asked for, so that the conversation was broken off."""
+    """The broker behaved as this number demands, so the conversation was broken off."""
 
 
 POSITIONS = 64
-"""An upper bound of a type's boundary values."""
+"""An upper bound on the number of a type's boundary values."""
 
 
 class ConversationOver(Exception):
@@ -144,7 +142,7 @@ class ConversationOver(Exception):
 
 def over_boundaries(function: Function) -> Function:
     """Make a property of a case that has a ``position`` among the values of :func:`around`: the
-    corners always, and some of the others."""
+    corners always, and some of the rest."""
     return over(
         examples=10,
         always=lambda target: [{"position": position} for position in range(CORNERS)],

@@ -1,8 +1,8 @@
 """Combinations of a frame's fields that cover every pair of values.
 
 A :class:`Table` lists the fields of a step, each with its values. :meth:`Table.rows` is a covering
-array: each compatible pair of values of two fields is in one of its rows. So faults that need two
-options at once are reachable with far fewer rows than combinations.
+array: each compatible pair of values of two fields is in one of its rows. So a few rows find the
+faults that need two options together.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def pairs_of(row: Row) -> set[Pair]:
 
 @dataclass(frozen=True)
 class Table:
-    """The fields of a step. ``excluded`` are incompatible pairs: a broker may refuse them, or the
-    text does not define them."""
+    """The fields of a step. ``excluded`` pairs are incompatible: a broker may refuse them, or the
+    specification does not define them."""
 
     frames: str
     fields: Mapping[str, tuple[str | None, ...]]
@@ -47,7 +47,6 @@ class Table:
         } - self.excluded
 
     def rows(self) -> list[dict[str, str | None]]:
-        """Rows that cover each of :meth:`pairs`; deterministic."""
         left = self.pairs()
         order = sorted(left, key=lambda pair: sorted(map(str, pair)))
         rows = []
@@ -59,17 +58,16 @@ class Table:
         return rows
 
     def covered(self, rows: Iterable[Row]) -> int:
-        """How many of :meth:`pairs` occur in ``rows``."""
         return len(self.pairs() & {pair for row in rows for pair in pairs_of(row)})
 
     def drawn(self) -> st.SearchStrategy[dict[str, str | None]]:
         fields = {name: st.sampled_from(values) for name, values in self.fields.items()}
-        # Hypothesis draws an order of the fields, too; verdicts list them as the table does.
+        # Hypothesis draws the order of the fields too; verdicts list them in the table's order.
         rows = st.fixed_dictionaries(fields).map(lambda row: {name: row[name] for name in fields})
         return rows.filter(self.is_legal)
 
     def _completed(self, row: dict[str, str | None], wanted: set[Pair]) -> dict[str, str | None]:
-        """Complete ``row`` with the values that cover most of ``wanted``."""
+        """Complete ``row`` with the values that cover the most pairs of ``wanted``."""
         for name, values in self.fields.items():
             if name not in row:
                 able = [value for value in values if self.is_legal({**row, name: value})]

@@ -1,7 +1,7 @@
 """CORE clients that manage windows like the manual's own client, and common steps of their cases.
 
-The raw peer requests and grants nothing by itself. These two do: a consumer with a window grants
-credit for consumed messages, a producer with a window requests more as its credit runs low (manual,
+The raw peer requests and grants nothing by itself. Here a consumer with a window grants credit for
+consumed messages, and a producer with a window requests more as its credit runs low (manual,
 chapter on flow control).
 """
 
@@ -16,9 +16,9 @@ from brokerproof.suites.api.core import CorePeer, Packet, delivery, packet
 from brokerproof.suites.steps.positive_control import beside
 
 QUIET: Duration = ms(300)
-"""How long a surplus packet is waited for, behind the last one that should come."""
+"""How long to wait for a surplus packet after the last expected one."""
 CORE, FIXTURES = "core", "core-fixtures"
-"""Capabilities: there is an acceptor ``core``; and the addresses of our broker.xml."""
+"""Capabilities: an acceptor ``core``; and the addresses of our broker.xml."""
 
 
 def queue(
@@ -42,7 +42,6 @@ def number_of(delivered: Packet) -> int:
 
 
 def numbers(delivered: Sequence[Packet]) -> list[int]:
-    """The numbers in messages."""
     return [number_of(message) for message in delivered]
 
 
@@ -53,8 +52,7 @@ def publish(peer: CorePeer, address: str, costs: Sequence[int]) -> None:
 
 
 def take(target: Bench, peer: CorePeer, count: int, consumer: int = 0) -> list[Packet]:
-    """The next ``count`` messages, fewer if they do not arrive, and any that arrive shortly
-    afterwards."""
+    """The next ``count`` messages (fewer if they do not arrive), and any surplus."""
 
     def here() -> int:
         return sum(delivery(consumer).accepts(received) for received in peer.inbox)
@@ -68,14 +66,12 @@ def take(target: Bench, peer: CorePeer, count: int, consumer: int = 0) -> list[P
 
 
 def bystander(target: Bench) -> AbstractContextManager[CorePeer]:
-    """The control around a negative case: another connection works before it and still does
-    afterwards."""
+    """Control around a negative case: another connection works before and after it."""
     return beside(target.core)
 
 
 class Window:
-    """A consumer with a window of ``size`` bytes, as the manual's client keeps it; -1 and 0 as
-    there.
+    """A consumer with a window of ``size`` bytes, managed like the manual's client (-1 and 0 too).
 
     Above 0, credit for consumed messages is granted once they make half a window. At 0 each
     :meth:`wants` requests one message.
@@ -89,7 +85,7 @@ class Window:
             peer.credit(size, consumer)
 
     def wants(self) -> None:
-        """Request a message: without a buffer, each waiting caller requests one."""
+        """Request a message: without a buffer, each waiting ``receive`` call requests one."""
         if self.size == 0:
             self.peer.credit(1, self.consumer)
 
@@ -107,8 +103,7 @@ class Window:
 
 
 class Producer:
-    """A producer with a window of ``size`` bytes at one address, as the manual's client keeps
-    it."""
+    """A producer with a window of ``size`` bytes at one address, like the manual's client."""
 
     def __init__(self, peer: CorePeer, address: str, size: int) -> None:
         self.peer, self.address, self.size = peer, address, size
@@ -124,8 +119,7 @@ class Producer:
                 self.refused = self.refused or name != "producer-credits"
 
     def ask(self, cost: int) -> None:
-        """Request the credit missing for a message of that cost, or for half a window if that is
-        more."""
+        """Request credit for a message of that cost, or half a window if that is more."""
         needed = max(cost, self.size // 2)
         if self.balance + self.arriving < needed:
             missing = needed - self.balance - self.arriving
@@ -133,7 +127,7 @@ class Producer:
             self.peer.request_credits(self.address, missing)
 
     def offer(self, message: Message, *, wait: bool = True) -> bool:
-        """Send ``message`` if there is credit for it, and request more if it runs low."""
+        """Send ``message`` if there is credit for it, and request more if credit runs low."""
         cost = message.cost
         self.look()
         self.ask(cost)

@@ -1,8 +1,7 @@
-"""Hindrances of a broker while a property is judged: other clients that misbehave or wait, and
-links that are slow or wrapped.
+"""Hindrances while a property is judged: clients that misbehave or wait, and slow or wrapped links.
 
 A property with hindrances as a parameter must hold during and after them. Each is a context
-manager: the hindrance lasts for its block, and ends in its own way afterwards.
+manager: the hindrance lasts for its block.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps import small_addresses
 
 NEVER_DELIVERED = b"0 . is in no queue"
-"""A body that no consumer may get. The models read its number as 0, which no message has."""
+"""A body that no consumer may get. Models read its number as 0, which no message has."""
 LARGE, SOME = 16_384, 16
-"""Bytes of a body, and messages of it that fill a link in virtual time."""
+"""Size of a body in bytes, and how many such messages fill a link in virtual time."""
 SLOW = LinkFaults(latency=ms(7), jitter=ms(5), fragment=40)
 NO_WINDOW = {"consumer-window-size": "-1"}
 
 
 @contextmanager
 def _stalled_reader(target: Bench, to: Destination) -> Iterator[None]:
-    """A consumer of another queue stops reading when its link is full; at the end it gets all."""
+    """A consumer of another queue stops reading; its link fills. In the end it gets everything."""
     other = target.destination()
     reader, producer = target.stomp(), target.stomp()
     reader.subscribe(other, headers=NO_WINDOW)
@@ -43,7 +42,7 @@ def _stalled_reader(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _closed_window(target: Bench, to: Destination) -> Iterator[None]:
-    """A consumer of another queue acknowledges nothing, so its window is closed."""
+    """A consumer of another queue acknowledges nothing, so its window stays closed."""
     other = target.destination()
     reader, producer = target.stomp(), target.stomp()
     reader.subscribe(other, ack="client", headers={"consumer-window-size": "1"})
@@ -55,7 +54,7 @@ def _closed_window(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _choosy_consumer(target: Bench, to: Destination) -> Iterator[None]:
-    """A consumer of the same queue selects nothing of it."""
+    """A consumer of the same queue has a selector that matches nothing."""
     reader = target.stomp()
     reader.subscribe(to, headers={"selector": "nowhere = 'set'"})
     yield
@@ -65,7 +64,7 @@ def _choosy_consumer(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _open_transaction(target: Bench, to: Destination) -> Iterator[None]:
-    """A transaction with messages for the same queue is open, and is aborted."""
+    """A transaction with messages for the same queue stays open, and is then aborted."""
     producer = target.stomp()
     producer.request("BEGIN", {"transaction": producer.transaction})
     for _ in range(2):
@@ -76,7 +75,7 @@ def _open_transaction(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _partial_frame(target: Bench, to: Destination) -> Iterator[None]:
-    """A SEND to the same queue begins, and its connection ends within it."""
+    """The connection of a SEND to the same queue ends in the middle of the frame."""
     producer = target.stomp()
     headers = [("destination", to.name), *to.send_headers, ("content-length", str(LARGE))]
     head = "".join(f"{name}:{value}\n" for name, value in headers)
@@ -97,7 +96,7 @@ def _full_address(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _paging_neighbour(target: Bench, to: Destination) -> Iterator[None]:
-    """Another address pages all the time: it goes in and out of page mode."""
+    """Another address keeps entering and leaving page mode."""
     other = small_addresses.destination(target, "limited.page")
     producer, reader = target.stomp(), target.stomp()
     for _ in range(9):
@@ -148,7 +147,7 @@ TWO = "two hindrances at once"
 
 
 def situations(target: Target) -> tuple[str, ...]:
-    """Return the situations of a property that takes hindrances: each of them, and two at once."""
+    """Return the situations of a property that takes hindrances: each alone, and two together."""
     known = tuple(map(_hinders, names(target)))
     return (*known, TWO) if len(known) > 1 else known
 
@@ -160,14 +159,13 @@ def _hinders(name: str) -> str:
 def pairs(target: Target) -> st.SearchStrategy[list[str]]:
     """Draw up to two hindrances."""
     known = names(target)
-    if not known:  # Hypothesis refuses lists of nothing, even empty ones
+    if not known:  # Hypothesis refuses to draw from an empty list, even for an empty list
         return st.just([])
     return st.lists(st.sampled_from(known), max_size=2, unique=True)
 
 
 def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Return every history without hindrance, plus the first one once with each hindrance and once
-    with two."""
+    """Return every history without hindrance, and the first with each hindrance and with two."""
     known = names(target)
     return [
         *({**history, "hindered_by": []} for history in histories),
@@ -178,8 +176,8 @@ def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[di
 
 @contextmanager
 def hindered(target: Bench, by: Sequence[str], to: Destination) -> Iterator[None]:
-    """Hinder the broker inside; ``to`` is the queue of the property that is judged, which declares
-    :func:`situations`."""
+    """Hinder the broker inside the block. The property, which declares :func:`situations`, judges
+    the queue ``to``."""
     with ExitStack() as stack:
         if len(by) > 1:
             target.reached(TWO)
@@ -191,14 +189,14 @@ def hindered(target: Bench, by: Sequence[str], to: Destination) -> Iterator[None
 
 
 def connector(target: Bench, link: str) -> Callable[[], StompPeer]:
-    """Return how a STOMP client connects over ``link``, one of :func:`links`."""
+    """Return a function that connects a STOMP client over ``link``, one of :func:`links`."""
     if link == "websocket":
         return lambda: target.stomp(over=target.websocket())
     return target.stomp
 
 
 def links(target: Target) -> list[str]:
-    """Return the kinds of link that the target has for STOMP."""
+    """Return the kinds of link over which the target offers STOMP."""
     return ["plain", *(["websocket"] if "websocket" in target.identity.capabilities else [])]
 
 

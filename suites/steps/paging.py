@@ -1,7 +1,7 @@
 """Paging addresses: fill them, check that they page, consume everything.
 
-The broker's management tells whether an address paged; if it did not, the case proves nothing (it
-stays unjudged).
+The broker's management reports whether an address paged. If it did not, the case proves nothing and
+stays unjudged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET
 
 SIZE = 1000
-"""Bytes of a body: a full address holds about ten or fifteen of them, a page about as many."""
+"""Size of a body in bytes: a full address or a page holds about ten or fifteen of them."""
 
 
 def send(
@@ -35,8 +35,7 @@ def send(
 
 
 def paged(target: Bench, admin: Admin, name: str) -> bool:
-    """True if the address entered page mode and has pages, so that the rest of the case can be
-    judged."""
+    """True if the address entered page mode and has pages."""
     state, reached = admin.until(name, lambda status: status.paging and status.pages > 0)
     if not reached:
         target.record_note(f"nothing to judge: {name} wrote no page ({state})")
@@ -44,16 +43,15 @@ def paged(target: Bench, admin: Admin, name: str) -> bool:
 
 
 def left(target: Bench, admin: Admin, name: str) -> bool:
-    """True if the address has left page mode with everything acknowledged; brokers clean up in the
-    background."""
+    """True if the address left page mode; brokers clean up in the background."""
     state, reached = admin.until(name, lambda status: not status.paging)
     target.record_note(f"{name} {'left' if reached else 'did not leave'} page mode: {state}")
     return reached
 
 
 def everywhere(target: Target) -> list[Where]:
-    """Return the usual acceptor, and, if the broker can be configured, one whose addresses keep all
-    their messages on pages."""
+    """Return the usual acceptor and, if there is one, an acceptor whose addresses page
+    everything."""
     acceptor = target.identity.default_amqp_acceptor
     usual = Where(acceptor)
     if not {RECONFIGURABLE, "paging"} <= target.identity.capabilities:
@@ -67,7 +65,7 @@ def places_of_all(target: Target) -> st.SearchStrategy[Where]:
 
 
 class Taker:
-    """A STOMP subscription that acknowledges each message on arrival, and records their numbers."""
+    """A STOMP subscription that acknowledges each message on arrival and records its number."""
 
     def __init__(
         self,
@@ -85,8 +83,7 @@ class Taker:
         self.peer.subscribe(to, ack="client-individual", headers=more)
 
     def take(self, count: int, *, within: Duration = PATIENCE) -> list[int]:
-        """Acknowledge until ``count`` messages have arrived in all, or nothing arrives for this
-        long; return all numbers."""
+        """Acknowledge until ``count`` messages arrived or none arrives ``within``; return all."""
         while len(self.found) < count and self._some(within):
             self._acknowledge(count - len(self.found))
         return self.found
@@ -130,7 +127,6 @@ class Taker:
 
 
 def brief(numbers: Sequence[int]) -> str:
-    """Numbers for a sentence, with runs abbreviated."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

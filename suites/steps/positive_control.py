@@ -1,5 +1,4 @@
-"""The control around a negative case: another connection works before it and still does
-afterwards."""
+"""Control around a negative case: another connection works before and after it."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ P = TypeVar("P", bound=Settles)
 
 @contextmanager
 def beside(connect: Callable[[], P]) -> Iterator[P]:
-    """Control that a connection made by ``connect`` works at the beginning and at the end."""
+    """Control that a connection made by ``connect`` works before and after the block."""
     other = connect()
     other.settle()
     yield other

@@ -1,8 +1,7 @@
-"""Small destinations of ActiveMQ (fixtures/brokers/activemq), and producers over any protocol that
-fill them.
+"""Small destinations of ActiveMQ (fixtures/brokers/activemq), and producers that fill them.
 
-The charge of a message is the broker's own choice, so it is measured first, by querying the broker.
-Then limits can be hit to the byte.
+How much a broker charges for a message is its own choice, so it is measured first, by querying the
+broker. Then limits can be hit to the byte.
 """
 
 from __future__ import annotations
@@ -35,15 +34,14 @@ from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.small_addresses import SMALLEST, body, number_of
 
 QUIET: Duration = ms(400)
-"""How long an answer that should not come is waited for."""
+"""How long to wait for an answer that should not arrive."""
 PLAIN = ""
-"""The kind of place of which the configuration says nothing: it has the limits of all of the
-broker."""
+"""The kind of place that the configuration does not mention: the broker's limits apply."""
 
 PROMPTLY: Duration = ms(500)
-"""How long a broker may take for an answer that needs no waiting."""
+"""How long a broker may take to answer if nothing makes it wait."""
 POLLING: Duration = ms(100)
-"""How often a real broker may look whether a time is up."""
+"""How often a real broker may check whether a time-out has passed."""
 
 Answer = Literal["taken", "refused"]
 
@@ -60,7 +58,7 @@ class Place:
 
 
 def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) -> Place:
-    """A fresh place of that kind: vm, file, off (fixtures/brokers/activemq), or :data:`PLAIN`."""
+    """An unused place of that kind: vm, file, off (fixtures/brokers/activemq), or :data:`PLAIN`."""
     name = f"{target.full_address(kind) if kind else ''}{target.fresh_name()}"
     config = getattr(target.target, "config", None)
     if isinstance(config, Path):
@@ -77,7 +75,7 @@ def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) 
 
 
 def _stated(target: Bench, kind: str) -> Policy:
-    """The policy of a broker that somebody else configured, from its target file."""
+    """The policy that the target file states for a broker which brokerproof did not configure."""
     if not kind:
         return Policy()
     cursor = kind if kind in ("vm", "file") else ""
@@ -93,14 +91,12 @@ def waits_for(target: Bench) -> Duration:
 
 
 def slack(target: Bench, wait: Duration) -> Duration:
-    """Return how late a broker may report the end of that duration; in virtual time it cannot be
-    late."""
+    """Return how late a broker may report the end of that duration (0 in virtual time)."""
     return 0 if target.virtual else POLLING + target.punctuality(wait)
 
 
 def broker_limit(target: Bench, kind: str) -> int:
-    """Return the bytes of memory, store or temp store that the whole broker may use; of a small
-    disk at most its size."""
+    """Return the broker's limit of memory, store or temp store, at most the size of its disk."""
     parameters = target.parameters()
     limit, disk = parameters[f"{kind}_usage_limit"], parameters.get("disk_space")
     assert isinstance(limit, int)
@@ -108,7 +104,7 @@ def broker_limit(target: Bench, kind: str) -> int:
 
 
 class Producer:
-    """One connection that sends to any number of places, and gets the answers."""
+    """One connection that sends to any number of places and receives the answers."""
 
     protocol: ClassVar[str]
     peer: Conversation[Any]
@@ -118,23 +114,23 @@ class Producer:
 
     @abstractmethod
     def offer(self, to: Place, data: bytes, *, persistent: bool = False) -> Any:
-        """Send a message with a requested answer, without waiting. Return the argument for
+        """Send a message and request an answer, without waiting. Return the argument for
         :meth:`answer`."""
 
     @abstractmethod
     def answer(self, offered: Any) -> Answer | None:
-        """Return the answer to a send; None while there is none."""
+        """Return the answer to a send; None if it has not arrived."""
 
     @abstractmethod
     def answers(self, offered: Any, command: str, fields: Mapping[str, str]) -> bool:
-        """True if a frame of the trace, received by this connection, answers that send."""
+        """True if this frame of the trace, received by this connection, answers that send."""
 
     @property
     def conn(self) -> int:
         return self.peer.conn
 
     def answered_at(self, offered: Any) -> Instant:
-        """When its answer arrived, even if this is called much later. It must have arrived."""
+        """When the answer arrived, even if this is called much later. It must have arrived."""
         return next(
             event.at_ns
             for event in reversed(self.target.events)
@@ -182,8 +178,8 @@ class Producer:
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant
     ) -> bool:
-        """The message must be accepted, because there was room ``early`` before its time-out; it
-        was sent at ``since``. If the host was late by a large part of that, nothing is proved."""
+        """The message was sent at ``since`` and must be accepted, because there was room ``early``
+        before its time-out. If the host was late by a large part of that, nothing is proved."""
         received = self.heard(offered)
         busy = self.target.world.lateness(since) > early // 4
         detail = (
@@ -195,7 +191,7 @@ class Producer:
         )
 
     def waits(self, offered: Any, proves: Requirements, why: str) -> bool:
-        """There must be no answer, and the connection must stay open."""
+        """No answer may arrive, and the connection must stay open."""
         received = self.heard(offered, QUIET)
         held = received is None and not self.ended()
         what = "was not answered" if received is None else f"was {received}"
@@ -234,7 +230,7 @@ class StompProducer(Producer):
 
 
 class AmqpProducer(Producer):
-    """Sends transfers that are not settled, over one link for each place."""
+    """Sends unsettled transfers, over one link for each place."""
 
     protocol = "amqp"
 
@@ -268,7 +264,7 @@ class AmqpProducer(Producer):
 
 
 class OpenWireProducer(Producer):
-    """Requests a Response to each message; ``window`` is that of each of its producers, 0: none."""
+    """Requests a Response to each message; ``window`` is that of each producer (0: none)."""
 
     protocol = "openwire"
 
@@ -287,7 +283,7 @@ class OpenWireProducer(Producer):
         return self._producers[to.name]
 
     def message(self, to: Place, data: bytes, *, persistent: bool = False) -> Structure:
-        """The next message of its producer for ``to``, not yet sent."""
+        """The producer's next message for ``to``, not yet sent."""
         return self.peer.message(
             self.producer(to), openwire_queue(to.name), data, persistent=persistent
         )
@@ -296,7 +292,7 @@ class OpenWireProducer(Producer):
         return self.peer.publish(self.message(to, data, persistent=persistent), response=True)
 
     def push(self, to: Place, data: bytes) -> None:
-        """A message without a requested Response."""
+        """Send a message without requesting a Response."""
         self.peer.publish(self.message(to, data))
 
     def answer(self, offered: int) -> Answer | None:
@@ -312,7 +308,7 @@ class OpenWireProducer(Producer):
         return fields.get("correlationId") == str(offered)
 
     def reason(self, offered: int) -> str:
-        """The exception with which it was refused."""
+        """The exception with which the message was refused."""
         return str(self._answers[offered]["exception"].name)
 
 
@@ -330,14 +326,14 @@ class Consumer:
     def __init__(self, target: Bench) -> None:
         self.target = target
         self.numbers: list[int] = []
-        """The numbers of what came so far, in order."""
+        """The numbers of the messages that arrived so far, in order."""
 
     @abstractmethod
     def next(self, within: Duration = PATIENCE) -> int | None:
         """The number of the next message; None if none arrives."""
 
     def take(self, count: int, within: Duration = PATIENCE) -> list[int]:
-        """The next ``count`` messages, fewer if they do not arrive."""
+        """The next ``count`` messages; fewer if they do not arrive."""
         received: list[int] = []
         while len(received) < count and (number := self.next(within)) is not None:
             received.append(number)
@@ -345,8 +341,7 @@ class Consumer:
         return received
 
     def rest(self, count: int) -> list[int]:
-        """All messages, of which ``count`` should arrive, and any that arrive shortly
-        afterwards."""
+        """All remaining messages (``count`` are expected), and any surplus."""
         self.take(count - len(self.numbers))
         self.take(1, QUIET)
         return self.numbers
@@ -370,7 +365,7 @@ class StompConsumer(Consumer):
 
 
 class AmqpConsumer(Consumer):
-    """A link of an AMQP connection: of ``peer``, or a new one. It grants one credit at a time."""
+    """A link of ``peer`` or of a new AMQP connection. It grants one credit at a time."""
 
     def __init__(self, target: Bench, at: Place, *, peer: AmqpPeer | None = None) -> None:
         super().__init__(target)
@@ -397,7 +392,7 @@ CONSUMERS: dict[str, type[StompConsumer | AmqpConsumer]] = {
     "stomp": StompConsumer,
     "amqp": AmqpConsumer,
 }
-"""By the name of their protocol: what came by one is only read by the same here."""
+"""Consumers by protocol: messages sent over one protocol are only read over the same one."""
 
 
 def _uses_at_least(size: int) -> Callable[[DestinationUsage], bool]:
@@ -405,8 +400,7 @@ def _uses_at_least(size: int) -> Callable[[DestinationUsage], bool]:
 
 
 class Scale:
-    """The charge of a producer's message above the bytes of its body, measured with two sizes at a
-    fresh place."""
+    """What a message is charged beyond the bytes of its body, measured with two sizes."""
 
     SIZES = (300, 1000)
 
@@ -437,8 +431,7 @@ class Scale:
         return size + self.extra
 
     def bodies(self, total: int, sizes: Sequence[int]) -> list[bytes]:
-        """Bodies of these sizes, none below ``SMALLEST``, and one more, which together are charged
-        ``total`` bytes."""
+        """Bodies of these sizes (at least ``SMALLEST``) and one more, charged ``total`` bytes."""
         last = total - self.extra - sum(map(self.weight, sizes))
         if last < SMALLEST:
             raise ValueError(f"{list(sizes)} leave no room for a last body within {total} bytes")
@@ -447,7 +440,7 @@ class Scale:
 
 def filled(target: Bench, producer: Producer, statistics: Statistics, to: Place, size: int) -> int:
     """Send messages of ``size`` bytes, each of which must be accepted, until the broker reports
-    that the place is full. Return their number; that it gets full is a control."""
+    that the place is full. Return their number. Control: the place does become full."""
     count, most = 0, 2 + to.policy.memory_limit // size
     while count == 0 or not statistics.destination(to.name, to.routing).memory.full:
         target.control(count < most, f"{count} messages of {size} bytes did not fill {to.name}")

@@ -1,8 +1,7 @@
-"""Clients of one queue with the same interface for every protocol: they send confirmed messages,
-receive, settle and leave.
+"""Clients of one queue, with the same interface for every protocol.
 
-Cases about whole histories use them, so that one history runs over every protocol of a target, and
-between any two.
+They send confirmed messages, receive, settle and leave. Cases about whole histories use them, so
+that one history runs over every protocol of a target and between any two.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from brokerproof.suites.api.openwire import queue as openwire_queue
 from brokerproof.suites.api.stomp import frame
 
 MOST_PREFETCHED = 32_766
-"""Messages: a prefetch that ActiveMQ and RabbitMQ take."""
+"""A prefetch in messages that ActiveMQ and RabbitMQ accept."""
 FRAME = 200
-"""About the size of a small MESSAGE in bytes, for brokers whose STOMP windows count bytes."""
+"""Approximate bytes of a small MESSAGE, for brokers whose STOMP windows count bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message at a consumer; its client settles it with ``handle``."""
+    """A message that arrived at a consumer; its client settles it with ``handle``."""
 
     handle: Any
     body: bytes
 
 
 def wait_while_frames_come(target: Bench, peer: Any, enough: Callable[[], bool]) -> None:
-    """Wait until ``enough()``, as long as any frame arrives at ``peer`` within PATIENCE: a slow
+    """Wait until ``enough()``, as long as frames keep arriving at ``peer`` within PATIENCE: a slow
     broker is not a silent one."""
     before = -1
     while not target.wait_until(lambda: peer.ended is not None or enough(), PATIENCE) and (
@@ -53,13 +52,12 @@ def wait_while_frames_come(target: Bench, peer: Any, enough: Callable[[], bool])
 
 
 class QueueClient(ABC):
-    """One connection, which sends to the queue ``name`` and consumes from it. ``options`` are for
-    its opening."""
+    """One connection that sends to the queue ``name`` and consumes from it."""
 
     transacts = True
     """True if it can send in a transaction."""
     confirmed_by: str | None = None
-    """The requirement that every message is confirmed; None: that it is, is a control."""
+    """The requirement that every message is confirmed; None: the confirmation is only a control."""
     fields: Mapping[str, Any] = {}
     """Headers, sections or properties of the messages that it sends."""
     peer: Any
@@ -68,12 +66,11 @@ class QueueClient(ABC):
         self.target = target
         self.name = name
         self.held: list[Arrived] = []
-        """Messages that arrived and are not settled, oldest first."""
+        """Messages that arrived and are unsettled, oldest first."""
 
     @abstractmethod
     def send(self, bodies: Sequence[bytes]) -> None:
-        """Send ``bodies`` in one write, as far as credit allows, and wait until all are
-        confirmed."""
+        """Send ``bodies`` in one write, as credit allows, and wait until all are confirmed."""
 
     @abstractmethod
     def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
@@ -85,7 +82,7 @@ class QueueClient(ABC):
 
     @abstractmethod
     def taken(self) -> list[Arrived]:
-        """Take the messages that arrived since the last call out of the inbox."""
+        """Remove and return the messages that arrived since the last call."""
 
     @abstractmethod
     def waiting_here(self) -> int:
@@ -93,8 +90,7 @@ class QueueClient(ABC):
 
     @abstractmethod
     def settle(self, count: int) -> None:
-        """Settle the oldest ``count`` held messages with one cumulative settlement, and wait until
-        the broker has processed it."""
+        """Settle the oldest ``count`` held messages together; wait until the broker did so."""
 
     def _confirmed(self, confirmed: int, sent: int) -> None:
         detail = f"{confirmed} of {sent} messages were confirmed; {self.peer.instead()}"
@@ -104,16 +100,15 @@ class QueueClient(ABC):
             self.target.require(self.confirmed_by, confirmed >= sent, detail)
 
     def receive(self, count: int) -> list[bytes]:
-        """Wait for ``count`` more messages, no longer than PATIENCE; return the bodies that
-        arrived."""
+        """Wait for ``count`` more messages, at most PATIENCE; return the bodies that arrived."""
         self._await(count, self.waiting_here)
         arrived = self.taken()
         self.held += arrived
         return [message.body for message in arrived]
 
     def _await(self, count: int, here: Callable[[], int]) -> None:
-        """Wait until ``here()`` is ``count``, which is asked only when so many frames lie here, as
-        long as any frame arrives within PATIENCE."""
+        """Wait until ``here()`` is ``count``, as long as frames keep arriving within PATIENCE.
+        ``here()`` is called only once that many frames are in the inbox."""
         peer = self.peer
         wait_while_frames_come(
             self.target, peer, lambda: len(peer.inbox) >= count and here() >= count
@@ -121,11 +116,10 @@ class QueueClient(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Stop consuming and return held messages; wait for the broker's confirmation."""
+        """Stop consuming and return held messages; wait for the confirmation."""
 
     def leave(self, lost: bool) -> list[bytes]:
-        """Reset the connection, or stop consuming and close it. Return the bodies of held
-        messages."""
+        """Reset the connection, or stop and close it. Return the bodies of held messages."""
         if not lost:
             self.stop()
             self.held += self.taken()
@@ -154,7 +148,7 @@ class StompQueueClient(QueueClient):
 
     mode = "client"
     commits = False
-    """True: it acknowledges in transactions."""
+    """True: it also acknowledges in transactions."""
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)
@@ -178,7 +172,7 @@ class StompQueueClient(QueueClient):
         self._transactions += 1
         named = {"transaction": f"{self.peer.transaction}-{self._transactions}"}
         self.peer.request("BEGIN", named)
-        # A broker may process what is in a transaction, and send its receipts, at the end of it.
+        # A broker may process the frames of a transaction, and send their receipts, when it ends.
         with self.peer.in_one_write():
             for body in bodies:
                 self.peer.publish(self.to, body, named, receipt=False)
@@ -354,7 +348,7 @@ class Amqp091QueueClient(QueueClient):
 
 
 class CoreQueueClient(QueueClient):
-    """CORE: it sends at once, and in transactions on a separate connection."""
+    """CORE: it sends immediately, and uses a separate connection for transactions."""
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)

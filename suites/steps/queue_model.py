@@ -1,7 +1,7 @@
 """A model of a queue: which messages wait, in which order, and which were delivered.
 
-Messages are numbered in order of publication. A returned message takes its old place. So the next
-deliveries are always the lowest waiting numbers.
+Messages are numbered in order of publication. A returned message takes its old position, so the
+next deliveries are always the lowest waiting numbers.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from brokerproof.suites.api import Target, listed
 
 IN_VIRTUAL_TIME = "reconfigurable"
 """A capability of the reference broker alone. A real broker returns the messages of a lost
-connection or a closed channel a moment later, which the models of STOMP and AMQP 0-9-1 do not wait
-for."""
+connection or a closed channel slightly later; the STOMP and AMQP 0-9-1 models do not wait for that.
+"""
 MEMORY, PAGED, SOON_PAGED = "memory", "page", "limited.page"
 """Places of a queue: an address in memory, one that pages after some bytes, and one that pages
-after three messages and so goes in and out of page mode all the time."""
+after three messages and so keeps entering and leaving page mode."""
 READ_AHEAD = 8000
-"""Bytes of messages that are out at an address that pages, from which on a broker may leave further
-ones where they are."""
+"""With this many unacknowledged bytes at a paging address, messages may stay on disk."""
 
 
 def place_names(target: Target) -> list[str]:
-    """Return the places that the target has, those that differ most first."""
+    """Return the names of the target's places, those that differ most first."""
     paged = "address-full" in target.identity.capabilities
     return [MEMORY, SOON_PAGED, PAGED] if paged else [MEMORY]
 
@@ -38,13 +37,13 @@ def places(target: Target) -> st.SearchStrategy[str]:
 
 @dataclass
 class QueueModel:
-    """One queue. ``waiting`` is in order; ``delivered`` has every number that was delivered."""
+    """One queue. ``waiting`` is in order; ``delivered`` has every number ever delivered."""
 
     waiting: list[int] = field(default_factory=list)
     delivered: set[int] = field(default_factory=set)
     published: int = 0
     _arrived: dict[Hashable, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """By consumer, in the order of its connection, since order was judged last."""
+    """Arrivals by consumer since order was last judged, in the order of its connection."""
 
     def publish(self) -> int:
         self.published += 1
@@ -52,11 +51,11 @@ class QueueModel:
         return self.published
 
     def give_back(self, numbers: Iterable[int]) -> None:
-        """Return messages to their old places."""
+        """Return messages to their old positions."""
         self.waiting = sorted([*self.waiting, *numbers])
 
     def strangers(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers that were not waiting, or arrived twice."""
+        """Return the numbers that were not waiting or that arrived twice."""
         waiting = set(self.waiting)
         return [
             number
@@ -71,13 +70,12 @@ class QueueModel:
 
     @property
     def has_arrivals(self) -> bool:
-        """True if anything arrived since order was judged last."""
+        """True if anything arrived since order was last judged."""
         return bool(self._arrived)
 
     def disorder(self) -> str:
-        """Return the fault in the order of messages that arrived since the last call, empty if
-        there is none. Call it when nothing more is in transit, because messages to several
-        connections may be read out of order."""
+        """Return the fault in the order of messages that arrived since the last call, or an empty
+        string. Call it when nothing is in transit: several connections may be read out of order."""
         arrivals = list(self._arrived.values())
         self._arrived.clear()
         numbers = sorted(number for arrived in arrivals for number in arrived)
@@ -89,7 +87,7 @@ class QueueModel:
         return ""
 
     def take(self, numbers: Iterable[int]) -> None:
-        """Deliver messages that wait."""
+        """Deliver waiting messages."""
         taken = set(numbers)
         self.waiting = [number for number in self.waiting if number not in taken]
         self.delivered |= taken

@@ -1,4 +1,4 @@
-"""Steps on a queue: send bodies, receive messages, and count what is left."""
+"""Steps on a queue: send bodies, receive messages, count the remaining ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from brokerproof.suites.steps.refusals import refusal
 Consumer = StompPeer | StompPyPeer
 
 INDIVIDUAL = {"1.0": "client", "1.1": "client-individual", "1.2": "client-individual"}
-"""The mode in which a consumer holds single messages, by version; 1.0 has only ``client``."""
+"""The ack mode in which a consumer holds single messages, by version; 1.0 has only ``client``."""
 QUIET: Duration = ms(300)
 """How long to wait for a surplus message after the last expected one."""
 SENTINEL = b"the last one"
@@ -37,12 +37,11 @@ def bodies(messages: Iterable[Frame]) -> list[bytes]:
 
 
 def numbered(count: int, prefix: str = "m") -> list[bytes]:
-    """Return ``count`` numbered bodies: m0, m1, …"""
     return [f"{prefix}{number}".encode() for number in range(count)]
 
 
 def patterned(size: int) -> bytes:
-    """Return ``size`` bytes from which a piece that is lost, repeated or moved can be seen."""
+    """Return ``size`` bytes that reveal a lost, repeated or moved piece."""
     return b"".join(b"%07d " % at for at in range(0, size, 8))[:size]
 
 
@@ -73,8 +72,8 @@ def publish_late(
     late: Sequence[bytes],
     meanwhile: Callable[[], None],
 ) -> None:
-    """Send ``late`` in a transaction, call ``meanwhile``, and commit. A broker that has no
-    transactions gets ``late`` after ``meanwhile``."""
+    """Send ``late`` in a transaction, call ``meanwhile``, and commit. If the broker has no
+    transactions, send ``late`` after ``meanwhile``."""
     if "transactions" not in target.target.identity.capabilities:
         meanwhile()
         publish_all(peer, to, late)
@@ -90,8 +89,8 @@ def publish_late(
 def receive(
     target: Bench, peer: Consumer, count: int, *, within: Duration = PATIENCE
 ) -> list[Frame]:
-    """Return the next ``count`` messages: fewer if they do not arrive in time or the connection
-    ends. Does not wait for a surplus."""
+    """Return the next ``count`` messages, without waiting for a surplus. Fewer if they do not
+    arrive in time or the connection ends."""
 
     def enough() -> bool:
         return (
@@ -105,8 +104,7 @@ def receive(
 
 
 def receive_and_acknowledge(target: Bench, peer: StompPeer, count: int) -> list[Frame]:
-    """Like :func:`receive`, from a subscription that acknowledges, so that it gets all of them even
-    with a small window."""
+    """Like :func:`receive`, but acknowledge, so that even a small window suffices."""
     messages: list[Frame] = []
     while len(messages) < count:
         arrived = receive(target, peer, 1)
@@ -119,7 +117,7 @@ def receive_and_acknowledge(target: Bench, peer: StompPeer, count: int) -> list[
 
 
 def collect(target: Bench, peer: Consumer, count: int, *, quiet: Duration = QUIET) -> list[Frame]:
-    """Like :func:`receive`, with the messages that arrive within ``quiet`` afterwards."""
+    """Like :func:`receive`, plus the messages that arrive within ``quiet`` afterwards."""
     messages = receive(target, peer, count)
     target.wait_until(lambda: peer.ended is not None, quiet)
     return messages + peer.take_messages()
@@ -131,8 +129,7 @@ def expected_arrivals(
     want: Sequence[bytes],
     match: Literal["in order", "in any order"] = "in order",
 ) -> Expectation:
-    """The expectation that the bodies ``want`` arrive at ``peer`` where ``received`` did, its last
-    messages until now."""
+    """The expectation that ``want`` arrives at ``peer``; ``received`` are its latest messages."""
     return expected_shares([peer], [received], want, match)
 
 
@@ -142,8 +139,8 @@ def expected_shares(
     want: Sequence[bytes],
     match: Literal["in order", "in any order"] = "in any order",
 ) -> Expectation:
-    """The expectation that the bodies ``want`` arrive at ``peers``, whichever gets which, where
-    ``shares`` did, their last messages until now."""
+    """The expectation that the bodies ``want`` arrive at ``peers``, in any distribution; ``shares``
+    are their latest messages."""
     judged = tuple((peer.conn, len(share)) for peer, share in zip(peers, shares, strict=True))
     arrivals = Arrivals(tuple(want), match, judged)
     return Expectation(kind="messages", words="the messages", arrivals=arrivals)
@@ -152,13 +149,13 @@ def expected_shares(
 def expected_remainder(
     want: Sequence[bytes], match: Literal["in order", "in any order", "among others"] = "in order"
 ) -> Expectation:
-    """The expectation that the last :func:`left_in` returns the bodies ``want``."""
+    """The expectation that the last :func:`left_in` returned the bodies ``want``."""
     arrivals = Arrivals(tuple(want), match, ignored=(SENTINEL,))
     return Expectation(kind="messages", words="what is left in the queue", arrivals=arrivals)
 
 
 def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str) -> list[Frame]:
-    """Subscribe and return ``count`` unsettled messages, whose arrival is a control."""
+    """Subscribe and return ``count`` unsettled messages. Control: they arrive."""
     target.require_capability("anycast")
     peer.subscribe(queue, ack=ack)
     messages = receive(target, peer, count)
@@ -170,8 +167,8 @@ def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str
 
 
 def unsettled_comes_back(target: Bench, version: str, ack: str, *, leaves: bool = False) -> bool:
-    """True if a message that a lost consumer never settled, perhaps one that ``leaves`` its
-    subscription before, reaches the next. If not, one that is missing proves no settlement."""
+    """True if a message that a lost consumer never settled reaches the next consumer (``leaves``:
+    the lost one had unsubscribed). If not, a missing message proves no settlement."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"unsettled")
     held(target, consumer, queue, 1, ack)
@@ -193,7 +190,7 @@ def commit_is_confirmed(target: Bench, producer: StompPeer) -> bool:
 
 
 def undone_by_abort(target: Bench, version: str, mode: str) -> bool:
-    """True if an ACK in a transaction that is aborted leaves its message, as it should."""
+    """True if an ACK in an aborted transaction leaves its message in the queue, as it should."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"one")
     message = held(target, consumer, queue, 1, mode)[0]
@@ -215,7 +212,7 @@ def subscribed_again(
     """Return a connection that subscribed to a durable subscription whose last consumer is gone.
 
     A refused SUBSCRIBE is repeated on new connections, because no document says how soon a broker
-    notices the end of the old connection. Its confirmation within PATIENCE is a control.
+    notices that the old one ended. Control: it is confirmed within PATIENCE.
     """
     until = target.now() + PATIENCE
     while True:
@@ -237,12 +234,12 @@ def left_in(target: Bench, queue: Destination, version: str, count: int) -> list
     """Return the bodies that a new consumer gets from the queue; ``count`` are expected.
 
     A sentinel sent after them shows that the consumer is served and that the wait was long enough.
-    It is sent again if it does not arrive: a broker that has not yet noticed the end of a consumer
-    in mode auto may have delivered the first one to that consumer.
+    It is sent again if it does not arrive: a broker that has not yet noticed a gone consumer in
+    mode auto may have delivered the first one to that consumer.
     """
     target.require_capability("anycast")
     consumer = target.stomp(version)
-    consumer.subscribe(queue, ack="auto")  # no window, however much there is
+    consumer.subscribe(queue, ack="auto")  # no window, whatever the number of messages
     received: list[bytes] = []
     for within in (SENTINEL_AGAIN, SENTINEL_AGAIN, PATIENCE):
         consumer.publish(queue, SENTINEL)

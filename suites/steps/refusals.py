@@ -1,5 +1,4 @@
-"""Frames that cannot be processed: the required answer, the allowed ones, and proof that no other
-connection was harmed.
+"""Frames that cannot be processed: required and allowed answers, and proof of no harm elsewhere.
 
 The specifications differ in how much they promise. After a failed SEND or SUBSCRIBE, 1.1 and 1.2
 demand an ERROR and the end of the connection (STOMP11-SEND-07, STOMP12-SEND-07, …). For every other
@@ -18,8 +17,7 @@ from brokerproof.suites.api.stomp import ERROR, Frame, HeadersLike, StompPeer, f
 from brokerproof.suites.steps.positive_control import beside
 
 QUIET = ms(300)
-"""How long to wait for an answer that must not arrive, after another answer has shown that the
-broker went on."""
+"""How long to wait for an answer that must not arrive, once the broker answered later frames."""
 
 
 def bystander(target: Bench, version: str) -> AbstractContextManager[StompPeer]:
@@ -28,8 +26,7 @@ def bystander(target: Bench, version: str) -> AbstractContextManager[StompPeer]:
 
 
 def offend(peer: StompPeer, command: str, headers: HeadersLike = (), body: bytes = b"") -> str:
-    """Send a frame that should fail, with a receipt header. Return the receipt id that must not be
-    confirmed."""
+    """Send a frame that should fail, and return its receipt id, which must not be confirmed."""
     receipt = peer.next_receipt()
     peer.send(command, (*header_list(headers), ("receipt", receipt)), body)
     return receipt
@@ -55,12 +52,12 @@ def refused(
     behaviour: str = "",
 ) -> bool:
     """Send a frame that cannot be processed and judge the answer. Return True if the broker
-    confirmed it. ``behaviour`` is recorded as what the broker does with it.
+    confirmed it. ``behaviour`` names the recorded behaviour: what the broker does with it.
 
-    ``refuses`` are the requirements that hold when the frame is not confirmed; ``answers`` those
-    that ask for an ERROR and for the end of the connection after a frame that the broker cannot
-    process, so they ask nothing of a broker that processed it. Without ``answers`` silence is
-    legal, so a frame that must be answered follows: its answer shows that the first was handled.
+    ``refuses`` are the requirements that hold if the frame is not confirmed. ``answers`` ask for an
+    ERROR and for the end of the connection after a frame that the broker cannot process, so they
+    ask nothing of a broker that processed it. Without ``answers`` silence is legal, so a frame that
+    must be answered follows: its answer shows that the first was handled.
     """
     receipt = offend(peer, command, headers, body)
     confirmed = frame("RECEIPT", {"receipt-id": receipt})
@@ -131,12 +128,12 @@ def _ids(requirements: Requirements) -> tuple[str, ...]:
 
 
 def error_from(peer: StompPeer) -> Frame | None:
-    """Return the ERROR that answers the last frame; None if the broker ends the connection without
-    one, answers a later frame, or no longer answers."""
+    """Return the ERROR that answers the last frame. None if the broker ends the connection without
+    one, answers a later frame, or stops answering."""
     error = peer.watch_for(ERROR, within=QUIET)
     if error is not None or peer.ended is not None:
         return error
-    # A busy broker takes longer, and answers frames in their order.
+    # A busy broker takes longer, but answers frames in order.
     probe = peer.next_receipt()
     peer.send("BEGIN", {"transaction": f"{peer.transaction}-{probe}", "receipt": probe})
     answer = peer.watch_for(either(ERROR, frame("RECEIPT", {"receipt-id": probe})))

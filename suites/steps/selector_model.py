@@ -2,8 +2,8 @@
 
 Drawn expressions are unambiguous in SQL-92: logic has three values, comparing with a missing header
 is unknown, strings and numbers are never equal. They avoid what documents leave open (division,
-adding strings) and shapes with their own cases: NOT precedes parentheses, and headers that may be
-missing are on the left.
+adding strings) and shapes that have their own cases, so NOT precedes parentheses and headers that
+may be missing are on the left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Headers = Mapping[str, str]
 NAMES = ("color", "size", "kind", "x-y", "a.b")
 TEXTS = ("red", "blue", "re", "21", "7", "", "a%b", "it's", "x_y", "RED")
 PRIORITY = "AMQPriority"
-"""The one number that STOMP can give a message and a selector can ask for (header priority)."""
+"""The only number that a STOMP message can have and a selector can test (header priority)."""
 
 
 def _quoted(text: str) -> str:
@@ -66,8 +66,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Like:
-    """``name [NOT] LIKE 'pattern' [ESCAPE '!']``; ``parts`` are characters, or ``%`` and ``_`` as
-    (mark,)."""
+    """``name [NOT] LIKE 'pattern' [ESCAPE '!']``; ``parts`` are characters, (``%``,), (``_``,)."""
 
     name: str
     negated: bool
@@ -115,8 +114,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Number:
-    """A number: a literal, the priority, or a calculation, written with no more parentheses than it
-    needs."""
+    """A literal, the priority, or a calculation, written with no more parentheses than needed."""
 
     sign: str
     """``""`` for a literal, ``p`` for the priority, else one of + - * and ``neg``."""
@@ -155,7 +153,7 @@ _RANK = {"+": 1, "-": 1, "*": 2, "neg": 3, "": 4, "p": 4}
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison: two numbers and the sign between them."""
+    """Two numbers and the comparison operator between them."""
 
     left: Number
     sign: str
@@ -174,7 +172,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Between:
-    """A number ``[NOT] BETWEEN`` two others."""
+    """A number ``[NOT] BETWEEN`` two numbers."""
 
     number: Number
     negated: bool
@@ -193,8 +191,7 @@ class Between:
 
 @dataclass(frozen=True)
 class Unlike:
-    """A string header against a number: false, whatever the string contains; unknown without the
-    header."""
+    """A string header compared with a number: false for any string, unknown without the header."""
 
     name: str
     sign: str
@@ -262,14 +259,14 @@ class Any_:
 
 
 def headers() -> st.SearchStrategy[dict[str, str]]:
-    """Headers of a message: some of the names, and perhaps a priority."""
+    """Headers of a message: some of the names, with or without a priority."""
     texts = st.fixed_dictionaries({}, optional={name: st.sampled_from(TEXTS) for name in NAMES})
     priority = st.fixed_dictionaries({}, optional={"priority": st.integers(0, 9).map(str)})
     return st.builds(lambda one, other: {**one, **other}, texts, priority)
 
 
 def predicates() -> st.SearchStrategy[Any]:
-    """Conditions that contain no AND or OR and do not begin with NOT."""
+    """Conditions without AND or OR that do not begin with NOT."""
     names, texts = st.sampled_from(NAMES), st.sampled_from(TEXTS)
     parts = st.one_of(st.just(("%",)), st.just(("_",)), st.sampled_from("redblue%_!'217"))
     return st.one_of(
@@ -312,7 +309,7 @@ def numbers() -> st.SearchStrategy[Number]:
 
 
 def expressions() -> st.SearchStrategy[Any]:
-    """Conditions of all kinds, up to eight predicates in one."""
+    """Conditions of all kinds, with up to eight predicates."""
     return st.recursive(
         predicates(),
         lambda inner: st.one_of(
@@ -325,8 +322,7 @@ def expressions() -> st.SearchStrategy[Any]:
 
 
 def spelled(text: str, choice: int) -> str:
-    """``text`` with its keywords in upper, lower or mixed case, which has the same meaning. Strings
-    and names stay."""
+    """``text`` with keywords in any case, which means the same. Strings and names stay."""
     words = {"AND", "OR", "NOT", "IN", "IS", "LIKE", "NULL", "BETWEEN", "ESCAPE", "TRUE", "FALSE"}
     spell = (str, str.lower, str.title)[choice % 3]
     pieces = []
@@ -341,7 +337,7 @@ def spelled(text: str, choice: int) -> str:
 
 
 def _outside(text: str) -> list[tuple[str, bool]]:
-    """Each character, and whether it is within quotes of either kind."""
+    """Each character, and whether it is inside quotes of either kind."""
     result, within = [], ""
     for character in text:
         if not within and character in "'\"":

@@ -1,10 +1,10 @@
 """Settlements in combinations that cover every pair of options: several deliveries, a selector,
-another subscription, a transaction, and an end that may be a refused frame.
+another subscription, a transaction, and possibly a refused frame at the end.
 
-A consumer holds messages of a queue and settles some of them, perhaps in a transaction that also
-sends to a second queue. Then the transaction ends, or the connection does: it is lost, or a frame
-is refused. Later consumers of both queues show the effects: exactly the settled messages are gone,
-the transaction took effect completely or not at all, and a refused frame had no effect.
+A consumer holds messages of a queue and settles some of them, in some combinations within a
+transaction that also sends to a second queue. Then the transaction ends, or the connection is lost,
+or a frame is refused. Later consumers of both queues show the effects: exactly the settled messages
+are gone, the transaction took effect completely or not at all, and a refused frame had no effect.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ COMMIT, ABORT, LOST = "COMMIT", "ABORT", "lost connection"
 RED, BLUE = "colour = 'red'", "colour = 'blue'"
 COUNT = 9
 AGING, ROUND = seconds(900), seconds(50)
-"""How old deliveries and transactions get, in rounds in which their client says something."""
+"""How long deliveries and transactions stay open, in rounds in which the client sends."""
 
 
 class Scene:
-    """The connection, its queues and what it holds."""
+    """The connection, its queues and the messages it holds."""
 
     def __init__(self, target: Bench, version: str, row: Row, *, transacts: bool) -> None:
         self.target = target
@@ -77,7 +77,7 @@ class Scene:
         return "blue" if number % 3 == 1 else "red"
 
     def open(self) -> None:
-        """Subscribe, and receive as much as allowed."""
+        """Subscribe, and receive as many messages as allowed."""
         mode, beside = self.mode, self.row[BESIDE]
         chosen = self.row[SELECTOR] is not None
         self.peer.subscribe(self.queue, "0", ack=mode, headers={"selector": RED} if chosen else {})
@@ -102,14 +102,14 @@ class Scene:
         self.target.control(len(self.held) > 3, "a subscription should get some of the messages")
 
     def settle(self) -> bool:
-        """Settle some of the messages, but not the last one, whatever the mode. Return False if the
-        broker refuses a NACK in a transaction."""
+        """Settle some of the messages, but never the last. Return False if the broker refuses a
+        NACK in a transaction."""
         if self.within:
             self.peer.request("BEGIN", self.within)
         for _ in range(AGING // ROUND if self.row[AGE] is not None else 0):
             self.target.advance(ROUND)
             self.peer.settle()
-        place = 0 if self.version == "1.0" else 2  # 1.0 leaves open what an ACK covers
+        place = 0 if self.version == "1.0" else 2  # 1.0 does not say what an ACK covers
         by = self.peer.ack if self.command == "ACK" else self.peer.nack
         by(self.held[place], self.within)
         if self.command == "NACK" and self.within and error_from(self.peer) is not None:
@@ -140,7 +140,7 @@ class Scene:
         return refused
 
     def judge(self) -> None:
-        """Judge the remaining messages of the queue, and of the other subscription's queue."""
+        """Judge the remaining messages of this queue and of the other subscription's queue."""
         taken, record = set(self.taken), self.target.record_finding
         rest = set(self.sent) - taken
         has_effect = not self.within or self.row[END] == COMMIT
@@ -174,7 +174,6 @@ class Scene:
             record(KEPT[self.version], beside == [b"beside"], words)
 
     def judge_result(self) -> None:
-        """Judge the messages sent to the second queue."""
         commits = self.row[END] == COMMIT
         result = left_in(self.target, self.result, self.version, 1 + commits)
         words = f"left in the second queue: {listed(result)}; with {self.words}"
@@ -185,8 +184,8 @@ class Scene:
             record(self._ends(), (b"within" in result) == commits, words)
 
     def set_aside(self) -> None:
-        """Judge nothing: the broker may take the frame that ends the connection, and refuse a NACK
-        in a transaction."""
+        """Judge nothing: the broker may accept the frame that ends the connection, and may refuse a
+        NACK in a transaction."""
         detail = f"{self.words}: the broker behaves differently"
         judged = {self._keeps(), KEPT[self.version]}
         if self.command == "NACK":
@@ -194,7 +193,7 @@ class Scene:
         self.target.record_not_applicable(tuple(judged), detail)
 
     def _keeps(self) -> str:
-        """The requirement that keeps a message named only by a refused frame, or not at all."""
+        """The requirement that keeps a message which only a refused frame names, or none at all."""
         return (ACKS if "ACK in no" in str(self.row[END]) else KEPT)[self.version]
 
     def _ends(self) -> str:
@@ -203,12 +202,12 @@ class Scene:
 
     @property
     def last(self) -> dict[str, str]:
-        """The headers that name a message that is not settled."""
+        """Headers that name an unsettled message."""
         return dict(self.peer.naming(self.held[-1]))
 
     @property
     def stranger(self) -> dict[str, str]:
-        """The header that names a subscription other than the message's."""
+        """A header that names another subscription than the message's."""
         is_first = self.held[-1].get("subscription") == "0"
         return {"subscription": "none" if self.row[BESIDE] is None else "1" if is_first else "0"}
 
@@ -217,7 +216,6 @@ class Scene:
         return {"transaction": f"{self.peer.transaction}-unknown"}
 
     def to_result(self, **headers: str) -> dict[str, str]:
-        """Headers with the second queue as the destination."""
         to = self.result
         typed = to.subscribe_headers if "id" in headers else to.send_headers
         return {"destination": to.name, **dict(typed), **headers}
@@ -234,7 +232,7 @@ OFFENCES: Mapping[str, Offence] = {
     "SUBSCRIBE in no mode": lambda scene: ("SUBSCRIBE", scene.to_result(id="2", ack="sometimes")),
     "COMMIT of no transaction": lambda scene: ("COMMIT", scene.unknown),
 }
-"""Frames that a server may refuse, by what is wrong with them."""
+"""Frames that a server may refuse, by their fault."""
 FIELDS: Mapping[str, tuple[str | None, ...]] = {
     SETTLED: tuple(WAYS),
     SELECTOR: (None, RED),

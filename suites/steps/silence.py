@@ -1,5 +1,4 @@
-"""The close of a silent connection, awaited slightly beyond its interval and judged against both
-bounds; several connections also reveal the broker's timers."""
+"""Silent connections: when they are closed, and what that reveals about the broker's timers."""
 
 from __future__ import annotations
 
@@ -12,14 +11,14 @@ from brokerproof.suites.api import Bench, Duration, Instant, Requirements, ms, s
 Peer = TypeVar("Peer", bound=Conversation[Any])
 
 SPREAD = 8
-"""Connections whose silences begin evenly spread over one check interval."""
+"""Number of connections whose silences begin evenly spread over one check interval."""
 GRACE: Duration = seconds(3)
-"""How long we wait beyond the interval before we say that the broker never closes."""
+"""How long to wait beyond the interval before concluding that the broker never closes."""
 
 
 def unread_for(target: Bench, peer: Conversation[Any]) -> Duration:
     """Return how long a broker may have left our last bytes unread: a busy broker may process a
-    login seconds late and count silence only from then. In virtual time no broker is busy."""
+    login seconds late and count silence only from then. 0 in virtual time."""
     return 0 if target.virtual else peer.answered_after
 
 
@@ -31,11 +30,10 @@ def judge_close(
     bounds: tuple[Duration, Duration],
     agreed: str,
 ) -> None:
-    """Waits for the close of a connection that has been silent ``since``. ``agreed`` describes the
-    agreed time, in words."""
+    """Wait for the close of a connection silent ``since``; ``agreed`` names the agreed time."""
     target.expect_interval(proves, "close of the silent connection", since, bounds)
     target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now())
-    # A broker that did not get a core meanwhile could not close, either.
+    # A broker that was given no CPU in the meantime could not close, either.
     if not target.wait_until(lambda: peer.ended is not None, target.world.lateness(since)):
         waited = (target.now() - since) // ms(1)
         target.record_finding(
@@ -65,13 +63,13 @@ def judge_spread_closes(
     """Let :data:`SPREAD` connections fall silent, one after the other over one check ``interval``,
     and judge when each is closed.
 
-    A broker that checks at intervals closes them after silences that differ by seven eighths of its
-    interval or more. So eight sevenths of that difference bounds the interval of its timers, and
-    the close may be at most that much later than the lower bound, whatever ``bounds`` allow.
-    ``rounding`` is how much longer than the lower bound the agreed time may be; ``closed`` returns
-    when the broker closed a connection, None if it has not.
+    A broker that checks at intervals closes them after silences that differ by at least seven
+    eighths of its interval. So eight sevenths of that difference bounds the interval of its timers,
+    and the close may be at most that much later than the lower bound, whatever ``bounds`` allow.
+    ``rounding`` is how much longer than the lower bound the agreed time may be. ``closed`` returns
+    when the broker closed a connection (None if it has not).
     """
-    # A slow host connects some peers only after the broker has given up others.
+    # A slow host may connect some peers only after the broker has closed earlier ones.
     spoken = [[] if peer.spoke_at is None else [peer.spoke_at] for peer in peers]
     for first in range(len(peers)):
         for peer, instants in zip(peers[first:], spoken[first:], strict=True):
@@ -84,7 +82,7 @@ def judge_spread_closes(
     silences = []
     for peer, instants in zip(peers, spoken, strict=True):
         end = closed(peer)
-        # A client that was late may have spoken to a connection that was closed already.
+        # A late client may have written to a connection that was already closed.
         before = [instant for instant in instants if end is not None and instant < end]
         if end is not None and before:
             silences.append((before[-1], end - before[-1]))

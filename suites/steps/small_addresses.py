@@ -1,8 +1,8 @@
 """Small addresses, by kind (harness/targets/full_addresses.py), and the charge of a message there.
 
-The charge of a message is the broker's own choice, so it is measured first: by querying its
-management, or, if there is none, by searching for the largest message after which another one is
-still accepted. Then thresholds can be hit to the byte.
+How much a broker charges for a message is its own choice, so it is measured first: by querying its
+management or, without one, by searching for the largest message after which another is still
+accepted. Then thresholds can be hit to the byte.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ PAGED_MESSAGES = 20
 
 
 def limit_of(target: Bench) -> int:
-    """max-size-bytes of the addresses that are full by bytes, in bytes."""
+    """max-size-bytes of the addresses that are limited in bytes."""
     return target.target.identity.addresses.max_size_bytes
 
 
 def threshold_of(target: Bench) -> int:
-    """max-size-bytes-reject-threshold of the kind "reject", in bytes."""
+    """max-size-bytes-reject-threshold of the kind "reject"."""
     return target.target.identity.addresses.max_size_bytes_reject_threshold
 
 
 def page_of(target: Bench) -> int:
-    """page-size-bytes of all of them, in bytes."""
+    """page-size-bytes of all these addresses."""
     return target.target.identity.addresses.page_size_bytes
 
 
 def read_ahead_of(target: Bench) -> int:
-    """max-read-page-bytes, in bytes: its default of two pages (ARTEMIS-PAGING-16)."""
+    """max-read-page-bytes: its default is two pages (ARTEMIS-PAGING-16)."""
     return 2 * page_of(target)
 
 
@@ -53,13 +53,11 @@ def page_limit_of(target: Bench) -> int:
 
 
 SMALLEST = 256
-"""Bytes of a body from which on it costs one byte more to send one more: below, its length takes
-fewer bytes."""
+"""From this size on, each byte of a body costs one; the length of shorter ones takes less."""
 
 
 def node(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Node:
-    """A fresh AMQP address of that kind: block, fail, drop, page, reject, limited.block,
-    pages.fail …"""
+    """A fresh AMQP address of that kind: block, fail, drop, page, limited.block, pages.fail …"""
     fresh = target.node(routing)
     return Node(f"{target.full_address(kind)}{fresh.address}", fresh.capabilities)
 
@@ -96,15 +94,13 @@ def producer(target: Bench, to: Node, acceptor: str | None = None) -> tuple[Amqp
 
 
 def send(target: Bench, peer: AmqpPeer, link: Link, data: bytes) -> str | None:
-    """Send one message and wait for its outcome: the name of the state, None if settled without
-    one."""
+    """Send one message and return the state of its outcome; None if settled without one."""
     granted(target, peer, link)
     return peer.confirmed(link.session, peer.post(link, data), None).kind("state")
 
 
 def overhead(target: Bench) -> int:
-    """Measure the charge of an AMQP message above the bytes of its body, which are at least
-    :data:`SMALLEST`."""
+    """Measure what an AMQP message is charged beyond its body (from :data:`SMALLEST` on)."""
     result = _asked(target) if ADMIN in target.capabilities else _searched(target)
     target.record_note(f"an AMQP message is charged the bytes of its body and {result} more")
     return result
@@ -121,8 +117,8 @@ def _asked(target: Bench) -> int:
 
 
 def _searched(target: Bench) -> int:
-    """By bisection: the largest body after which an address under FAIL still accepts a message
-    weighs one byte less than the limit."""
+    """By bisection: the largest body after which an address under FAIL still accepts a message is
+    charged one byte less than the limit."""
 
     def room_is_left(size: int) -> bool:
         peer, link = producer(target, node(target, "fail"))
@@ -140,8 +136,8 @@ def _searched(target: Bench) -> int:
 
 
 def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
-    """Bodies of these sizes and one more, which together are charged ``total`` bytes at ``extra``
-    each besides."""
+    """Bodies of these sizes and one more, together charged ``total`` bytes; each costs ``extra``
+    bytes beyond its body."""
     last = total - extra - sum(size + extra for size in sizes)
     if last < SMALLEST:
         raise ValueError(f"{list(sizes)} leave no room for a last body within {total} bytes")
@@ -156,8 +152,8 @@ def scratch_name(target: Bench, rest: str, length: int) -> str:
 
 
 class Scale:
-    """Measures the charge of SENDs to a STOMP destination, on other addresses with names of the
-    same length, because a name may count."""
+    """Measures what SENDs to a STOMP destination are charged, on addresses with names of the same
+    length, because names may be charged too."""
 
     def __init__(self, target: Bench, admin: Admin, to: Destination) -> None:
         self._admin, self._to, self._peer = admin, to, target.stomp()
@@ -174,13 +170,12 @@ class Scale:
         return self._known[size]
 
     def of(self, goal: int) -> int:
-        """The largest body that is charged ``goal`` bytes or less; at least 2 bytes."""
+        """The largest body that is charged at most ``goal`` bytes; it has at least 2 bytes."""
         return 2 + bisect_right(range(3, goal), goal, key=self.weight)
 
     def sizes(self, goal: int) -> list[int]:
         """Bodies that are charged ``goal`` bytes together, or the nearest lower amount that the
-        broker's accounting allows: some brokers charge for whole buffers, so not every amount
-        exists."""
+        broker's accounting allows: some brokers charge for whole buffers."""
         filler = self.weight(300)
         fillers = [300] * max(0, goal // filler - 2)
         left = goal - filler * len(fillers)
@@ -198,8 +193,7 @@ class Scale:
 
 
 def room_again(target: Bench, address: str) -> None:
-    """Wait until acknowledged messages are no longer charged: brokers may free them in the
-    background."""
+    """Wait until acknowledged messages are no longer charged; brokers may take a while."""
     if ADMIN in target.capabilities:
         state, free = target.admin().until(address, lambda state: state.size == 0)
         target.control(free, f"everything is acknowledged and the address still holds {state}")
@@ -208,10 +202,9 @@ def room_again(target: Bench, address: str) -> None:
 
 
 def drain_queue(target: Bench, place: Node, count: int) -> list[int]:
-    """Consume the messages of a queue, of which there should be ``count``, and return their numbers
-    in order. Each is acknowledged on arrival, because held messages count against what is read from
-    pages (ARTEMIS-PAGING-16). The consumer stays, without credit, because a queue without consumers
-    may be deleted.
+    """Consume the messages of a queue (``count`` are expected) and return their numbers in order.
+    Each is acknowledged on arrival, because held messages count against what is read from pages
+    (ARTEMIS-PAGING-16). The consumer stays, because a queue without one may be deleted.
     """
     consumer = target.amqp()
     link = consumer.receiver(place)

@@ -1,6 +1,6 @@
-"""Peers that stop reading in the middle of a plan, and later resume.
+"""Peers that stop reading during a plan and resume later.
 
-A filler, a separate queue with large bodies, fills the link of each peer first. So no message of
+First a filler, a separate queue with large bodies, fills the link of each peer. So no message of
 the plan is in transit during the stall, and a model need not know its receiver: deliveries become
 due when the peers read again.
 """
@@ -22,7 +22,7 @@ from brokerproof.suites.steps.core import sized
 
 STALLED = "consumers do not read while messages and settlements go on"
 LARGE, SOME = 60_000, 4
-"""Bytes of a body, and messages of it that fill a link in virtual time."""
+"""Size of a body in bytes, and how many such messages fill a link in virtual time."""
 FILLER = "filler"
 STEP: Duration = ms(20)
 """Longer than anything takes to reach the broker."""
@@ -38,8 +38,8 @@ def _not_reading(
     arrived: Callable[[int], int],
     proves: Requirements,
 ) -> Iterator[list[Any]]:
-    """Let ``peers`` read nothing inside; peers that disconnect during it are removed from the list.
-    ``fill`` publishes to one of them, by place; ``arrived`` counts what it got of that."""
+    """Let ``peers`` read nothing inside the block; peers that disconnect are removed from the list.
+    ``fill`` publishes to the peer at an index; ``arrived`` counts the filler messages it got."""
     target.record_note("the consumers stop reading")
     for place, peer in enumerate(peers):
         peer.channel.hold_reading(True)
@@ -63,8 +63,7 @@ def _not_reading(
 def stomp(
     target: Bench, peers: Sequence[StompPeer], proves: Requirements
 ) -> Iterator[list[StompPeer]]:
-    """Let STOMP peers read nothing inside; peers that disconnect during it are removed from the
-    list."""
+    """Let STOMP peers read nothing inside the block; remove peers that disconnect."""
     producer, fillers = target.stomp(), [target.destination() for _ in peers]
     for peer, to in zip(peers, fillers, strict=True):
         peer.subscribe(to, FILLER, headers={"consumer-window-size": "-1"})
@@ -86,7 +85,7 @@ def stomp(
 
 @contextmanager
 def amqp(target: Bench, peer: AmqpPeer, proves: Requirements) -> Iterator[None]:
-    """Let an AMQP 1.0 peer read nothing inside."""
+    """Let an AMQP 1.0 peer read nothing inside the block."""
     producer, node = target.amqp(), target.node()
     session = peer.begin(CHANNEL)
     link, sender = peer.receiver(node, session=session, credit=SOME), producer.sender(node)
@@ -108,7 +107,7 @@ def amqp(target: Bench, peer: AmqpPeer, proves: Requirements) -> Iterator[None]:
 
 @contextmanager
 def amqp091(target: Bench, peer: Amqp091Peer, proves: Requirements) -> Iterator[None]:
-    """Let an AMQP 0-9-1 peer read nothing inside."""
+    """Let an AMQP 0-9-1 peer read nothing inside the block."""
     producer = target.amqp091()
     name = target.fresh_name()
     producer.declare(name)
@@ -133,7 +132,7 @@ def amqp091(target: Bench, peer: Amqp091Peer, proves: Requirements) -> Iterator[
 
 @contextmanager
 def openwire(target: Bench, peers: Sequence[OpenWirePeer], proves: Requirements) -> Iterator[None]:
-    """Let OpenWire peers read nothing inside."""
+    """Let OpenWire peers read nothing inside the block."""
     producer, places = target.openwire(), [queue(target.fresh_name()) for _ in peers]
     consumers = [
         peer.open_consumer(place, prefetch=2 * SOME)
@@ -160,8 +159,7 @@ def openwire(target: Bench, peers: Sequence[OpenWirePeer], proves: Requirements)
 
 @contextmanager
 def core(target: Bench, peers: Sequence[CorePeer], proves: Requirements) -> Iterator[None]:
-    """Let CORE peers read nothing inside. Their messages of the filler return to its queue, which
-    is not used again."""
+    """Let CORE peers read nothing inside the block. Their filler queue is not used again."""
     producer, names = target.core(), [target.fresh_name() for _ in peers]
     for peer, name in zip(peers, names, strict=True):
         producer.create_queue(name)

@@ -1,9 +1,7 @@
-"""One STOMP subscription with drawn options, the messages that it should get, and a neighbour on
-the same connection that names no option.
+"""One STOMP subscription with drawn options, and a neighbour without options on its connection.
 
 Whatever the options of SUBSCRIBE and SEND, the subscription gets each confirmed, unexpired message
-that it selects once, within its window. The neighbour gets all of its own messages as if it were
-alone.
+that it selects once, within its window. The neighbour gets all of its own messages.
 """
 
 from __future__ import annotations
@@ -29,8 +27,7 @@ RED = "colour = 'red'"
 PAST, FAR = "1000", "4102444800000"
 """Instants of expiry: in 1970 and in 2100."""
 MESSAGES, BYTES = 12, 200
-"""Messages to each subscription, and the bytes of their bodies. Together they are fewer than any
-default window holds."""
+"""Messages to each subscription, and the bytes of their bodies. All fit into any default window."""
 
 SPECIFIED: Mapping[str, tuple[str | None, ...]] = {
     ACK: (None, AUTO, CLIENT, INDIVIDUAL),
@@ -43,7 +40,7 @@ SPECIFIED: Mapping[str, tuple[str | None, ...]] = {
 }
 """The options that STOMP itself specifies."""
 UNKEPT = ((PLACE, TOPIC), (SENT, EARLIER))
-"""A topic keeps nothing for those who come."""
+"""A topic keeps nothing for later subscribers."""
 ARTEMIS = Table(
     "SUBSCRIBE and SEND of STOMP, with Artemis' headers",
     {
@@ -72,7 +69,7 @@ RABBITMQ = Table(
     {**SPECIFIED, WINDOW: (None, "1", "2"), PERSISTENT: (None, "true")},
     excluding(UNKEPT),
 )
-"""Without ``persistent:false``: RabbitMQ reads ``persistent`` as an alias of ``durable``, a
+"""``persistent:false`` is left out: RabbitMQ reads ``persistent`` as an alias of ``durable``, a
 property of the queue that the SEND declares."""
 
 COMMAND, BEATS, ASKS = "command", "beats every", "asks for beats every"
@@ -101,7 +98,7 @@ def specified(version: str) -> Table:
 @dataclass(frozen=True)
 class Sentences:
     """The requirements by which a combination is judged; None judges nothing. ``windows`` are those
-    of each value of the window, None without a header."""
+    for each value of the window, None without the header."""
 
     arrives: str
     windows: Mapping[str | None, str] = field(default_factory=dict)
@@ -112,7 +109,7 @@ class Sentences:
 
 @dataclass
 class Subscription:
-    """One of the two subscriptions. Its ``window`` counts bytes, or messages."""
+    """One of the two subscriptions. Its ``window`` counts bytes or messages."""
 
     id: str
     to: Destination
@@ -129,7 +126,6 @@ class Subscription:
 
 
 def number_of(message: Frame) -> int:
-    """The number with which the body begins."""
     return int(message.body.partition(b" ")[0])
 
 
@@ -266,7 +262,7 @@ class Play:
         return (b"%d " % number).ljust(BYTES, b".")
 
     def _take(self) -> None:
-        """Hand what has arrived to the subscription that it names, and judge its window."""
+        """Pass each message to the subscription that it names, and judge the window."""
         for message in self.peer.take_messages():
             number = number_of(message)
             subscription = self.first if number < MESSAGES else self.second
@@ -283,8 +279,9 @@ class Play:
             subscription.arrived.append(number)
 
     def _collect(self, subscription: Subscription) -> bool:
-        """Take messages until the window is closed or all have arrived; later ones are judged by
-        :meth:`_take` at the next stop. Return False if it stalls: the rest is still judged."""
+        """Take messages until the window is closed or all have arrived; :meth:`_take` judges later
+        ones at the next stop. Return False if the subscription stalls; the rest is judged anyway.
+        """
 
         def is_over() -> bool:
             self._take()
@@ -310,7 +307,7 @@ class Play:
         return True
 
     def _stall_sentence(self, subscription: Subscription) -> str:
-        """The requirement that a subscription breaks if due messages do not arrive."""
+        """The requirement that is broken if due messages do not arrive."""
         if subscription is self.second:
             return self.sentences.windows.get(None, self.sentences.arrives)
         return self._window_sentence() or self.sentences.arrives
@@ -357,7 +354,7 @@ class Play:
             record(sentence, True, detail)
 
     def _judge_rest(self) -> None:
-        """A subscription without options finds what this one left, once and in order."""
+        """A subscription without options must find the remaining messages, once and in order."""
         self.peer.request("UNSUBSCRIBE", {"id": self.first.id})
         gone = self._expires if self.row.get(EXPIRES) == PAST else lambda number: False
         due = [n for n in range(MESSAGES) if n not in self.first.due and not gone(n)]

@@ -1,8 +1,6 @@
-"""Strategies of properties: values at limits, instants at deadlines, places with particular
-parameters.
+"""Strategies of properties: values at limits, instants at deadlines, places with parameters.
 
-Uniform draws almost never meet an off-by-one fault, so everything here aims: one below, at, one
-above.
+Uniform draws almost never hit an off-by-one fault, so these aim one below, at and one above.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from brokerproof.suites.api import RECONFIGURABLE, Clock, Target, Where
 LONGEST_REAL_TTL_MS = 4000
 """In real time a case waits for no longer TTL than this …"""
 ACCELERATED_TTLS_MS = (500, 7000)
-"""… and on an accelerated clock for none that takes less or more of the host's milliseconds."""
+"""… and on an accelerated clock for those that take the host between these two times (ms)."""
 MINUTE_MS = 60_000
 
 
@@ -36,27 +34,26 @@ def real_ttls(target: Target) -> range:
 
 def waited_for(target: Target, *durations_ms: int) -> list[int]:
     """Durations in milliseconds that take as long on this target as ``durations_ms`` take on the
-    host, and a minute if the target's clock is accelerated."""
+    host, plus a minute if the target's clock is accelerated."""
     rate = target.identity.clock_rate
     durations = [duration_ms * rate for duration_ms in durations_ms]
     return durations if rate == 1 else [*durations, MINUTE_MS]
 
 
 def periods(*corners_ms: int) -> Callable[[Target], st.SearchStrategy[int]]:
-    """Intervals of heartbeats in milliseconds, near those for which a case can wait."""
+    """Heartbeat intervals in milliseconds, near those that a case can wait for."""
     return lambda target: near(waited_for(target, *corners_ms), low=1)
 
 
 def near(points: Iterable[int], low: int = 0) -> st.SearchStrategy[int]:
-    """One below, at, or one above one of ``points``, never below ``low``."""
+    """One below, at or one above one of ``points``, never below ``low``."""
     candidates = {point + step for point in points for step in (-1, 0, 1)}
     return st.sampled_from(sorted(candidate for candidate in candidates if candidate >= low))
 
 
 @dataclass(frozen=True)
 class Silence:
-    """A connection that will fall silent: where, in which version, with which heart-beat header
-    (None: none)."""
+    """A connection that will fall silent; ``heart_beat`` is its header (None: none)."""
 
     where: Where
     version: str
@@ -82,8 +79,8 @@ def silences(target: Target) -> st.SearchStrategy[Silence]:
         version = draw(st.sampled_from(["1.0", "1.1", "1.2"]))
         heart_beat = draw(st.one_of(st.none(), st.tuples(cx, cy)))
         if heart_beat is not None and heart_beat[1]:
-            # A server that beats twice a second through a TTL of days would fill the trace with
-            # nothing but beats.
+            # A server that sends a heartbeat twice a second through a TTL of days would fill the
+            # trace with them.
             ttl = liveness.negotiate(parameters, heart_beat, version).ttl_ms
             heart_beat = (heart_beat[0], max(heart_beat[1], min(ttl, 2**31) // 50))
         return Silence(where, version, heart_beat)
@@ -152,11 +149,9 @@ def some_kinds(
     *,
     sizes: tuple[int, int],
 ) -> st.SearchStrategy[list[Any]]:
-    """Draw a list of steps of the ``usual`` kinds and of one to three of the ``others``, with a
-    length within ``sizes``.
+    """Draw a list of steps of the ``usual`` kinds and of one to three ``others``.
 
-    A history of few kinds exercises each more deeply than one of all kinds (swarm testing: Groce
-    and others, ISSTA 2012).
+    A history of few kinds exercises each more deeply (swarm testing: Groce et al., ISSTA 2012).
     """
     few = st.lists(st.sampled_from(range(len(others))), min_size=1, max_size=3, unique=True)
     return few.flatmap(

@@ -42,7 +42,7 @@ def send_frame(to: Destination, body: bytes, receipt: str | None = None) -> byte
 
 
 def padded_send(to: Destination, size: int) -> bytes:
-    """A SEND whose bytes are exactly ``size``, with the receipt ``padded``."""
+    """A SEND of exactly ``size`` bytes, with the receipt ``padded``."""
     body = b"x" * (size - len(send_frame(to, b"", "padded")))
     return send_frame(
         to, body[: size - (len(send_frame(to, body, "padded")) - len(body))], "padded"
@@ -51,7 +51,7 @@ def padded_send(to: Destination, size: int) -> bytes:
 
 class Victim:
     """A STOMP session over a WebSocket that will violate the protocol, and a queue that shows
-    whether it is served."""
+    whether the session is still served."""
 
     def __init__(self, target: Bench, *, acceptor: str | None = None) -> None:
         self.target = target
@@ -60,11 +60,11 @@ class Victim:
         self.to = target.destination(RoutingType.ANYCAST)
         self._witness = target.stomp()
         self._witness.subscribe(self.to)
-        self.stomp.publish(self.to, b"before")  # the positive control: until here everything works
+        self.stomp.publish(self.to, b"before")  # positive control: the session works so far
         self._witness.message(body=b"before")
 
     def drain(self, count: int) -> None:
-        """This many messages have been served by now, and must have arrived."""
+        """Control: ``count`` messages have been served by now."""
         for _ in range(count):
             self._witness.message()
 
@@ -75,8 +75,8 @@ class Victim:
 
     def judge_failed(self, failed: str | tuple[str, ...], code: int | None, what: str) -> None:
         """The connection must have ended (``failed``), with a Close of that ``code`` first
-        (RFC6455-CLOSE-05), and later frames must not have been served (RFC6455-CLOSE-07), as far as
-        the case cites these two."""
+        (RFC6455-CLOSE-05), and later frames must not have been served (RFC6455-CLOSE-07). Only
+        cited requirements are judged."""
         target, socket = self.target, self.socket
         target.wait_until(lambda: socket.ended is not None, PATIENCE)
         ended = socket.ended
@@ -93,7 +93,7 @@ class Victim:
         while first not in (
             b"behind",
             b"after",
-        ):  # the misdeed itself may have been a SEND that was served in time
+        ):  # the violation itself may have been a SEND that was served in time
             first = self._witness.message().body
         if ended is not None and "RFC6455-CLOSE-07" in target.cited:
             words = f"{what}, and then a SEND: {shown(first)} arrived first"
@@ -101,8 +101,7 @@ class Victim:
 
 
 def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
-    """Check everything a server sent against :data:`SERVER_RULES`, as far as the case cites
-    them."""
+    """Judge every frame of a server by those of :data:`SERVER_RULES` that the case cites."""
 
     def judge(requirement: str, bad: list[WsFrame], what: str) -> None:
         if requirement in target.cited:
@@ -134,7 +133,7 @@ def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
 
 
 def _out_of_order(frames: list[WsFrame]) -> Iterator[WsFrame]:
-    """Continuations without a message, and new messages before the last one was complete."""
+    """Continuations without a message, and new messages before the previous one was complete."""
     open_ = False
     for ws_frame in frames:
         if not ws_frame.is_control:
@@ -179,7 +178,7 @@ def limited_places(target: Target) -> st.SearchStrategy[Where]:
 
 
 def limit_of(target: Bench, acceptor: str) -> int:
-    """The bytes of payload that one frame may have on this acceptor."""
+    """The largest payload of one frame on this acceptor, in bytes."""
     limit = target.parameters(acceptor)["web_socket_max_frame_payload_length"]
     assert isinstance(limit, int)
     return limit

@@ -1,8 +1,8 @@
-"""Histories of one queue of any length, over any protocol, and their books.
+"""Histories of one queue, of any length and over any protocol, and their accounting.
 
-Producers send, in one write and in transactions; consumers come, settle cumulatively, and leave
-with messages that they hold. At the end one consumer receives everything, and the books of
-:mod:`brokerproof.harness.oracles.accounting` show losses, duplicates and reordering.
+Producers send in one write or in transactions; consumers join, settle cumulatively, and leave while
+they hold messages. At the end one consumer receives everything, and
+:mod:`brokerproof.harness.oracles.accounting` shows losses, duplicates and reordering.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ from brokerproof.suites.steps.queue_model import MEMORY
 from brokerproof.suites.steps.queues import QUIET
 
 MOST_COMERS = 5
-"""Consumers that come and go with what they hold. No message is delivered ten times, after which a
-broker may bury it (max-delivery-attempts)."""
+"""Consumers that join and leave while holding messages. No message may be delivered ten times,
+because a broker may then move it away (max-delivery-attempts)."""
 WINDOWS_OF_MESSAGES = ("amqp", "amqp091", "openwire")
 """Protocols whose consumers have windows of messages."""
 AT_PAGES = 8
-"""Messages that a consumer holds at most at an address that pages: a broker reads no further ahead
-than some bytes."""
+"""The most messages that a consumer holds at a paging address: brokers read ahead only so far."""
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -48,26 +47,25 @@ positions = st.integers(0, amounts.POSITIONS)
 
 @dataclass(frozen=True)
 class Sentences:
-    """The requirements that the books prove: each message is delivered once; a settled one is gone;
-    messages of one producer are in order; held ones return."""
+    """The requirements that the accounting proves: each message is delivered once; a settled one is
+    gone; messages of one producer are in order; held ones return."""
 
     once: str
     gone: str
     order: str | None
-    """None: no sentence requires an order, and ``unordered`` is the behaviour that reports the
-    observed one."""
+    """None if no sentence requires an order; ``unordered`` is the behaviour that records it."""
     back: str
     confirmed: str | None = None
     """The requirement that each message is confirmed."""
     order_after_return: bool = True
     """True if returned messages must arrive in order too."""
     atomic: str | None = None
-    """The requirement that a transaction has all its messages or none; None: ``once`` says so."""
+    """The requirement that a transaction has all its messages or none; None: ``once`` covers it."""
     unordered: str = ""
     shared: str | None = None
-    """The requirement that nobody else gets what a consumer holds; None: ``once`` says so."""
+    """The requirement that nobody else gets what a consumer holds; None: ``once`` covers it."""
     returns: bool = True
-    """False: that a lost consumer's messages come again is owed only where one did before."""
+    """False: a lost consumer's messages must return only if one returned before."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -80,10 +78,9 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Course:
-    """A history: ``waiting`` messages are sent before anybody consumes, settlements cover
-    ``stride`` messages, and ``comers`` consumers come and go; they lose their connection if
-    ``lost``, else they close it. The first consumer may hold a third of the messages if it is
-    ``narrow``."""
+    """A history: ``waiting`` messages are sent before anybody consumes, each settlement covers
+    ``stride`` messages, and ``comers`` consumers join and leave, losing their connection if
+    ``lost``. If ``narrow``, the first consumer may hold a third of the messages."""
 
     waiting: int
     stride: int
@@ -93,7 +90,7 @@ class Course:
 
 
 class History:
-    """One history while it happens."""
+    """One history in progress."""
 
     def __init__(
         self,
@@ -111,7 +108,7 @@ class History:
         self.options = options
         """How connections are opened."""
         self.returns = True
-        """False: what a lost consumer held may be gone."""
+        """False: the messages that a lost consumer held may be gone."""
         self.transacted: set[Key] = set()
         self.ledger = Ledger(order_after_return=sentences.order_after_return)
         self.producer = CLIENTS[producer](target, name, **options)
@@ -119,8 +116,8 @@ class History:
         self._batches = self._consumers = 0
 
     def send(self, count: int, end: str = "") -> list[Key]:
-        """Send ``count`` messages of a new producer, if ``end`` is given in a transaction that it
-        ends (``commit``, ``abort``)."""
+        """Send ``count`` messages of a new producer. With ``end`` (``commit``, ``abort``) they are
+        sent in a transaction that ends so."""
         self._batches += 1
         keys = [b"%d/%d" % (self._batches, number) for number in range(count)]
         for key in keys:
@@ -135,7 +132,7 @@ class History:
         return keys
 
     def join(self, window: int | None = None) -> tuple[str, QueueClient]:
-        """One more consumer, which holds ``window`` messages at most."""
+        """Add a consumer that holds at most ``window`` messages."""
         self._consumers += 1
         client = CLIENTS[self.consumer_protocol](self.target, self.name, **self.options)
         client.join(window)
@@ -155,7 +152,7 @@ class History:
         self.ledger.update(Settled(keys))
 
     def leave(self, name: str, client: QueueClient, lost: bool) -> None:
-        """End a consumer with its held messages."""
+        """End a consumer that holds messages."""
         known = {message.body for message in client.held}
         for message in client.taken():
             client.held.append(message)
@@ -167,8 +164,8 @@ class History:
         self.ledger.update(Returned(name, failed=lost, noticed=not lost))
 
     def close(self, stride: int, at_once: int) -> Books:
-        """Let one last consumer take and settle everything, ``stride`` messages at a time, and
-        close the books."""
+        """Let one last consumer settle everything, ``stride`` messages at a time, and close the
+        books."""
         name, client = self.join()
         due = len(self.ledger.must_come())
         while due > 0:
@@ -251,15 +248,15 @@ def judge(history: History, books: Books, what: str) -> None:
 
 
 def premise(history: History) -> bool:
-    """Control that one message can be sent, received and settled at the queue. Return False if no
-    requirement demands its redelivery after its consumer is lost, and it was not redelivered."""
+    """Control that one message can be sent, received and settled at the queue. Return False if it
+    was not redelivered after its consumer was lost and no requirement demands that."""
     target, owed = history.target, history.sentences.returns
     history.send(1)
     for lost in (False,) if owed else (True, False):
         name, client = history.join()
         arrived = history.take(name, client, 1)
         if not owed and not lost and not arrived:
-            history.leave(name, client, lost)  # or it would take what the history sends
+            history.leave(name, client, lost)  # or it takes a message of the history
             return False
         target.control(arrived == 1, f"one message was sent and {arrived} arrived")
         if not lost:
@@ -271,8 +268,7 @@ def premise(history: History) -> bool:
 def over_courses(
     examples: int, always: Callable[[Target], list[dict[str, object]]], **others: Any
 ) -> Callable[[Function], Function]:
-    """Make a property of a case that plays a :class:`Course`, which :func:`course` builds from the
-    drawn arguments."""
+    """Make a property of a case that plays the :func:`course` of the drawn arguments."""
     return over(
         examples=examples,
         always=always,
@@ -294,7 +290,7 @@ def course(
     narrow: bool,
     most: int | None = None,
 ) -> Course:
-    """Return the history of the amounts at ``position``, of ``most`` messages, and ``stride``."""
+    """Return the history for ``position``, of at most ``most`` messages."""
     waiting = amounts.at(target, position, most=most, piped=True)
     return Course(waiting, amounts.at(target, stride, least=1), comers, lost, narrow)
 
@@ -302,9 +298,9 @@ def course(
 def corners(
     protocols: Callable[[Target], list[str]], ends: int, **others: object
 ) -> Callable[[Target], list[dict[str, object]]]:
-    """The histories that are always played: each protocol at either end, settled at once and in
-    parts, before a consumer disconnects properly or is lost. Each protocol has one with the largest
-    amount, a single one has two, and the others have a few hundred messages."""
+    """The histories that are always played: each protocol at either end, settled all together and
+    in parts, before a consumer disconnects properly or is lost. Each protocol has one with the
+    largest amount (two if it is the only one); the remaining ones have a few hundred messages."""
 
     def always(target: Target) -> list[dict[str, object]]:
         names = protocols(target)
@@ -335,7 +331,7 @@ def history_of(
     place: str = MEMORY,
     **options: str,
 ) -> None:
-    """Play ``course`` on a fresh queue at ``place`` and judge its books."""
+    """Play ``course`` on a fresh queue at ``place`` and judge its accounting."""
     prefix = "" if place == MEMORY else target.full_address(place)
     name = prefix + target.fresh_name()
     returns = premise(History(target, name, *ends, sentences, **options))

@@ -1,4 +1,4 @@
-"""Bytes below the frames: the stream exactly as received, and writes in pieces of any size."""
+"""Bytes below the frames: the stream exactly as received, and writes split into any pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from brokerproof.suites.api.stomp import StompPeer
 
 
 def tap(peer: StompPeer) -> bytearray:
-    """Everything that ``peer`` receives from now on, byte for byte; it grows as data arrives."""
+    """Return everything that ``peer`` receives from now on; the buffer grows as data arrives."""
     received = bytearray()
     decode = peer.decode
 
@@ -36,8 +36,7 @@ class RawFrame:
 
 
 def raw_frames(received: bytes | bytearray) -> Iterator[RawFrame]:
-    """Split ``received`` into complete frames by the grammar: line ends, head, empty line, body,
-    NUL."""
+    """Split ``received`` into complete frames: line ends, head, empty line, body, NUL."""
     rest = bytes(received)
     while rest := rest.lstrip(b"\r\n"):
         ends = [(rest.find(blank), len(blank)) for blank in (b"\n\n", b"\n\r\n") if blank in rest]
@@ -57,28 +56,27 @@ def raw_frames(received: bytes | bytearray) -> Iterator[RawFrame]:
 
 
 def raw_line(name: str, value: str, version: str) -> bytes:
-    """A header line as this version writes it, without its line end."""
+    """Return a header line as this version writes it, without its line end."""
     return f"{codec.escape(name, version)}:{codec.escape(value, version)}".encode()
 
 
 def raw_frame(
     command: str, lines: Iterable[bytes], body: bytes = b"", *, eol: bytes = b"\n"
 ) -> bytes:
-    """A frame of lines that are written unchanged."""
+    """Return a frame whose lines are written unchanged."""
     return eol.join([command.encode(), *lines, b"", b""]) + body + b"\x00"
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Where a stream is cut: near the ``nth`` byte of a kind (modulo how many there are), or
-    anywhere."""
+    """Where a stream is cut: near the ``nth`` byte of a kind (modulo their number), or anywhere."""
 
     near: int | None
     nth: int
     offset: int
 
     def of(self, data: bytes) -> int:
-        """The position in ``data``, between 0 and its length."""
+        """Return the position in ``data``, between 0 and its length."""
         places = (
             range(len(data))
             if self.near is None
@@ -90,8 +88,7 @@ class Cut:
 
 
 _DELIMITERS = (0x00, 0x0A, 0x0D, ord(":"), ord("\\"), 0xC3, None)
-"""Cuts fall near these bytes, where parsers keep their state; 0xC3 begins a character of two
-bytes."""
+"""Cuts fall near these bytes, where parsers keep state; 0xC3 begins a two-byte character."""
 
 
 def cuts(most: int = 8) -> st.SearchStrategy[tuple[Cut, ...]]:
@@ -101,8 +98,7 @@ def cuts(most: int = 8) -> st.SearchStrategy[tuple[Cut, ...]]:
 
 
 def write_in_pieces(target: Bench, peer: StompPeer, data: bytes, where: Iterable[Cut]) -> None:
-    """Write ``data`` cut ``where``, with a pause between the pieces, so that they arrive
-    separately."""
+    """Write ``data`` cut ``where``, with pauses so that the pieces arrive separately."""
     positions = sorted({0, len(data), *(cut.of(data) for cut in where)})
     for start, end in itertools.pairwise(positions):
         peer.write(data[start:end])
@@ -110,7 +106,6 @@ def write_in_pieces(target: Bench, peer: StompPeer, data: bytes, where: Iterable
 
 
 def write_byte_by_byte(target: Bench, peer: StompPeer, data: bytes) -> None:
-    """Write ``data`` in as many pieces as it has bytes."""
     for byte in data:
         peer.write(bytes([byte]))
         target.advance(ms(1))

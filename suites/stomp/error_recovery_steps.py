@@ -1,4 +1,4 @@
-"""What happens to connections that broke a rule, and how other connections are served."""
+"""How connections that broke a rule end, and whether other connections are still served."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Duration, Match, R
 from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
 
 MOMENT: Duration = ms(300)
-"""How long a broker has to react on its own before it is asked."""
+"""How long a broker has to react on its own before the case asks for a receipt."""
 BEFORE_HANDSHAKE_TIMEOUT: Duration = ms(6500)
-"""Time in which a refused client is closed. A broker's handshake timeout (usually 10 s) ends the
-connection for another reason."""
+"""Time within which a refused client must be disconnected. Later, a broker's handshake timeout
+(usually 10 s) would end the connection anyway."""
 
 
 @dataclass(frozen=True)
 class Fate:
-    """The broker's reaction on a connection: an ERROR, an end, or neither."""
+    """The broker's reaction on a connection: an ERROR, a close, or neither."""
 
     error: Frame | None
     ended: CloseHow | None
@@ -31,8 +31,8 @@ class Fate:
 
     @property
     def explained(self) -> bool:
-        """True if ERROR arrived. Where a reset may have overtaken it (STOMP11-CONNECT-05,
-        STOMP12-LINGER-02) the bench knows."""
+        """True if ERROR arrived. If a reset may have overtaken it (STOMP11-CONNECT-05,
+        STOMP12-LINGER-02), the bench reports no violation."""
         return self.error is not None
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ def fate(
 
 
 def fate_of_stranger(target: Bench, peer: StompPeer) -> Fate:
-    """Return the fate of a client that was not connected."""
+    """Return the fate of a client that never got CONNECTED."""
     return fate(target, peer, end_within=BEFORE_HANDSHAKE_TIMEOUT)
 
 
@@ -64,9 +64,9 @@ def fates(
     within: Duration = PATIENCE,
     end_within: Duration = PATIENCE,
 ) -> list[Fate]:
-    """Gives the broker a moment to react on its own; if it does not, asks for a receipt (an empty
-    transaction) and waits ``within``. After an ERROR it waits for the end of the connection; the
-    caller decides whether that was due."""
+    """Give the broker a moment to react on its own. If it does not, ask for a receipt (in an empty
+    transaction) and wait ``within``. After an ERROR, wait for the end of the connection; the caller
+    decides whether that was due."""
 
     def refused(peer: StompPeer) -> bool:
         return peer.ended is not None or any(received.command == "ERROR" for received in peer.inbox)
@@ -96,7 +96,7 @@ def fates(
 
 
 class Bystander:
-    """A connection that did nothing wrong: it publishes to itself, before and after."""
+    """A connection that did nothing wrong: it publishes to itself before and afterwards."""
 
     def __init__(self, target: Bench, version: str) -> None:
         self._peer = target.stomp(version)
@@ -106,8 +106,7 @@ class Bystander:
         self.check()
 
     def check(self, *, proves: Requirements | None = None) -> None:
-        """Publishes once more: the receipt must arrive (this is what the control proves), and the
-        message."""
+        """Publish once more: the receipt must arrive (the control proves this), and the message."""
         self._said += 1
         body = b"bystander %d" % self._said
         self._peer.publish(self._to, body, proves=proves)

@@ -1,5 +1,4 @@
-"""A grammar of malformed frames: each kind is one way in which a connected client's frame can be
-wrong."""
+"""A grammar of malformed frames: each kind is one way in which a client's frame can be wrong."""
 
 from __future__ import annotations
 
@@ -17,18 +16,18 @@ ESCAPING = VERSIONS - {"1.0"}
 
 @dataclass(frozen=True)
 class Malformation:
-    """One kind. For a destination and a version, ``data`` has the bytes to write."""
+    """A kind of malformed frame. ``data`` returns its bytes for a destination and a version."""
 
     name: str
     data: Callable[[Destination, str], bytes]
     versions: frozenset[str] = VERSIONS
-    """Where it is malformed, or at least unusual."""
+    """Where the frame is malformed, or at least unusual."""
 
 
 def send(
     *lines: bytes, body: bytes = b"evil", eol: bytes = b"\n"
 ) -> Callable[[Destination, str], bytes]:
-    """A SEND to a valid destination with these additional lines."""
+    """Return a SEND to a valid destination with these additional lines."""
 
     def encoded(to: Destination, version: str) -> bytes:
         named = [
@@ -45,7 +44,7 @@ def literally(data: bytes) -> Callable[[Destination, str], bytes]:
 
 
 def command(text: str) -> Callable[[Destination, str], bytes]:
-    """A valid SEND except for its command."""
+    """Return a SEND that is valid except for its command."""
     return lambda to, version: send()(to, version).replace(b"SEND", text.encode(), 1)
 
 
@@ -112,7 +111,7 @@ KINDS = (
 
 
 def some_kinds() -> st.SearchStrategy[list[Malformation]]:
-    """A few of all kinds; the caller omits those that the version allows."""
+    """Draw a few of all kinds; the caller omits those that the version allows."""
     return st.lists(
         st.sampled_from(KINDS),
         min_size=3,

@@ -1,7 +1,6 @@
 """ACK: how it names a message in each version, and which messages it settles in each mode.
 
-Settled messages become visible when the consumer leaves: the next consumer of the queue receives
-the others.
+The next consumer of the queue shows which messages were settled: it receives the rest.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ ACK_SCOPE_OPEN = "STOMP10-ACK-03"
 ONLY_PROCESSED = {"1.1": "STOMP11-RCPT-01", "1.2": "STOMP12-RCPT-01"}
 
 MOST = 8
-"""Messages that a subscription holds in these cases: far below any default window."""
+"""How many messages a subscription holds in these cases: far below any default window."""
 
 
 @case(ACK_HEADERS)
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: str) -> None:
-    """An ACK with the headers its version requires is confirmed. After a connection loss the
+    """An ACK with the headers that its version requires is confirmed. After a connection loss the
     message is not delivered again."""
     mode = ack if version != "1.0" else "client"
     queue, consumer = target.destination(), target.stomp(version)
@@ -72,7 +71,7 @@ NAMELESS: dict[str, dict[str, tuple[str, ...]]] = {
     "1.1": {"no message-id": ("subscription",)},
     "1.2": {"no id": (), "no id, but what 1.1 had": ("message-id", "subscription")},
 }
-"""ACKs of each version that name no message, and the headers that they have."""
+"""ACKs of each version that name no message, with their headers."""
 
 
 @case(HEADER_MISSING, KEPT_WITHOUT_ACK)
@@ -102,8 +101,8 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
 
 @case("STOMP11-READING-HEADER-01")
 def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> None:
-    """A 1.1 ACK with the message-id and without the subscription that it needs is not confirmed,
-    and the next consumer gets the message."""
+    """A 1.1 ACK with the message-id but without the required subscription is not confirmed, and the
+    next consumer gets the message."""
     version = "1.1"
     with bystander(target, version):
         queue, consumer = target.destination(), target.stomp(version)
@@ -124,9 +123,9 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
 
 @case(KEPT_WITHOUT_ACK)
 def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: str) -> None:
-    """Two connections each hold a message through subscriptions with the same id. An ACK on the
-    first names the second's message, whatever the answer, unless its own has the same id. When both
-    connections are lost, each queue has its message."""
+    """Two connections each hold a message, through subscriptions with the same id, and an ACK on
+    the first names the second's message. Whatever the answer, after both connections are lost each
+    queue still has its message. Not judged if both messages have the same id."""
     own, theirs = target.destination(), target.destination()
     consumer, other = target.stomp(version), target.stomp(version)
     consumer.publish(own, b"own")
@@ -157,8 +156,8 @@ def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: s
 def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
     target: Bench, version: str, command: str
 ) -> None:
-    """A message is acknowledged and then named by another ACK or NACK. That is refused, or
-    confirmed without effect: no ERROR and no close follows its RECEIPT."""
+    """An acknowledged message is named by another ACK or NACK. The broker refuses that frame, or
+    confirms it without effect: no ERROR and no close follows its RECEIPT."""
     if command == "NACK":
         target.require_capability("nack")
     queue, consumer = target.destination(), target.stomp(version)
@@ -186,9 +185,9 @@ def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
 def test_an_ack_behind_unsubscribe_is_refused_or_settles(
     target: Bench, version: str, again: str | None
 ) -> None:
-    """A subscription in client-individual mode holds three messages and is removed, and may be
-    followed by one with its id and another mode. An ACK for the last message is refused, or
-    confirmed and that message alone is consumed: the next consumer gets the first two."""
+    """A subscription in client-individual mode holds three messages and is removed; another one may
+    then use its id in another mode. An ACK for the last message is refused, or confirmed and
+    consumes only that message: the next consumer gets the first two."""
     queue, consumer = target.destination(), target.stomp(version)
     publish_all(consumer, queue, numbered(3))
     message = held(target, consumer, queue, 3, "client-individual")[-1]
@@ -227,7 +226,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     target: Bench, version: str, count: int, last: int
 ) -> None:
     """In client mode one of several messages is acknowledged and the connection is lost. The next
-    consumer gets exactly the later ones."""
+    consumer gets exactly the later messages."""
     last %= count
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(count)
@@ -246,9 +245,8 @@ def test_in_mode_client_an_ack_covers_what_came_before(
 
 @case(CUMULATIVE, UNSETTLED_IS_KEPT, needs={"anycast"})
 def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) -> None:
-    """One connection has a subscription in client mode to each of two queues, and acknowledges the
-    last message of the second. The second queue is then empty, and the first still has all its
-    messages."""
+    """One connection subscribes to two queues in client mode and acknowledges the last message of
+    the second. The second queue is then empty, and the first still has all its messages."""
     one, two, consumer = target.destination(), target.destination(), target.stomp(version)
     producer = target.stomp(version)
     publish_all(producer, one, numbered(3, "one"))
@@ -316,7 +314,7 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
     target: Bench, version: str, taken: list[bool], backwards: bool
 ) -> None:
     """In client-individual mode some messages are acknowledged, in any order, and the connection is
-    lost. The next consumer gets exactly the others."""
+    lost. The next consumer gets exactly the remaining messages."""
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(len(taken))
     publish_all(target.stomp(version), queue, sent)
@@ -343,8 +341,8 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
 @case(ACK_SCOPE_OPEN)
 def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
     """In 1.0 the second of three messages is acknowledged and the connection is lost. The
-    specification leaves open what that covers: the next consumer gets the third, or the first and
-    the third."""
+    specification does not say what such an ACK covers: the next consumer gets the third message, or
+    the first and the third."""
     queue, consumer = target.destination(), target.stomp("1.0")
     sent = numbered(3)
     publish_all(consumer, queue, sent)

@@ -1,7 +1,7 @@
-"""Login and passcode, on targets that have them: correct ones open a session, wrong ones get a
-reason and a close.
+"""Login and passcode: correct ones open a session, wrong ones get a reason and a close.
 
-A server need not be secured: one that admits everybody gets a note, not a violation.
+Only for targets that have credentials. A server need not be secured: if it admits everybody, that
+is a note, not a violation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRONG = (
 
 
 def credentials(target: Bench, how: str) -> dict[str, str]:
-    """The login and passcode of this target, made wrong in the way ``how`` names."""
+    """Return the target's login and passcode, made wrong in the way that ``how`` names."""
     identity = target.target.identity
     login, passcode = identity.login or "", identity.passcode or ""
     return {
@@ -53,8 +53,7 @@ def credentials(target: Bench, how: str) -> dict[str, str]:
 
 @case(ADMITTED, needs={"login"})
 def test_the_right_login_and_passcode_are_admitted(target: Bench, version: str) -> None:
-    """CONNECT with the target's login and passcode is answered with CONNECTED, and the session
-    works."""
+    """CONNECT with the target's login and passcode gets CONNECTED, and the session works."""
     peer = target.peer(version)
     peer.connect(target.connect_headers(version), proves=ADMITTED[version])
     to = target.destination()
@@ -68,8 +67,8 @@ def test_the_right_login_and_passcode_are_admitted(target: Bench, version: str) 
 def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     target: Bench, version: str, how: str, command: str
 ) -> None:
-    """CONNECT with a wrong or missing login or passcode may be refused. A refusal is an ERROR and
-    the end of the connection, without CONNECTED."""
+    """CONNECT with a wrong or missing login or passcode may be refused. A refusal is an ERROR
+    followed by the end of the connection, without CONNECTED."""
     bystander = Bystander(target, version)
     headers = [header for header in target.connect_headers(version) if header[0] not in LOGIN]
     peer = target.peer(version)
@@ -97,8 +96,8 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
 @case(CLOSE_AFTER_ERROR, needs={"login"})
 @over(examples=20, how=st.sampled_from(WRONG))
 def test_the_error_of_a_refused_login_is_the_last_frame(target: Bench, how: str) -> None:
-    """CONNECT with a wrong or missing login or passcode: if the answer is an ERROR, the server
-    sends nothing more and closes the connection."""
+    """If CONNECT with a wrong or missing login or passcode is answered with ERROR, the server sends
+    nothing more and closes the connection."""
     peer = target.peer("1.2")
     headers = [header for header in target.connect_headers("1.2") if header[0] not in LOGIN]
     peer.send("CONNECT", (*headers, *credentials(target, how).items()))
@@ -147,7 +146,7 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
 
 @case(BLANKS_ARE_KEPT, needs={"login"})
 def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) -> None:
-    """CONNECT has the correct passcode with a leading blank, which is a different passcode: a
+    """CONNECT has the correct passcode with a leading blank, which makes it a different passcode: a
     server that refuses wrong passcodes refuses it. The correct one is admitted first."""
     target.stomp(version)
     judged = {}
@@ -157,7 +156,7 @@ def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) 
         peer.send("CONNECT", target.connect_headers(version, {"passcode": passcode}))
         judged[before] = peer.watch_for(CONNECTED) is not None
     if judged["wrong"]:
-        return  # this server lets anybody in: nothing can be seen
+        return  # this server admits everybody: nothing can be judged
     counts = "is-dropped" if judged[" "] else "counts"
     target.record_behaviour("stomp.blank-before-passcode", counts)
     target.record_finding(

@@ -1,4 +1,4 @@
-"""Bodies: how long they are, what they may contain, and which frames have one."""
+"""Bodies: their length, their content, and which frames may have one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def subscribed(target: Bench, version: str) -> tuple[StompPeer, Destination]:
 def encoded(
     to: Destination, version: str, headers: tuple[tuple[str, str | int], ...], body: bytes
 ) -> bytes:
-    """A SEND with exactly these headers in addition to those that name the destination."""
+    """Return a SEND with exactly these headers, plus those that name the destination."""
     return codec.encode(
         "SEND", (("destination", to.name), *to.send_headers, *headers), body, version=version
     )
@@ -75,9 +75,9 @@ def encoded(
 def test_content_length_counts_octets_whatever_they_are(
     target: Bench, version: str, pieces: list[bytes], large: int, where: tuple[Cut, ...]
 ) -> None:
-    """SEND with content-length and a body of any bytes, up to 64 KiB and in any pieces, arrives as
-    MESSAGE with that body and length. The frame after it is understood. One scenario: the sentences
-    describe one exchange."""
+    """SEND with content-length and a body of arbitrary bytes, up to 64 KiB and in any pieces,
+    arrives as MESSAGE with that body and length. The next frame is understood. One scenario: the
+    sentences describe one exchange."""
     body = b"\x00" + b"".join(pieces) + b"\x00\xfe" * (large // 2)
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
@@ -125,8 +125,8 @@ def _brief(body: bytes) -> str:
 def test_without_content_length_the_first_nul_ends_the_body(
     target: Bench, version: str, texts: list[str]
 ) -> None:
-    """Several SENDs without content-length are written in one go. Each body reaches up to the first
-    NUL and arrives as it was sent."""
+    """Several SENDs without content-length are written in one go. Each body ends at the first NUL
+    and arrives as it was sent."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     bodies = [f"{number} {text}".encode() for number, text in enumerate(texts)]
@@ -145,8 +145,7 @@ def test_without_content_length_the_first_nul_ends_the_body(
 def test_a_body_without_content_length_need_not_be_text(
     target: Bench, version: str, body: bytes
 ) -> None:
-    """SEND without content-length has a body that is not UTF-8 and has no NUL. MESSAGE has the same
-    bytes."""
+    """A body without content-length, not UTF-8 and without NUL, arrives in MESSAGE unchanged."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     producer.publish(to, b"\xff control")
@@ -164,8 +163,7 @@ def test_a_body_longer_than_content_length_is_no_frame(
     target: Bench, version: str, missing: int, where: tuple[Cut, ...]
 ) -> None:
     """SEND has a content-length that is 1 to 4 bytes too small, so no NUL follows the counted
-    bytes. The broker refuses the frame or waits: it neither delivers the counted bytes nor answers
-    later frames."""
+    bytes. The broker refuses it or waits: it delivers nothing and answers no later frames."""
     consumer, to = subscribed(target, version)
     body = b"0123456789"
     producer = target.stomp(version)
@@ -203,9 +201,9 @@ def test_a_body_longer_than_content_length_is_no_frame(
 def test_a_send_whose_content_length_is_no_number_is_refused(
     target: Bench, version: str, length: str, where: tuple[Cut, ...]
 ) -> None:
-    """SEND whose content-length is not a number is answered with ERROR, the connection closes, and
-    nothing is published, unless the broker interprets it as a number and processes the SEND. The
-    same SEND with the correct length is accepted before and after."""
+    """SEND whose content-length is not a number is answered with ERROR, the connection closes and
+    nothing is published, unless the broker reads it as a number and processes the SEND. The same
+    SEND with the correct length is accepted before and after."""
     consumer, to = subscribed(target, version)
 
     def accepted() -> None:
@@ -241,8 +239,7 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
 
 @case(LENGTH_ALLOWED, COUNTED_BODY["1.2"])
 def test_frames_without_a_body_may_say_so_with_content_length(target: Bench) -> None:
-    """Frames without a body carry content-length:0 and ask for a receipt. Each is answered with
-    RECEIPT."""
+    """Frames without a body carry content-length:0 and ask for a receipt. Each gets its RECEIPT."""
     requirements = (LENGTH_ALLOWED, COUNTED_BODY["1.2"])
     peer, to = target.stomp("1.2"), target.destination()
     zero = ("content-length", "0")
@@ -275,8 +272,7 @@ def test_a_body_of_subscribe_is_ignored_in_1_0(target: Bench) -> None:
 
 @case(NO_BODY)
 def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None:
-    """A session is opened and asks for several receipts. Neither CONNECTED nor any RECEIPT has a
-    body."""
+    """A client asks for several receipts. Neither CONNECTED nor any RECEIPT has a body."""
     peer, to = target.stomp(version), target.destination()
     assert peer.connected is not None
     receipts: list[Frame] = [] if version == "1.0" else [peer.connected]
@@ -339,8 +335,7 @@ def test_content_type_describes_the_body(target: Bench, version: str, media: str
 def test_a_message_with_a_body_has_its_content_length(
     target: Bench, version: str, body: bytes
 ) -> None:
-    """A SEND with a body and no content-length arrives as MESSAGE whose content-length counts the
-    bytes of the body."""
+    """A SEND with a body and no content-length arrives as MESSAGE with the correct one."""
     consumer, to = subscribed(target, version)
     target.stomp(version).write(encoded(to, version, (), body))
     message = consumer.message(body=body, proves=CONTENT_LENGTH[version])

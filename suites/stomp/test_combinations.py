@@ -1,4 +1,4 @@
-"""The options of SUBSCRIBE and SEND, in combinations in which every two options meet."""
+"""Options of SUBSCRIBE and SEND, in combinations that cover every pair of options."""
 
 from __future__ import annotations
 
@@ -52,10 +52,9 @@ def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -
     examples=20, always=lambda target: [{"row": row} for row in ARTEMIS.rows()], row=ARTEMIS.drawn()
 )
 def test_headers_of_artemis_work_together(target: Bench, row: Row) -> None:
-    """Whatever combination of headers SUBSCRIBE and SEND use, a subscription gets each message that
-    it selects and that has not expired, as its window allows. Another subscription of the
-    connection that names no window has the acceptor's. One scenario: all sentences concern the same
-    options."""
+    """Whatever combination of headers SUBSCRIBE and SEND use, a subscription gets each unexpired
+    message that it selects, as its window allows. Another subscription of the connection, without a
+    window header, has the acceptor's. One scenario: all sentences concern the same options."""
     windows = {None: DEFAULT, "-1": NONE, "0": ZERO, "1000": POSITIVE}
     Play(target, row, Sentences(ONCE, windows, SELECTS, EXPIRES)).run()
 
@@ -67,8 +66,7 @@ def test_headers_of_artemis_work_together(target: Bench, row: Row) -> None:
     row=ARTEMIS_AUTO.drawn(),
 )
 def test_a_window_does_not_stop_a_subscription_in_mode_auto(target: Bench, row: Row) -> None:
-    """A subscription in auto mode names a window smaller than its messages, and gets all of
-    them."""
+    """A subscription in auto mode asks for a window smaller than its messages and gets all."""
     Play(target, row, Sentences(IN_AUTO, dict.fromkeys(("0", "1000"), IN_AUTO))).run()
 
 
@@ -79,7 +77,7 @@ def test_a_window_does_not_stop_a_subscription_in_mode_auto(target: Bench, row: 
     row=RABBITMQ.drawn(),
 )
 def test_a_prefetch_count_is_of_its_subscription(target: Bench, row: Row) -> None:
-    """Whatever combination of headers SUBSCRIBE and SEND use, a subscription gets each message as
-    its prefetch-count allows. Another subscription of the connection that names none has no
+    """Whatever combination of headers SUBSCRIBE and SEND use, a subscription gets each message
+    as its prefetch-count allows. Another one of the connection, without prefetch-count, has no
     limit."""
     Play(target, row, Sentences(PREFETCH, dict.fromkeys((None, "1", "2"), PREFETCH))).run()

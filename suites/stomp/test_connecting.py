@@ -1,5 +1,4 @@
-"""Opening a session: CONNECT or STOMP, the contents of CONNECTED, and clients that connect and
-disconnect rapidly."""
+"""Opening a session: CONNECT or STOMP, the content of CONNECTED, and rapid reconnecting."""
 
 from __future__ import annotations
 
@@ -27,13 +26,12 @@ UNKNOWN_HOST = {"1.1": "STOMP11-CONNECT-11", "1.2": "STOMP12-CONNECT-09"}
 RAPID_RECONNECTS = {"1.1": "STOMP11-CONNECT-04", "1.2": "STOMP12-LINGER-01"}
 
 SERVER = re.compile(r"[!#$%&'*+.^_`|~\w-]+(/[!#$%&'*+.^_`|~\w-]+)?( .*)?", re.ASCII)
-"""name ["/" version] *(comment): tokens as in HTTP/1.1, comments separated by a blank."""
+"""name ["/" version] *(comment): tokens as in HTTP/1.1; a blank separates comments."""
 
 
 @case(ADMITTED, VERSION_NAMED)
 def test_connect_is_answered_with_connected(target: Bench, version: str) -> None:
-    """CONNECT for one version is answered with one CONNECTED, which names that version from 1.1 on.
-    The session works."""
+    """CONNECT for one version gets one CONNECTED, which from 1.1 on names it. The session works."""
     peer = target.peer(version)
     connected = peer.connect(target.connect_headers(version), proves=ADMITTED[version])
     if version != "1.0":
@@ -50,8 +48,8 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
 
 @case(STOMP_COMMAND)
 def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> None:
-    """CONNECT and STOMP with the same headers are answered with CONNECTED with the same headers,
-    apart from the session id. If SUBSCRIBE is confirmed in one session, it is in the other."""
+    """CONNECT and STOMP with the same headers get CONNECTED with the same headers, except for the
+    session id. If SUBSCRIBE is confirmed in one session, it is confirmed in the other."""
     first = target.peer(version)
     plain = first.connect(target.connect_headers(version))
     second = target.peer(version)
@@ -76,8 +74,7 @@ def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> N
 
 @case(*STOMP_COMMAND.values())
 def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -> None:
-    """CONNECT and STOMP without accept-version get the same answer. A client with accept-version is
-    admitted first."""
+    """CONNECT and STOMP without accept-version get the same answer."""
     target.stomp("1.2")
     headers = [header for header in target.connect_headers("1.2") if header[0] != "accept-version"]
     answers = {}
@@ -131,8 +128,7 @@ def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
 
 @case(SERVER_HEADER, SERVER_NAME, SERVER_COMMENTS)
 def test_the_server_header_begins_with_a_name(target: Bench, version: str) -> None:
-    """CONNECTED may have a server header: a name, optionally a slash and a version, optionally a
-    blank and comments."""
+    """CONNECTED may have a server header: a name, optionally /version and comments."""
     peer = target.stomp(version)
     assert peer.connected is not None
     server = peer.connected.get("server")
@@ -152,8 +148,7 @@ def test_the_server_header_begins_with_a_name(target: Bench, version: str) -> No
 
 @case(HEART_BEAT_HEADER)
 def test_connected_may_carry_heart_beat(target: Bench) -> None:
-    """CONNECT with heart-beat:5000,5000 may be answered with a heart-beat header, which is two
-    numbers."""
+    """CONNECT with heart-beat:5000,5000 may be answered with a heart-beat header: two numbers."""
     peer = target.stomp("1.2", heart_beat="5000,5000")
     assert peer.connected is not None
     header = peer.connected.get("heart-beat")
@@ -165,7 +160,7 @@ def test_connected_may_carry_heart_beat(target: Bench) -> None:
 
 
 STRANGE_HOST = "no-such-host.invalid"
-"""RFC 6761 reserves it: no broker has a virtual host of that name by chance."""
+"""RFC 6761 reserves this name, so no broker has a virtual host of that name by chance."""
 
 
 @case(UNKNOWN_HOST)
@@ -177,8 +172,7 @@ STRANGE_HOST = "no-such-host.invalid"
 def test_a_host_nobody_knows_is_taken_or_turned_away(
     target: Bench, version: str, host: str
 ) -> None:
-    """CONNECT with an unknown host is answered: with CONNECTED, with ERROR or by closing the
-    connection."""
+    """CONNECT with an unknown host gets CONNECTED, ERROR, or the end of the connection."""
     peer = target.peer(version)
     peer.send("CONNECT", target.connect_headers(version, {"host": host}))
     taken = peer.watch_for(CONNECTED) is not None
@@ -196,8 +190,8 @@ def test_a_host_nobody_knows_is_taken_or_turned_away(
 
 @case(ADMITTED)
 def test_forty_sessions_at_the_same_time(target: Bench, version: str) -> None:
-    """Forty clients connect and stay connected. Each gets CONNECTED, and at the end each session
-    confirms a frame."""
+    """Forty clients connect and stay connected. Each gets CONNECTED, and in the end each session
+    still confirms a frame."""
     peers = []
     for _ in range(40):
         peer = target.peer(version)
@@ -220,8 +214,8 @@ HURRIES = (
 @case(RAPID_RECONNECTS)
 @over(examples=15, how=st.lists(st.sampled_from(HURRIES), min_size=20, max_size=60))
 def test_clients_may_come_and_go_rapidly(target: Bench, version: str, how: list[str]) -> None:
-    """Dozens of connections are opened and closed in a row, before, during and after CONNECT. A new
-    client is then admitted as before, and a client that was connected throughout is served."""
+    """Dozens of connections are opened and closed in a row, before, during and after CONNECT.
+    Afterwards a new client is admitted, and a client that was connected throughout is served."""
     bystander = Bystander(target, version)
     headers = target.connect_headers(version)
     for hurry in how:

@@ -1,4 +1,4 @@
-"""DISCONNECT: the orderly end of a session, and what must be done before it."""
+"""DISCONNECT: the orderly end of a session, and what must happen before it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_disconnect_needs_no_header(target: Bench, version: str) -> None:
         f"DISCONNECT without a header got {error.brief() if error else 'no ERROR'}",
     )
     after = target.stomp(version)
-    after.subscribe(queue)  # no sentinel: a session that lives on would take it
+    after.subscribe(queue)  # no sentinel: a session that still exists would take it
     left = bodies(collect(target, after, 1))
     target.record_finding(
         BARE_DISCONNECT[version],

@@ -1,8 +1,7 @@
-"""Durable subscriptions: how they are named, what they keep, and how they are deleted and found
-again.
+"""Durable subscriptions: how they are named, what they keep, and how they are deleted and resumed.
 
-The chapter describes them for topics: ``client-id`` in CONNECT and a name in SUBSCRIBE. The name
-has three headers. The chapter does not say what happens when two consumers ask for one subscription
+The chapter describes them for topics: ``client-id`` in CONNECT and a name in SUBSCRIBE, for which
+there are three headers. It does not say what happens when two consumers request one subscription
 concurrently: one may be refused, or both may share it.
 """
 
@@ -49,7 +48,7 @@ PRECEDENCE_SINCE_2_34 = "ARTEMIS-STOMP-durable-5"
 QUEUE = "ARTEMIS-STOMP-durable-4"
 SELECTED = "ARTEMIS-STOMP-selector-1"
 NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
-"""In the order of precedence of the manual until 2.33."""
+"""The naming headers in the order of precedence of the manual until 2.33."""
 NAME = NAMES[1]
 
 
@@ -60,13 +59,12 @@ def client(target: Bench, client_id: str, version: str = "1.2") -> StompPeer:
 def subscribe(
     peer: StompPeer, topic: Destination, named: HeadersLike, ack: str = "auto", id: str = "0"
 ) -> None:
-    """Subscribe with these naming headers; the confirmation is a control."""
+    """Subscribe with these naming headers. Control: the SUBSCRIBE is confirmed."""
     peer.subscribe(topic, id, ack=ack, headers=named)
 
 
 def goes(target: Bench, peer: StompPeer, how: str = "DISCONNECT") -> None:
-    """End the connection, and give the broker time to notice (another case measures how fast it
-    does)."""
+    """End the connection, and give the broker time to notice (another case measures this)."""
     if how == "DISCONNECT":
         peer.request("DISCONNECT")
     peer.close_socket(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
@@ -82,11 +80,11 @@ def kept(
     *,
     count: int = 0,
 ) -> list[bytes]:
-    """Return the messages that wait in a subscription, consumed by its client, who then leaves. A
+    """Return the messages that wait in a subscription. Its client consumes them and leaves. A
     sentinel shows that the client is served.
 
     If fewer than ``count`` arrive before the sentinel, wait for the rest and put it first: a broker
-    may notice late that the connection which held them has ended.
+    may be late to notice that the connection which held them has ended.
     """
     connect = partial(client, target, client_id, version)
     peer = subscribed_again(target, connect, topic, named)
@@ -101,7 +99,7 @@ def kept(
 
 
 def delete(target: Bench, client_id: str, names: Iterable[str]) -> None:
-    """Clean up: no subscription is left on a broker that keeps running."""
+    """Clean up, so that no subscription is left on a broker that keeps running."""
     peer = client(target, client_id)
     for name in names:
         peer.request("UNSUBSCRIBE", {"id": "0", NAME: name})
@@ -121,7 +119,7 @@ def test_a_durable_subscription_outlives_its_connection(
     target: Bench, version: str, header: str, before: int, settled: int, after: int, how: str
 ) -> None:
     """A client with a client-id subscribes under a name, settles some messages and leaves. When it
-    returns it gets, in order, the unsettled messages and those sent in its absence."""
+    returns, it gets, in order, the unsettled messages and those sent in its absence."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     who = target.destination().name
     peer = client(target, who, version)
@@ -150,9 +148,8 @@ def test_a_durable_subscription_outlives_its_connection(
 
 @case(OUTLIVES, needs=NEEDS)
 def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
-    """Clients hold durable subscriptions, some under equal names, and are away while messages are
-    sent. Each subscription keeps its own copy of every message, and one without a name keeps
-    none."""
+    """Clients with durable subscriptions, some with equal names, are away while messages are sent.
+    Each subscription keeps its own copy of every message; one without a name keeps none."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     one, other = target.destination().name, target.destination().name
     subscriptions = [(one, "s"), (one, "t"), (other, "s")]
@@ -218,7 +215,7 @@ def test_unsubscribe_with_the_name_deletes_it(
     target: Bench, spoken: str, header: str, later: bool, waiting: int
 ) -> None:
     """UNSUBSCRIBE with the name of a durable subscription, on its first or a later connection,
-    deletes it: a new one of that name gets only later messages."""
+    deletes the subscription: a new one of that name gets only later messages."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(spoken)
     who = target.destination().name
     peer = client(target, who, spoken)
@@ -238,7 +235,7 @@ def test_unsubscribe_with_the_name_deletes_it(
 
 @case(OUTLIVES, DELETED, needs=NEEDS)
 def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
-    """UNSUBSCRIBE with only the id ends the consumer and not the durable subscription, which keeps
+    """UNSUBSCRIBE with only the id ends the consumer but not the durable subscription, which keeps
     collecting messages. UNSUBSCRIBE with the name then deletes it."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
@@ -332,9 +329,8 @@ def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
 
 @case(QUEUE, needs={*NEEDS, "routing-fixtures"})
 def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
-    """The broker.xml configures the queue configured-client.configured-name. Messages sent before
-    anybody subscribed are kept for the client configured-client and its subscription
-    configured-name."""
+    """The queue configured-client.configured-name is in broker.xml. Messages sent before anybody
+    subscribed are kept for the subscription configured-name of configured-client."""
     topic = Destination(
         "configured.durable",
         (("destination-type", "MULTICAST"),),
@@ -368,9 +364,9 @@ REFUSED: Mapping[str, tuple[str, str, HeadersLike]] = {
 def test_a_refused_frame_leaves_durable_subscriptions_as_they_were(
     target: Bench, which: str
 ) -> None:
-    """A client holds a durable subscription, and another connection of it sends a frame that names
-    that subscription, or a new one. If the frame is refused, the first keeps its messages, and the
-    new one does not exist: it gets no message sent before its next SUBSCRIBE."""
+    """A client holds a durable subscription, and its second connection sends a frame that names
+    that subscription or a new one. If the frame is refused, the first subscription keeps its
+    messages, and the new one does not exist: it gets no message sent before its next SUBSCRIBE."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     holder, peer = client(target, who), client(target, who)
@@ -429,9 +425,8 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
 
 @case(SERVED, REFUSED_WITH_ERROR, needs=NEEDS)
 def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) -> None:
-    """A client asks for a second topic under the name of its durable subscription to a first topic.
-    The broker refuses, or delivers the second topic's messages. One scenario: either answer is
-    legal."""
+    """A client subscribes to a second topic under the name of its durable subscription to a first.
+    The broker refuses, or delivers the second topic's messages. One scenario: both are legal."""
     one, other = (
         target.destination(RoutingType.MULTICAST),
         target.destination(RoutingType.MULTICAST),
@@ -484,9 +479,8 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
 def test_disconnect_frees_a_durable_subscription_at_once(
     target: Bench, rounds: int, held: int
 ) -> None:
-    """A client disconnects while it holds messages of its durable subscription and reconnects at
-    once, several times. The subscription is free each time, and the unsettled messages are
-    delivered again."""
+    """A client disconnects while it holds messages of its durable subscription and reconnects
+    immediately, several times. The subscription is free each time; unsettled messages return."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who = target.destination().name
     peer = client(target, who)
@@ -517,8 +511,8 @@ def test_disconnect_frees_a_durable_subscription_at_once(
 @case(FREED_BY_DISCONNECT, needs=NEEDS)
 @over(examples=15, rounds=st.integers(1, 4))
 def test_what_was_disconnected_can_be_deleted_at_once(target: Bench, rounds: int) -> None:
-    """A client with a durable subscription disconnects, and a new connection deletes the
-    subscription at once. The UNSUBSCRIBE is confirmed."""
+    """A client with a durable subscription disconnects, and a new connection immediately deletes
+    the subscription. The UNSUBSCRIBE is confirmed."""
     topic = target.destination(RoutingType.MULTICAST)
     who = target.destination().name
     for _ in range(rounds):
@@ -532,8 +526,8 @@ def test_what_was_disconnected_can_be_deleted_at_once(target: Bench, rounds: int
 
 @case(SELECTED, needs=NEEDS)
 def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench) -> None:
-    """A durable subscription is created with one selector, which filters, and resumed with another.
-    That is refused, or the confirmed selector applies to later messages."""
+    """A durable subscription is created with one selector and resumed with another. The second
+    SUBSCRIBE is refused, or its selector applies to later messages."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     who, got = target.destination().name, bodies([])
     for colour in ("red", "blue"):

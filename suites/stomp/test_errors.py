@@ -1,4 +1,4 @@
-"""ERROR: what it says about the frame that caused it, and what happens to the connection.
+"""ERROR: what it reports about the frame that caused it, and what happens to the connection.
 
 The specifications leave most causes to the server, so each case provokes errors in several ways and
 judges every ERROR it receives. At least one is always due: from 1.1 on, a SEND that cannot be
@@ -42,8 +42,7 @@ MIME = r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A frame that should fail, sent on its own connection. ``behaviour`` is whether it is answered
-    with ERROR."""
+    """A frame that should fail. ``behaviour`` records whether it is answered with ERROR."""
 
     words: str
     behaviour: str
@@ -115,8 +114,7 @@ def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
 
 @case(MAY_SEND_ERROR)
 def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
-    """Frames that cannot be processed may be answered with ERROR. Other connections are served as
-    before."""
+    """Frames that cannot be processed may get ERROR. Other connections are still served."""
     with bystander(target, version):
         received = [answer.mistake.words for answer in answers(target, version, receipts=True)]
     target.record_finding(
@@ -128,8 +126,7 @@ def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
 
 @case(CLOSE_AFTER_ERROR)
 def test_the_connection_ends_right_after_error(target: Bench) -> None:
-    """After an ERROR that answers a frame the server sends nothing more and closes the
-    connection."""
+    """After an ERROR that answers a frame, the server sends nothing more and closes."""
     with bystander(target, "1.2"):
         answered = list(answers(target, "1.2", receipts=False))
         target.wait_until(lambda: all(answer.has_ended() for answer in answered), PATIENCE)
@@ -150,7 +147,7 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
 
 @case(SHORT_MESSAGE)
 def test_an_error_has_a_short_message(target: Bench, version: str) -> None:
-    """Frames that cannot be processed get an ERROR whose header message is one line, not empty."""
+    """Frames that cannot be processed get an ERROR whose message header is one non-empty line."""
     for answer in answers(target, version, receipts=True):
         message = answer.error.get("message")
         target.record_finding(
@@ -162,8 +159,8 @@ def test_an_error_has_a_short_message(target: Bench, version: str) -> None:
 
 @case(RECEIPT_ID, POINTS_TO_FRAME)
 def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str) -> None:
-    """Frames that ask for a receipt fail. Each ERROR has that value as receipt-id; another header
-    that repeats something of the frame helps as well."""
+    """Frames that ask for a receipt fail. Each ERROR has the requested value as receipt-id, or
+    another header that repeats part of the frame."""
     for answer in answers(target, version, receipts=True):
         if answer.receipt is None:
             continue
@@ -219,8 +216,7 @@ def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) ->
 
 @case(MIME_TYPE)
 def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str) -> None:
-    """Frames that cannot be processed get an ERROR. Its content-type, if present, is a MIME
-    type."""
+    """Frames that cannot be processed get an ERROR. Any content-type in it is a MIME type."""
     for answer in answers(target, version, receipts=True):
         value = answer.error.get("content-type")
         words = f"the ERROR for {answer.mistake.words} has content-type {value!r}"
@@ -233,7 +229,7 @@ def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str
 
 @case(OTHERS_SERVED, MISTAKE_ENDS)
 def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> None:
-    """Of two connections subscribed to one queue, one makes a mistake that ends it. The other
+    """Two connections subscribe to one queue, and one makes a mistake that ends it. The other
     receives all later messages."""
     queue, offender = target.destination(), target.stomp(version)
     offender.subscribe(queue, ack="client")
@@ -260,7 +256,7 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
 @case(CLOSE_AFTER_ERROR, needs={"stomp-1.2", RECONFIGURABLE})
 @over(examples=4, always=lambda target: [{"behind": 2}], behind=st.integers(1, 4))
 def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
-    """A refused frame and SENDs with receipts after it arrive in one piece. Nothing follows the
+    """A refused frame and subsequent SENDs with receipts arrive in one piece. Nothing follows the
     ERROR but the end of the connection."""
     peer, to = target.stomp("1.2"), target.destination()
     headers = [("destination", to.name), *to.send_headers]
@@ -282,8 +278,8 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
 @case(RECEIPTS, IN_PIECES, needs={"stomp-1.2"})
 @over(examples=6, always=lambda target: [{"cut": 0}, {"cut": 20}], cut=st.integers(0, 60))
 def test_what_is_behind_connect_is_read(target: Bench, cut: int) -> None:
-    """CONNECT, a SEND, and the beginning of another, of up to 60 bytes, arrive in one piece, and
-    the rest later. Both SENDs are confirmed, the first one before the rest is sent."""
+    """CONNECT, a SEND, and the first up to 60 bytes of another SEND arrive in one piece; the rest
+    arrives later. Both SENDs are confirmed, the first one before the rest is sent."""
     to, peer = target.destination(), target.peer("1.2")
     headers = [("destination", to.name), *to.send_headers]
     first, second = (

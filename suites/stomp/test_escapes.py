@@ -1,5 +1,4 @@
-"""Header text and how each version writes it: MESSAGE repeats the text of SEND, and an undefined
-escape is fatal.
+"""Header text as each version writes it: MESSAGE repeats SEND's text; undefined escapes are fatal.
 
 1.0 has no escapes: a backslash is a backslash, and the value begins at the first colon. 1.1 escapes
 LF, colon and backslash; 1.2 escapes CR as well. CONNECT and CONNECTED are never escaped, so that
@@ -21,7 +20,7 @@ UNESCAPED = {
     "1.2": ("STOMP12-ENC-04", "STOMP12-ENC-05", "STOMP12-ENC-06", "STOMP12-ENC-07"),
 }
 OF_THESE = {"1.1": "\n:\\", "1.2": "\r\n:\\"}
-"""The character that each requirement of :data:`UNESCAPED` is about, in the same order."""
+"""The character that each requirement of :data:`UNESCAPED` concerns, in the same order."""
 ESCAPED = {"1.1": ("STOMP11-ENC-08", "STOMP11-ENC-02"), "1.2": ("STOMP12-ENC-09", "STOMP12-ENC-02")}
 HEADER_ENCODING = {"1.1": "STOMP11-ENC-01", "1.2": "STOMP12-ENC-01"}
 VALUE_1_0 = "STOMP10-FRAME-03"
@@ -50,21 +49,19 @@ NEIGHBOURS = (
     "=",
     '"',
 )
-"""Texts next to the escaped characters: some that look like an escape, and characters of 2 to 4
-bytes."""
+"""Texts next to escaped characters: some look like an escape, some have 2 to 4 bytes."""
 
 
 @st.composite
 def escaped_texts(draw: st.DrawFn) -> list[str]:
-    """Pieces of text with every character that 1.1 escapes; a CR is added where the version has an
-    escape for it."""
+    """Draw pieces of text with every character that 1.1 escapes, in any order."""
     pieces = ["\\", "\n", ":", *draw(st.lists(st.sampled_from(NEIGHBOURS), max_size=6))]
     return list(draw(st.permutations(pieces)))
 
 
 def for_version(pieces: list[str], version: str) -> str:
-    """One text of ``pieces`` with every character that ``version`` escapes and a non-ASCII one; no
-    blanks at its ends."""
+    """Join ``pieces`` into one text with every character that ``version`` escapes and a non-ASCII
+    one. It has no blanks at its ends."""
     middle = "".join(pieces)
     return f"<é{middle}\r{middle[::-1]}>" if version == "1.2" else f"<é{middle}>"
 
@@ -72,8 +69,7 @@ def for_version(pieces: list[str], version: str) -> str:
 def exchange(
     target: Bench, version: str, headers: dict[str, str]
 ) -> tuple[StompPeer, Frame | None, bytes]:
-    """Send one SEND with ``headers``. Return the consumer, the MESSAGE that it receives, and the
-    server's bytes."""
+    """Send one SEND with ``headers``. Return the consumer, its MESSAGE, and the server's bytes."""
     consumer, to = target.stomp(version), target.destination()
     received = tap(consumer)
     consumer.subscribe(to)
@@ -95,9 +91,9 @@ def exchange(
 def test_any_header_text_survives_from_send_to_message(
     target: Bench, version: str, name: list[str], value: list[str]
 ) -> None:
-    """A header whose name and value have every character that the version escapes arrives in
+    """A header whose name and value contain every character that the version escapes arrives in
     MESSAGE unchanged, and each such character is sent as the version's escape. One scenario: one
-    header has every escape, and others have one each, which shows the faulty escape."""
+    header has every escape; further ones have one each, which shows the faulty escape."""
     key, text = f"x-{for_version(name, version)}", for_version(value, version)
     alone = {
         requirement: (f"x-{character}-{number}", f"<{character}>")
@@ -142,9 +138,8 @@ BETWEEN = {"1.0": "STOMP10-READING-TEXT-01", "1.1": "STOMP11-ENC-08", "1.2": "ST
 def test_header_text_survives_between_versions(
     target: Bench, version: str, sender: str, pieces: list[str]
 ) -> None:
-    """A SEND of one version arrives as a MESSAGE of another with the same header value, for every
-    value that both can write. Backslashes of a 1.0 sender are judged only in 1.0, which has no
-    escapes."""
+    """A SEND of one version arrives as a MESSAGE of another with the same header value, if both can
+    write it. Backslashes from a 1.0 sender are judged only in 1.0, which has no escapes."""
     text = "".join(
         piece
         for piece in pieces
@@ -168,8 +163,8 @@ def test_header_text_survives_between_versions(
 
 @case(AS_IT_IS_1_0, ESCAPED_1_1, ESCAPED_1_2, needs={"multicast"})
 def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> None:
-    """A topic with subscribers of all three versions, in two orders, gets messages with colons and
-    backslashes in a header. Each subscriber reads the same text."""
+    """A topic with subscribers of all three versions, who subscribe in two orders, gets messages
+    with colons and backslashes in a header. Each subscriber reads the same text."""
     text = "<a:b\\c\\n>"
     requirements = {"1.0": AS_IT_IS_1_0, "1.1": ESCAPED_1_1, "1.2": ESCAPED_1_2}
     producer = target.stomp("1.1")
@@ -220,12 +215,12 @@ VALUES_1_0 = st.text("abc:\\nrc /=\"'!$%&()*+,;<>?@[]^`{|}~.", max_size=20)
     value=VALUES_1_0,
 )
 def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) -> None:
-    """A 1.0 SEND with a header of any ASCII, including colons and backslashes in its value, is
-    valid by the grammar: it arrives as MESSAGE, with the same bytes."""
+    """A 1.0 SEND has a header with arbitrary ASCII, including colons and backslashes in its value,
+    which the grammar allows. It arrives as MESSAGE with the same bytes."""
     key, text = (
         f"x{name}x",
         f"<a:b\\c{value}>",
-    )  # both begin and end with no blank: 1.0 leaves trimming open
+    )  # no blanks at the ends: 1.0 does not say whether they are trimmed
     consumer, message, _ = exchange(target, "1.0", {key: text})
     wanted = consumer.wanted(frame("MESSAGE", {key: text}, body=b"body"))
     target.record_finding(
@@ -254,8 +249,7 @@ PLACES = ("value", "name", "receipt", "destination")
 
 
 def undefined_characters(version: str) -> st.SearchStrategy[str]:
-    """Characters that form no escape after a backslash, those that look like one first. Delimiters
-    have their own case."""
+    """Characters that form no escape after a backslash, those that resemble one first."""
     defined = {"1.1": "nc\\", "1.2": "nrc\\"}[version]
     looks_like = [character for character in "rtNCRTabfv0xu 'é" if character not in defined]
     others = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=defined + ":")
@@ -273,7 +267,7 @@ def undefined_characters(version: str) -> st.SearchStrategy[str]:
 def test_an_undefined_escape_is_a_fatal_error(
     target: Bench, version: str, behind: str, place: str, where: tuple[Cut, ...]
 ) -> None:
-    """SEND with an undefined escape in a header ends the connection and publishes nothing. The same
+    """SEND with an undefined escape in a header ends the connection and is not published. The same
     SEND with a defined escape is accepted before and after."""
     if behind == "r" and version == "1.2":
         behind = "t"
@@ -285,14 +279,12 @@ def test_an_undefined_escape_is_a_fatal_error(
 def test_a_backslash_before_a_delimiter_is_a_fatal_error(
     target: Bench, version: str, behind: str, where: tuple[Cut, ...]
 ) -> None:
-    """SEND with a backslash before the colon or at the end of a header line ends the connection and
-    publishes nothing."""
+    """SEND with a backslash before a header's colon or end is fatal and is not published."""
     refuse(target, version, f"\\{behind}", "value", where)
 
 
 def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cut, ...]) -> None:
-    """Send the defined and the undefined escape in the same ``place`` of a SEND, and judge both
-    answers."""
+    """Send the defined and the undefined escape in the same ``place``, and judge both answers."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     bystander = Bystander(target, version)
@@ -346,8 +338,7 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
     ).map("".join),
 )
 def test_connect_is_not_unescaped(target: Bench, version: str, text: str) -> None:
-    """CONNECT with backslashes and colons in one of the client's own headers is answered with
-    CONNECTED."""
+    """CONNECT with backslashes and colons in one of the client's own headers gets CONNECTED."""
     target.stomp(version)
     peer = target.peer(version)
     peer.connect(

@@ -1,8 +1,6 @@
-"""The grammar of frames: where a frame begins and ends, how its lines end, and that TCP segments
-have no meaning.
+"""The grammar of frames: where a frame begins and ends, how its lines end, TCP segmentation.
 
-A stream may reach a broker in any pieces. Whatever they are, the same bytes must get the same
-answers.
+A stream may reach a broker in any pieces; the same bytes must always get the same answers.
 """
 
 from __future__ import annotations
@@ -44,8 +42,7 @@ LINE_ENDS = {"1.0": [b"\n"], "1.1": [b"\n"], "1.2": [b"\n", b"\r\n"]}
 
 
 def conversation(version: str, to: Destination, transaction: str) -> bytes:
-    """Everything a client may send in one write after connecting; :func:`judge_answers` knows the
-    required answers."""
+    """Everything a client may send in one write; :func:`judge_answers` knows the answers."""
 
     def encoded(command: str, headers: HeadersLike, body: bytes = b"") -> bytes:
         return codec.encode(command, headers, body, version=version)
@@ -77,7 +74,7 @@ def conversation(version: str, to: Destination, transaction: str) -> bytes:
         encoded("UNSUBSCRIBE", {"id": "0", "receipt": "unsubscribed"}),
     ]
     ends = LINE_ENDS[version]
-    # Nothing follows the sixth frame, so that its last byte has to be enough.
+    # Nothing follows the sixth frame, so its last byte must suffice.
     return b"".join(
         part + ends[number % len(ends)] * ((number + 1) % 3) for number, part in enumerate(frames)
     )
@@ -88,7 +85,7 @@ BODIES = (b"until the NUL", BINARY, b"committed")
 
 
 def judge_answers(peer: StompPeer, proves: str) -> None:
-    """Each receipt and each body must arrive; their order is up to the broker."""
+    """Each receipt and each body must arrive, in any order."""
     for receipt in RECEIPTS:
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
     for body in BODIES:
@@ -96,8 +93,7 @@ def judge_answers(peer: StompPeer, proves: str) -> None:
 
 
 def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPeer:
-    """Connects and has the conversation, cut ``where`` (None: after every byte). UNSUBSCRIBE waits
-    for the messages."""
+    """Connect and have the conversation, cut ``where`` (None: after every byte)."""
     peer = target.peer(version)
     to = target.destination()
     connect = codec.encode("CONNECT", target.connect_headers(version), version=version)
@@ -125,18 +121,16 @@ def test_any_split_of_a_conversation_gets_the_same_answers(
     target: Bench, version: str, where: tuple[Cut, ...]
 ) -> None:
     """A valid conversation arrives in pieces that end anywhere: inside commands, escapes,
-    characters or bodies. Every RECEIPT and MESSAGE is the same as for the conversation in one
-    piece."""
+    characters or bodies. Every RECEIPT and MESSAGE is the same as when it arrives in one piece."""
     speak(
         target, version, ()
-    )  # the same conversation, whole: when this fails, the pieces are not to blame
+    )  # the same conversation in one piece: if this fails, the pieces are not to blame
     speak(target, version, where)
 
 
 @case(GRAMMAR)
 def test_a_conversation_octet_by_octet_gets_the_same_answers(target: Bench, version: str) -> None:
-    """A valid conversation arrives byte by byte. Every RECEIPT and MESSAGE is the same as for the
-    conversation in one piece."""
+    """A valid conversation arrives byte by byte. Every answer is the same as in one piece."""
     speak(target, version, None)
 
 
@@ -175,8 +169,8 @@ def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
 def test_each_line_of_a_frame_may_end_with_cr_lf(
     target: Bench, carriage: list[bool], pieces: bool
 ) -> None:
-    """In 1.2 the lines of SEND and SUBSCRIBE end with LF or CR LF, mixed, perhaps with a cut after
-    every octet. The frames are processed, and no CR becomes part of a value."""
+    """In 1.2 the lines of SEND and SUBSCRIBE end with a mixture of LF and CR LF, in some examples
+    with a cut after every byte. The frames are processed, and no CR becomes part of a value."""
     peer, to = target.stomp("1.2"), target.destination()
     consumer = target.stomp("1.2")
     subscribe = [
@@ -190,7 +184,7 @@ def test_each_line_of_a_frame_may_end_with_cr_lf(
     headers = [("destination", to.name), *to.send_headers, ("x-word", "value"), ("receipt", "sent")]
     data = mixed("SEND", headers, carriage, b"body")
     if pieces:
-        # A broker that takes no frame in pieces is judged by GRAMMAR, and not by its line ends.
+        # A broker that accepts no frame in pieces is judged by GRAMMAR, not by its line ends.
         write_byte_by_byte(target, peer, mixed("SEND", headers, [False], b"body"))
         peer.expect(frame("RECEIPT", {"receipt-id": "sent"}))
         consumer.message(body=b"body")
@@ -212,7 +206,7 @@ def test_connect_may_end_its_lines_with_cr_lf(target: Bench) -> None:
 
 @case(CR_LF)
 def test_connect_may_mix_its_line_ends(target: Bench) -> None:
-    """A CONNECT whose first line ends with LF and the others with CR LF, or the reverse, is
+    """A CONNECT whose first line ends with LF and all further lines with CR LF, or the reverse, is
     answered with CONNECTED for version 1.2."""
     target.stomp("1.2")
     headers = list(target.connect_headers("1.2"))
@@ -236,8 +230,7 @@ def test_connect_may_mix_its_line_ends(target: Bench) -> None:
 def mixed(
     command: str, headers: list[tuple[str, str]], carriage: list[bool], body: bytes = b""
 ) -> bytes:
-    """A 1.2 frame whose lines end as ``carriage`` says (True: CR LF), repeated as long as there are
-    lines."""
+    """Return a 1.2 frame whose lines end as ``carriage`` lists (True: CR LF), repeated."""
     escaped = "1.0" if command == "CONNECT" else "1.2"
     lines = [command.encode(), *(raw_line(name, value, escaped) for name, value in headers), b""]
     ended = (
@@ -262,8 +255,8 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     target.require(
         CR_IN_LINE, answer is not None, f"a CR at the end of a value: {producer.instead()}"
     )
-    # The case looks at the bytes themselves: what a broker makes of the CR may be no frame of 1.1
-    # at all.
+    # The case looks at the bytes themselves: a broker may turn the CR into something that is no 1.1
+    # frame.
     target.wait_until(lambda: b"with a CR\x00" in raw, MOMENT * 10)
     received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(raw))
     target.control(len(received) >= 1, "the control message should have its header")
@@ -285,8 +278,7 @@ COMMANDS_HAVE_CASE = {"1.1": "STOMP11-FRAME-02", "1.2": "STOMP12-FRAME-03"}
 def test_a_command_in_other_case_is_not_that_command(
     target: Bench, version: str, wrong: str, where: tuple[Cut, ...]
 ) -> None:
-    """A frame whose command is send, Send or sEND publishes nothing. A valid SEND before and after
-    it does."""
+    """A frame whose command is send, Send or sEND publishes nothing; a valid SEND does."""
     judge_no_send(target, version, wrong, where)
 
 
@@ -300,7 +292,7 @@ def test_a_command_with_one_small_letter_is_not_that_command(
 
 
 def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...]) -> None:
-    """``wrong`` replaces SEND: its message must not arrive."""
+    """``wrong`` replaces SEND: the message must not arrive."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     offender = target.stomp(version)
@@ -324,8 +316,7 @@ def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...
 
 @case(COMMANDS_1_0, ACK_1_0)
 def test_every_command_of_1_0_is_known(target: Bench) -> None:
-    """A 1.0 client uses each of its commands once, with a receipt. Each is answered with RECEIPT
-    and none with ERROR."""
+    """A 1.0 client uses each of its commands once, and gets each RECEIPT and no ERROR."""
     peer, to = target.stomp("1.0"), target.destination()
     peer.subscribe(to, ack="client", proves=COMMANDS_1_0)
     peer.publish(to, b"one", proves=COMMANDS_1_0)
@@ -344,13 +335,13 @@ HEADER_LINE = {
     "1.1": re.compile(rb"(?:[^\n:\\]|\\[nc\\])+:(?:[^\n:\\]|\\[nc\\])*"),
     "1.2": re.compile(rb"(?:[^\r\n:\\]|\\[rnc\\])+:(?:[^\r\n:\\]|\\[rnc\\])*"),
 }
-"""Valid header lines of a server's frames other than CONNECTED. In 1.0 an empty value is allowed as
-well, because every broker sends some."""
+"""Valid header lines of a server's frames other than CONNECTED. An empty value is allowed in 1.0
+too, because every broker sends some."""
 UNESCAPED_LINE = re.compile(rb"[^\n:]+:[^\n]*")
 
 
 def wrong_line(sent: RawFrame, version: str) -> bytes | None:
-    """The first header line of ``sent`` that breaks the grammar of ``version``."""
+    """Return the first header line of ``sent`` that breaks the grammar of ``version``."""
     allowed = UNESCAPED_LINE if sent.command == b"CONNECTED" else HEADER_LINE[version]
     return next((line for line in sent.lines if allowed.fullmatch(line) is None), None)
 

@@ -1,5 +1,4 @@
-"""Headers as pairs of text: which entry counts, what is never trimmed, and what MESSAGE repeats
-from SEND."""
+"""Headers: which of repeated entries counts, what is never trimmed, what MESSAGE repeats."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ VALUES = st.one_of(
 
 
 def connected(target: Bench, version: str) -> tuple[StompPeer, StompPeer, Destination]:
-    """A producer, a subscribed consumer, and their destination; one message has been exchanged."""
+    """Return a producer, a consumer, and their destination, after one message was exchanged."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     producer = target.stomp(version)
@@ -57,7 +56,7 @@ def connected(target: Bench, version: str) -> tuple[StompPeer, StompPeer, Destin
     ),
 )
 def test_headers_of_the_user_pass_through(target: Bench, version: str, headers: Pairs) -> None:
-    """SEND with user-defined headers, with any text as values, arrives as MESSAGE with each of
+    """SEND with user-defined headers, whose values are any text, arrives as MESSAGE with each of
     them. One scenario: 1.2 repeats the promise in four places."""
     own = [(f"x-{name}", _plain(value) if version == "1.0" else value) for name, value in headers]
     producer, consumer, to = connected(target, version)
@@ -76,8 +75,7 @@ def test_headers_of_the_user_pass_through(target: Bench, version: str, headers: 
 
 
 def _plain(value: str) -> str:
-    """``value`` within the grammar of 1.0 and without what its text leaves open: ASCII, not empty,
-    no blanks at the ends."""
+    """Reduce ``value`` to what the text of 1.0 settles: ASCII, not empty, no blanks at the ends."""
     return "<" + "".join(character for character in value if 32 <= ord(character) < 127) + ">"
 
 
@@ -107,8 +105,7 @@ BLANKS = st.sampled_from([" ", "  ", "\t", " \t "])
 def test_blanks_at_the_ends_of_headers_stay(
     target: Bench, version: str, before: str, behind: str, only: bool, named: bool
 ) -> None:
-    """SEND with blanks at the ends of a header's value or name arrives as MESSAGE with the same
-    name and value."""
+    """SEND with blanks around a header's value or name arrives as MESSAGE with the same ones."""
     name = f"{before}x-blank{behind}" if named else "x-blank"
     value = before + behind if only else f"{before}value{behind}"
     producer, consumer, to = connected(target, version)
@@ -132,7 +129,7 @@ def test_blanks_around_a_value_of_1_0_are_kept_or_trimmed(
     target: Bench, before: str, behind: str
 ) -> None:
     """A 1.0 SEND with blanks around a header value arrives as MESSAGE with the value kept or
-    trimmed, but otherwise unchanged."""
+    trimmed, and otherwise unchanged."""
     producer, consumer, to = connected(target, "1.0")
     value = f"{before}in between{behind}"
     producer.publish(to, b"body", {"x-blank": value}, receipt=False)
@@ -149,7 +146,7 @@ def test_blanks_around_a_value_of_1_0_are_kept_or_trimmed(
 @case(NAMES_HAVE_CASE)
 def test_a_header_name_in_other_case_is_another_header(target: Bench, version: str) -> None:
     """SEND has Destination, Receipt and Content-Length in addition to the headers in lower case.
-    Only the latter count, and MESSAGE has the others unchanged."""
+    Only the lower-case ones count; MESSAGE repeats the capitalised ones unchanged."""
     producer, consumer, to = connected(target, version)
     elsewhere = target.destination()
     consumer.subscribe(elsewhere, "elsewhere")
@@ -193,8 +190,8 @@ def test_a_header_name_in_other_case_is_another_header(target: Bench, version: s
 def test_the_first_entry_of_a_repeated_header_counts(
     target: Bench, version: str, later: list[str]
 ) -> None:
-    """SEND with several entries of one header arrives as MESSAGE with the first value; later ones
-    are absent or follow it."""
+    """SEND with several entries of one header arrives as MESSAGE with the first value; later
+    entries are absent or follow it."""
     requirements = FIRST_ARRIVES[version]
     producer, consumer, to = connected(target, version)
     producer.publish(
@@ -235,8 +232,7 @@ def test_the_first_of_several_destinations_counts(target: Bench, version: str) -
 
 @case(FIRST_COUNTS)
 def test_the_first_of_several_accept_versions_counts(target: Bench, version: str) -> None:
-    """CONNECT with two accept-version headers, 1.1 and 1.2 in either order, opens a session of the
-    first one's version."""
+    """CONNECT with two accept-version headers, 1.1 and 1.2, opens a session of the first."""
     second = "1.1" if version == "1.2" else "1.2"
     target.stomp(version)
     peer = target.peer(version)
@@ -251,7 +247,7 @@ def test_the_first_of_several_accept_versions_counts(target: Bench, version: str
 
 @case(FIRST_COUNTS)
 def test_the_first_of_several_content_lengths_counts(target: Bench, version: str) -> None:
-    """SEND with the right content-length and then a smaller one arrives with its whole body."""
+    """SEND with the correct content-length and then a smaller one arrives with its whole body."""
     producer, consumer, to = connected(target, version)
     body = b"eleven\x00oct."
     lengths = (("content-length", str(len(body))), ("content-length", "3"))
@@ -274,8 +270,7 @@ def test_the_first_of_several_content_lengths_counts(target: Bench, version: str
 def test_a_receipt_may_be_asked_for_under_any_value(
     target: Bench, version: str, value: str
 ) -> None:
-    """A frame that asks for a receipt under any value is answered with RECEIPT whose receipt-id is
-    that value."""
+    """A frame asks for a receipt with any value. RECEIPT has that value as its receipt-id."""
     asked = _plain(value) if version == "1.0" else value
     producer, _, to = connected(target, version)
     producer.send("BEGIN", {"transaction": producer.transaction, "receipt": f"{asked}1"})
@@ -287,8 +282,7 @@ def test_a_receipt_may_be_asked_for_under_any_value(
 @case(UTF_8, HEADER_ENCODING)
 @over(examples=30, text=st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=60))
 def test_text_in_utf_8_is_understood(target: Bench, version: str, text: str) -> None:
-    """SEND with UTF-8 text in a header's name and value and in its body arrives as MESSAGE with the
-    same text."""
+    """SEND with UTF-8 text in a header's name and value and in its body arrives unchanged."""
     requirements = (UTF_8[version], HEADER_ENCODING[version])
     mixed = f"é€𝄞{text}"
     producer, consumer, to = connected(target, version)

@@ -1,8 +1,7 @@
-"""Heartbeating as specified by 1.1 and 1.2, without any vendor's arithmetic.
+"""Heartbeats as 1.1 and 1.2 specify them, without any vendor's arithmetic.
 
-With cx,cy from the client and sx,sy from the server: the client beats every max(cx, sy), the server
-every max(sx, cy), and a zero in either number of a pair means that nobody beats in that
-direction.
+With cx,cy from the client and sx,sy from the server: the client sends a heartbeat every max(cx,
+sy), the server every max(sx, cy). If either number is zero, nobody sends in that direction.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ HEADER = re.compile(r"\d+,\d+")
 
 
 def answered(peer: StompPeer) -> tuple[int, int]:
-    """The server's pair; an absent header means 0,0 (STOMP12-HB-05)."""
+    """Return the server's pair; an absent header means 0,0 (STOMP12-HB-05)."""
     assert peer.connected is not None
     text = peer.connected.get("heart-beat") or "0,0"
     if HEADER.fullmatch(text) is None:
@@ -60,9 +59,9 @@ def answered(peer: StompPeer) -> tuple[int, int]:
 def judge_number_of_beats(
     target: Bench, proves: str, what: str, peer: StompPeer, since: Instant, period: Duration
 ) -> None:
-    """Record a violation if fewer signs of life arrived since then than half the number due. On a
-    busy host some gap among many connections is always long, and a pause of the host costs few
-    beats."""
+    """Record a violation if fewer signs of life arrived since then than half the number due. Single
+    gaps are not judged: on a busy host one gap among many connections is always long, while a pause
+    of the host costs few heartbeats."""
     owed = (target.now() - since) // period
     signs = sum(
         event.size if isinstance(event, HeartBeatReceived) else 1  # a busy host reads several
@@ -82,8 +81,8 @@ def judge_number_of_beats(
 def judge_survival(
     target: Bench, version: str, peer: StompPeer, what: str, period: Duration
 ) -> bool:
-    """Record a violation if the connection of a client that beat each ``period`` has ended. Return
-    True if it is open."""
+    """Record a violation if the connection of a client that sent a heartbeat each ``period`` has
+    ended. Return True if it is open."""
     alive = peer.ended is None
     target.record_finding(
         CLIENT_BEATS[version],
@@ -132,9 +131,8 @@ def _connected_at(target: Bench, peer: StompPeer) -> Instant:
 @case(SERVER_BEATS, AT_LEAST_EVERY, BEAT_IS_EOL, needs={"heart-beat"})
 @over(examples=60, cy=periods(500, 1000, 1500))
 def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> None:
-    """CONNECT asks for a heartbeat every cy ms. While no frame is sent, line ends arrive at least
-    every max(sx, cy) ms after CONNECTED. One scenario: the sentences describe the same
-    heartbeats."""
+    """CONNECT asks for a heartbeat every cy ms. While the server sends no frames, line ends arrive
+    at least every max(sx, cy) ms. One scenario: the sentences describe the same heartbeats."""
     peer = target.stomp(version, heart_beat=f"0,{cy}")
     sx, _ = answered(peer)
     if sx == 0:
@@ -153,7 +151,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     start = _connected_at(target, peer)
     received = tap(peer)
     periods = 3
-    # A TTL ends a client that says nothing.
+    # The TTL ends a client that sends nothing.
     if "connection-ttl" in target.target.identity.capabilities:
         ttl = ms(target.negotiated((0, cy), version).ttl_ms)
         periods = max(1, min(periods, (ttl - ms(300)) // period))
@@ -171,7 +169,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     )
     label = "longest gap between signs of life"
     target.judge_period(AT_LEAST_EVERY[version], label, marks, (0, period), until=target.now())
-    # In 1.1 an end of line is LF and nothing else; in 1.2 a CR may stand before it.
+    # In 1.1 an end of line is only LF; in 1.2 a CR may precede it.
     others = (
         bytes(received).replace(b"\n" if version == "1.1" else b"\r\n", b"").replace(b"\n", b"")
     )
@@ -210,9 +208,9 @@ STATES: Mapping[str, Callable[[StompPeer, Destination, str], object]] = {
 }
 """The state of a connection before a long silence."""
 MOST_BEATS = 300
-"""Beats of one client among others. Those of short intervals end before the others."""
+"""How many heartbeats one client sends. Those with short intervals stop earlier."""
 SELDOM_MS = 10_000
-"""How often a client beats that need not, while a case waits for the server."""
+"""How often a client that owes no heartbeats sends one while a case waits for the server."""
 
 
 @case(SERVER_BEATS, AT_LEAST_EVERY, needs={"heart-beat", "anycast", "transactions"})
@@ -227,9 +225,9 @@ SELDOM_MS = 10_000
 def test_the_server_beats_whatever_the_connection_was_left_in(
     target: Bench, version: str, cy: int, pairs: list[tuple[str, str]]
 ) -> None:
-    """Connections that agreed on beats of the server are each left in a state with transactions,
-    subscriptions and messages, and one client sends ends of line. All get beats as agreed. One
-    scenario: the sentences describe the same heartbeats."""
+    """Connections with agreed server heartbeats are each left in a state with transactions,
+    subscriptions and messages; on one of them the client sends line ends. All get heartbeats as
+    agreed. One scenario: the sentences describe the same heartbeats."""
     left: list[tuple[str, StompPeer]] = []
     for names in [*((name,) for name in STATES), *pairs]:
         peer = target.stomp(version, heart_beat=f"{SELDOM_MS},{cy}")
@@ -263,7 +261,7 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
 
 @case(HEADER_OPTIONAL, SAME_AS_ZERO, needs={"heart-beat"})
 def test_no_header_means_no_beats(target: Bench, version: str) -> None:
-    """CONNECT without heartbeat is accepted, and the server sends no heartbeats."""
+    """CONNECT without heart-beat is accepted, and the server sends no heartbeats."""
     control = target.stomp(version, heart_beat="0,500")
     peer = target.peer(version)
     peer.connect(target.connect_headers(version), proves=HEADER_OPTIONAL[version])
@@ -290,8 +288,8 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
 def test_a_client_that_beats_as_agreed_is_not_dropped(
     target: Bench, version: str, cx: int, frames: bool
 ) -> None:
-    """A client sends only a line end or a frame every max(cx, sy) ms. Its session works after many
-    periods. One scenario: one surviving session shows that all four sentences are kept."""
+    """A client sends only a line end or a frame every max(cx, sy) ms. Its session still works after
+    many periods. One scenario: one surviving session shows that all four sentences are kept."""
     peer = target.stomp(version, heart_beat=f"{cx},0")
     _, sy = answered(peer)
     period = ms(max(cx, sy, 1))
@@ -315,8 +313,8 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
 
 @dataclass
 class Beating:
-    """A client that sends ``data`` every ``sends`` and is due a beat every ``receives`` (0: none),
-    since it connected."""
+    """A client that sends ``data`` every ``sends`` and, since it connected, is due a heartbeat
+    every ``receives`` (0: none)."""
 
     peer: StompPeer
     data: bytes
@@ -331,17 +329,17 @@ class Beating:
 
 @case(CLIENT_BEATS, AT_LEAST_EVERY, needs={"heart-beat"})
 def test_clients_of_all_intervals_live_side_by_side(target: Bench, version: str) -> None:
-    """Clients agree on beats in both directions at intervals from short to long, and beat as
+    """Clients agree on heartbeats in both directions at short to long intervals and send them as
     agreed, with LF, CR LF or bytes of a frame. Each session is open after more than the longest
-    interval, or after hundreds of its own, and got beats as agreed. One scenario: one surviving
-    session shows that the sentences are kept."""
+    interval, or after hundreds of its own, and got heartbeats as agreed. One scenario: one
+    surviving session shows that the sentences are kept."""
     longest = 3_600_000 if target.virtual else 8_000
     asked = (500, 700, 1000, 1500, *(1000 * 2**power for power in range(1, 12)))
     plans = [(number, b"\n") for number in asked if number < longest]
-    # In 1.2 a CR may stand before the LF. Any octet is a sign of life, also of half a frame.
+    # In 1.2 a CR may precede the LF. Any byte is a sign of life, even part of a frame.
     plans += [(1000, b"\r\n")] * (version == "1.2") + [(1000, b"a")]
     clients = []
-    # The longest first: none must beat before all are connected.
+    # The longest first: no heartbeat is due before all are connected.
     for number, data in sorted(plans, reverse=True):
         peer = target.stomp(version, heart_beat=f"{number},{number}")
         sx, sy = answered(peer)

@@ -1,5 +1,4 @@
-"""STOMP messages as clients of other protocols see them, as far as STOMP can show: text or bytes,
-and their ids."""
+"""STOMP messages as clients of other protocols see them, as far as STOMP shows it."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ NUMBERED = "amqMessageId"
 
 
 def send(peer: StompPeer, to: Destination, body: bytes, *, counted: bool) -> None:
-    """SEND with a content-length or without one."""
+    """SEND with or without a content-length."""
     length = (("content-length", str(len(body))),) if counted else ()
     peer.request("SEND", (("destination", to.name), *to.send_headers, *length), body)
 
@@ -44,7 +43,7 @@ def test_content_length_tells_a_client_whether_it_was_text(
     target: Bench, spoken: str, sends: list[tuple[str, bool]]
 ) -> None:
     """Bodies are sent with content-length (bytes) and without (text). A 1.0 client gets each
-    unchanged, with content-length if and only if it was sent with one."""
+    unchanged, with content-length if and only if the SEND had one."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken), target.stomp("1.0")
     consumer.subscribe(queue)
@@ -68,8 +67,8 @@ def test_content_length_tells_a_client_whether_it_was_text(
 def test_with_message_ids_enabled_each_message_has_one(
     target: Bench, spoken: str, count: int, forged: bool
 ) -> None:
-    """Messages sent through an acceptor with stompEnableMessageId=true arrive with one header
-    amqMessageId: STOMP and a unique number, the same for every subscriber."""
+    """Messages sent through an acceptor with stompEnableMessageId=true arrive with one amqMessageId
+    header: STOMP and a unique number, the same for every subscriber."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor="message-ids"), target.stomp(spoken)
     for _ in range(count):

@@ -1,7 +1,7 @@
-"""Large messages: bodies that a broker stores differently arrive like others.
+"""Large messages: bodies that a broker stores differently arrive like small ones.
 
 The acceptor through which a message is sent decides: bodies of ``stompMinLargeMessageSize`` bytes
-and more are large. A broker may count a little differently (text takes more room than its bytes),
+and more are large. A broker may count slightly differently (text takes more room than its bytes),
 so sizes are drawn around the limit, half of it and twice it.
 """
 
@@ -30,14 +30,14 @@ MEBIBYTE = 1024 * 1024
 
 
 def limits(target: Target) -> dict[int, str]:
-    """An acceptor for each limit that the target's acceptors have."""
+    """Return an acceptor for each limit that the target's acceptors have."""
     known = speaking(target.acceptors(), "STOMP")
     by_limit = {acceptor[LIMIT]: name for name, acceptor in sorted(known.items(), reverse=True)}
     return {limit: name for limit, name in by_limit.items() if isinstance(limit, int) and limit > 0}
 
 
 def sizes(target: Target) -> st.SearchStrategy[tuple[str, int]]:
-    """An acceptor and a size near its limit, or far above."""
+    """Draw an acceptor and a size near its limit, half of it or twice it."""
     return st.one_of(
         *(st.tuples(st.just(name), _around(limit)) for limit, name in limits(target).items())
     )
@@ -52,7 +52,7 @@ def _around(limit: int) -> st.SearchStrategy[int]:
 
 
 def largest(target: Target) -> list[dict[str, Any]]:
-    """Always: exactly the limits, and bodies of a mebibyte."""
+    """The examples that are always run: sizes at the limits, and bodies of a mebibyte."""
     return [
         {"place": (name, size), "spoken": "1.2", "as_bytes": as_bytes, "waits": as_bytes}
         for limit, name in limits(target).items()
@@ -62,8 +62,7 @@ def largest(target: Target) -> list[dict[str, Any]]:
 
 
 def body_of(size: int, *, as_bytes: bool) -> bytes:
-    """A body of that size in which neighbouring parts differ; bytes include NUL and invalid
-    UTF-8."""
+    """Return a body in which neighbouring parts differ; as bytes it has NUL and invalid UTF-8."""
     pattern = (
         bytes(range(256)) if as_bytes else b"The quick brown fox jumps over the lazy dog. " * 6
     )
@@ -78,7 +77,7 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, as_bytes: bool) -> No
 
 def difference(sent: bytes, came: bytes) -> str:
     """Describe where two bodies differ."""
-    if sent == came:  # looked at byte by byte only where it is worth the time
+    if sent == came:  # a slow comparison, only made if the bodies differ
         return f"all {len(came)} bytes arrived"
     at = next(
         (at for at, (one, other) in enumerate(zip(sent, came, strict=False)) if one != other), None
@@ -129,8 +128,7 @@ def test_a_large_body_comes_whole(
 def test_every_subscriber_gets_a_large_body_whole(
     target: Bench, place: tuple[str, int], listeners: int
 ) -> None:
-    """A large body sent to a topic with several subscribers arrives whole at each, with its header
-    properties."""
+    """A large body sent to a topic arrives whole at each subscriber, with its headers."""
     acceptor, size = place
     topic = target.destination(RoutingType.MULTICAST)
     consumers = [target.stomp("1.2") for _ in range(listeners)]
@@ -160,8 +158,8 @@ def test_every_subscriber_gets_a_large_body_whole(
 def test_a_large_body_that_comes_again_is_still_whole(
     target: Bench, place: tuple[str, int], spoken: str, times: int
 ) -> None:
-    """Consumers receive a large body and leave without settling it, several times. The next
-    consumer receives it whole, and once acknowledged it is not delivered again."""
+    """Several consumers in turn receive a large body and leave without settling it. The next
+    consumer receives it whole; once acknowledged, it is not delivered again."""
     acceptor, size = place
     queue = target.destination()
     body = body_of(size, as_bytes=True)
@@ -194,8 +192,8 @@ def test_a_large_body_that_comes_again_is_still_whole(
 def test_a_body_larger_than_the_window_comes_all_the_same(
     target: Bench, place: tuple[str, int], window: int
 ) -> None:
-    """Three large bodies wait for a consumer whose window is smaller than any of them. They arrive
-    whole, one after the other as each is acknowledged."""
+    """Three large bodies wait for a consumer whose window is smaller than each of them. They arrive
+    whole, one at a time, as each is acknowledged."""
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp("1.2", acceptor=acceptor), target.stomp("1.2")
@@ -230,8 +228,7 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     target: Bench, as_bytes: bool, waits: bool
 ) -> None:
     """A body of a mebibyte (five over real sockets) is sent before or after the consumer
-    subscribes. It arrives whole, in order between two small ones, and is not delivered again once
-    acknowledged."""
+    subscribes. It arrives whole, in order between two small ones, and only once if acknowledged."""
     queue = target.destination()
     producer, consumer = target.stomp(), target.stomp()
     body = body_of(MEBIBYTE if target.virtual else 5 * MEBIBYTE, as_bytes=as_bytes)

@@ -1,7 +1,7 @@
 """Limits that a server may set on frames, and what it should do when one is exceeded.
 
-No server must have limits, and none announces them: cases search by doubling, up to sizes that hurt
-no broker. A server that accepts everything up to there gets a note, not a violation.
+No server must have limits, and none announces them: cases search by doubling, up to sizes that harm
+no broker. A server that accepts even the largest gets a note, not a violation.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def look_for(
     sizes: Iterable[int],
     encode: Callable[[Destination, int], bytes],
 ) -> None:
-    """Send increasingly large frames, each on its own connection, until one is refused. Judge the
-    refusal."""
+    """Send increasingly large frames until one is refused. Judge the refusal."""
     bystander = Bystander(target, version)
     accepted = 0
     for size in sizes:
@@ -43,7 +42,7 @@ def look_for(
         peer.write(encode(to, size))
         receipt = frame("RECEIPT", {"receipt-id": "large"})
         seen = None if peer.watch_for(receipt) else fate(target, peer)
-        # A frame is not refused by a receipt that comes late.
+        # A late receipt is not a refusal.
         if seen is None or peer.take(receipt) is not None:
             accepted = size
             message = consumer.watch_for(frame("MESSAGE"), within=TAKEN_WITHIN)
@@ -59,7 +58,7 @@ def look_for(
         return
     bystander.check()
     target.record_behaviour(f"stomp.most-{what.replace(' ', '-')}", f"over {accepted}")
-    # No limit was exceeded, so none was handled wrongly. That there is none is recorded.
+    # No limit was exceeded, so none was handled wrongly. The behaviour records that.
     target.record_finding(MAY_LIMIT[version], False, f"no limit was met up to {accepted} {what}")
     target.record_not_applicable(
         OVER_LIMIT[version], f"no limit was exceeded up to {accepted} {what}"
@@ -95,7 +94,7 @@ def _send(
 @case(MAY_LIMIT, OVER_LIMIT, ALL_PASSED_ON)
 def test_too_many_headers_are_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with up to 8192 headers are accepted, or answered with ERROR and a close. Accepted ones
-    arrive with all headers. Another connection is served."""
+    arrive with all headers. Another connection is still served."""
     look_for(
         target,
         version,
@@ -110,7 +109,7 @@ def test_too_many_headers_are_refused_with_error(target: Bench, version: str) ->
 @case(MAY_LIMIT, OVER_LIMIT)
 def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with a header of up to 256 KiB are accepted, or answered with ERROR and a close.
-    Another connection is served."""
+    Another connection is still served."""
     look_for(
         target,
         version,
@@ -123,7 +122,7 @@ def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: st
 @case(MAY_LIMIT, OVER_LIMIT)
 def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with a body of up to 4 MiB are accepted, or answered with ERROR and a close. Another
-    connection is served."""
+    connection is still served."""
     most = target.profile.parameters["largest_body_tried_bytes"]
     look_for(
         target,
@@ -137,7 +136,7 @@ def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> 
 @case(MAY_LIMIT, OVER_LIMIT)
 def test_a_body_announced_beyond_all_measure_may_be_refused(target: Bench, version: str) -> None:
     """SEND announces a body of a tebibyte and sends none of it. The server waits for it, or answers
-    with ERROR and closes the connection. Another connection is served."""
+    with ERROR and closes the connection. Another connection is still served."""
     bystander = Bystander(target, version)
     to, peer = target.destination(), target.stomp(version)
     peer.write(_send(to, version, [("content-length", 1 << 40)], b"")[:-1])

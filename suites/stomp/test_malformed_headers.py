@@ -1,9 +1,7 @@
-"""Header lines that break the grammar are refused, or do no harm: a broker that continues uses the
-headers as they were sent.
+"""Header lines that break the grammar are refused, or do no harm.
 
-The specifications do not say what happens to such a line. A broker may refuse the frame; if it
-reads on, it may keep the text unchanged or omit the line. It must not publish anything other than
-what was sent.
+The specifications do not say what happens to such a line. A broker may refuse the frame, keep the
+text unchanged or omit the line. It must not publish anything other than what was sent.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ RAW_CR = "STOMP12-READING-CR-01"
 def published(
     target: Bench, version: str, line: bytes, where: tuple[Cut, ...]
 ) -> tuple[Frame | None, Fate]:
-    """A SEND with ``line`` between two valid headers: the resulting MESSAGE, and what happened to
-    the sender. The same SEND without the line arrives before and after."""
+    """Send a SEND with ``line`` between two valid headers. Return the resulting MESSAGE, and what
+    happened to the sender. The same SEND without the line arrives before and after."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     head = [raw_line(*header, version) for header in (("destination", to.name), *to.send_headers)]
@@ -62,8 +60,7 @@ def judge_unbent(
     values: set[str | None],
     behaviour: str,
 ) -> None:
-    """Either nothing was published, or x-word is one of ``values`` and the headers around it are
-    unchanged."""
+    """Either nothing was published, or x-word is one of ``values`` between unchanged headers."""
     if message is None:
         target.record_behaviour(behaviour, "refuses")
         target.record_held(proves, seen, f"{line!r}: {seen}; nothing was published")
@@ -109,7 +106,7 @@ def test_a_raw_cr_in_a_value_is_refused_or_harmless(
 def test_a_line_without_a_colon_is_refused_or_harmless(
     target: Bench, version: str, line: bytes, where: tuple[Cut, ...]
 ) -> None:
-    """SEND with a header line without a colon is refused, or delivered without that line and with
+    """SEND with a header line that has no colon is refused, or delivered without that line and with
     the headers around it unchanged."""
     message, seen = published(target, version, line, where)
     judge_unbent(target, NO_COLON[version], line, message, seen, {None, ""}, "stomp.no-colon")

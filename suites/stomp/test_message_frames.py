@@ -1,4 +1,4 @@
-"""MESSAGE: its required and recommended headers, and what they are for."""
+"""MESSAGE: its required and recommended headers, and their purpose."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ ACKNOWLEDGED_BY = {"1.2": ACK_HEADER}
 def test_a_message_has_the_headers_it_needs(
     target: Bench, version: str, routing: RoutingType
 ) -> None:
-    """A message from a queue or a topic arrives, in each mode, with destination, message-id and,
-    from 1.1 on, subscription; none is empty. One scenario: the sentences name the headers of one
-    frame."""
+    """A message from a queue or a topic arrives, in each mode, with a non-empty destination,
+    message-id and, from 1.1 on, subscription. One scenario: the sentences name one frame's
+    headers."""
     headers = {
         "destination": DESTINATION,
         "message-id": UNIQUE_MESSAGE_ID,
@@ -60,8 +60,7 @@ def test_a_message_has_the_headers_it_needs(
 @case(SAME_DESTINATION)
 @pytest.mark.parametrize("ending", ["MiXeD-007 x", "é", "%2f"])
 def test_the_destination_is_the_one_that_was_sent_to(target: Bench, ending: str) -> None:
-    """A message sent over STOMP arrives over STOMP with the destination of its SEND, character for
-    character."""
+    """A message sent over STOMP arrives over STOMP with exactly the destination of its SEND."""
     for routing in (RoutingType.ANYCAST, RoutingType.MULTICAST):
         if routing.value.lower() not in target.capabilities:
             continue
@@ -81,7 +80,7 @@ def test_the_destination_is_the_one_that_was_sent_to(target: Bench, ending: str)
 @pytest.mark.parametrize("prefix", ["queue/", "topic/"])
 def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, prefix: str) -> None:
     """On an acceptor with prefixes a message is sent to a name with a prefix. MESSAGE has the
-    destination of the SEND, character for character."""
+    destination of the SEND, character by character."""
     peer = target.stomp("1.2", acceptor="prefixes")
     place = Destination(f"{prefix}{target.destination().name}")
     peer.subscribe(place)
@@ -96,8 +95,7 @@ def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, p
 
 @case(UNIQUE_MESSAGE_ID, needs={"anycast"})
 def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> None:
-    """Sixty messages with equal bodies arrive from two queues over three subscriptions. All their
-    message-ids differ."""
+    """Sixty equal messages arrive over three subscriptions. All their message-ids differ."""
     one, two, peer = target.destination(), target.destination(), target.stomp(version)
     for name, queue in (("a", one), ("b", two), ("c", two)):
         peer.subscribe(queue, name, ack="client")
@@ -115,8 +113,7 @@ def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> Non
 def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
     target: Bench, version: str
 ) -> None:
-    """Two SENDs with message-id:mine are refused, or arrive as two messages with different
-    message-ids."""
+    """Two SENDs with message-id:mine are refused, or arrive with different message-ids."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     for body in (b"one", b"two"):
@@ -150,8 +147,8 @@ def _confirmed_with(
 def test_a_header_of_send_does_not_take_the_place_of_the_servers(
     target: Bench, version: str
 ) -> None:
-    """SEND has a subscription or ack header, which the server sets in MESSAGE. It is refused, or
-    the first header of that name in MESSAGE has the server's value. A message without it arrives
+    """SEND has a subscription or ack header, which the server sets in MESSAGE. The SEND is refused,
+    or the first header of that name in MESSAGE has the server's value. A plain message arrives
     first."""
     for name, ids in (("subscription", BY_SUBSCRIPTION), ("ack", ACKNOWLEDGED_BY)):
         if version not in ids:
@@ -173,8 +170,8 @@ def test_a_header_of_send_does_not_take_the_place_of_the_servers(
 @case(ACK_HEADER)
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_a_message_to_be_acknowledged_says_how(target: Bench, ack: str) -> None:
-    """In modes with acknowledgement every MESSAGE has a header ack, and two unsettled messages have
-    different values."""
+    """In modes with acknowledgement every MESSAGE has an ack header, and two unsettled messages
+    have different values."""
     queue, peer = target.destination(), target.stomp("1.2")
     publish_all(peer, queue, numbered(5))
     values = [message.get("ack") for message in held(target, peer, queue, 5, ack)]
@@ -190,8 +187,7 @@ LENGTH = {"1.0": "STOMP10-MESSAGE-03", "1.1": "STOMP11-MSG-04", "1.2": "STOMP12-
 
 @case(LENGTH)
 def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
-    """SEND with content-length and a body arrives as MESSAGE with the content-length of its
-    body."""
+    """SEND with content-length and a body arrives with the content-length of its body."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     target.stomp(version).publish(queue, "schön".encode(), {"content-type": "text/plain"})
@@ -205,8 +201,7 @@ def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
 def test_a_message_has_a_content_length_although_its_send_had_none(
     target: Bench, version: str
 ) -> None:
-    """SEND without content-length arrives as MESSAGE with a content-length that counts bytes, not
-    characters."""
+    """SEND without content-length arrives with a content-length that counts bytes."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     target.stomp(version).request(

@@ -1,9 +1,8 @@
-"""NACK: how it names a message, which messages it refuses in each mode, and what happens to them
-(the server's choice).
+"""NACK: how it names a message, which messages it refuses in each mode, and their fate.
 
-A refused message may go to any client, nowhere, or to a dead-letter queue. So these cases never ask
-where it went; they ask that all messages of one NACK are treated alike, and that others are
-untouched.
+A server may send a refused message to any client, nowhere, or to a dead-letter queue. So these
+cases never ask where it went; they ask that all messages of one NACK are treated alike, and that
+further messages are untouched.
 """
 
 from __future__ import annotations
@@ -98,8 +97,8 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
 def test_in_mode_client_individual_a_nack_covers_one_message(
     target: Bench, version: str, count: int, which: int
 ) -> None:
-    """In client-individual mode one of several messages is refused. The others stay unsettled: the
-    first can be acknowledged, and after a connection loss the next consumer gets the rest."""
+    """In client-individual mode one of several messages is refused. The rest stay unsettled: the
+    first can be acknowledged, and after a connection loss the next consumer gets what remains."""
     which %= count
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(count)

@@ -1,5 +1,4 @@
-"""The version of a session: the highest that both sides support, 1.0 if the client names none, and
-no session without a common one."""
+"""The version of a session: the highest common one, 1.0 if the client names none."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ STRANGE = ("0.9", "1.3", "1.20", "1.10", "2.0", "2.1", "10.0", "1", "12", "1.2.1
 
 
 def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer:
-    """A connection that has sent CONNECT with that accept-version (None: without the header)."""
+    """Return a connection that sent CONNECT with that accept-version (None: without the header)."""
     peer = target.peer(version)
     headers = [header for header in target.connect_headers("1.2") if header[0] != "accept-version"]
     if accept is not None:
@@ -34,7 +33,7 @@ def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer
 
 
 def spoken(target: Bench) -> list[str]:
-    """The versions that this server supports, in ascending order: each is requested separately."""
+    """Return the versions that this server supports, ascending: each is requested separately."""
     received = []
     for version in KNOWN:
         connected = opened(target, version, version).watch_for(CONNECTED)
@@ -46,14 +45,14 @@ def spoken(target: Bench) -> list[str]:
 
 @st.composite
 def offers(draw: st.DrawFn) -> list[str]:
-    """Draw a value of accept-version: known and unknown versions, in ascending or in any order."""
+    """Draw a value of accept-version: known and unknown versions, in ascending or any order."""
     listed = draw(st.lists(st.sampled_from(KNOWN), min_size=1, max_size=4))
     listed += draw(st.lists(st.sampled_from(STRANGE), max_size=3))
     return sorted(listed) if draw(st.booleans()) else list(draw(st.permutations(listed)))
 
 
 def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
-    """Lists in which the highest version comes first, last and in between."""
+    """Return lists in which the highest version comes first, last and in between."""
     for offered in (["1.2", "1.1", "1.0"], ["1.0", "1.2", "1.1"], ["1.1", "1.0"], ["1.0"]):
         yield {"offered": offered}
 
@@ -87,8 +86,7 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
 
 
 def judge_dialect(peer: StompPeer, version: str) -> None:
-    """The session answers a receipt whose value each version writes differently. A plain one is
-    answered first."""
+    """The session answers a receipt whose value each version writes differently."""
     text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
     peer.request("BEGIN", {"transaction": peer.transaction})
     peer.send("COMMIT", {"transaction": peer.transaction, "receipt": text})
@@ -97,13 +95,12 @@ def judge_dialect(peer: StompPeer, version: str) -> None:
 
 @case(*DEFAULT, DIALECT_1_0, needs={"stomp-1.0"})
 def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
-    """CONNECT without accept-version opens a session like that of accept-version:1.0: CONNECTED
-    names no other version, and a receipt with colons and backslashes is echoed unchanged in
-    both."""
+    """CONNECT without accept-version opens a session like accept-version:1.0 does: CONNECTED names
+    no other version, and a receipt with colons and backslashes is echoed unchanged."""
     text, echoed = "a\\cb:c\\n", []
     for accept in (None, "1.0"):
         peer = opened(target, accept, "1.0")
-        # Only the session without the header is judged; the other is what it is compared with.
+        # Only the session without the header is judged; the other one serves for comparison.
         connected = peer.expect(CONNECTED, proves=DEFAULT if accept is None else None)
         value = connected.get("version", "1.0")
         if accept is None:

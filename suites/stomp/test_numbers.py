@@ -1,8 +1,8 @@
 """Every number that STOMP or a vendor documents for a client's header, at its boundaries.
 
 All brokers get the headers of all vendors: a header that a broker does not know belongs to the
-application and changes nothing. Each value gets a connection and a conversation: CONNECT,
-SUBSCRIBE, SEND, the message, ACK, DISCONNECT.
+application and changes nothing. Each value gets its own connection with a whole conversation:
+CONNECT, SUBSCRIBE, SEND, the message, ACK, DISCONNECT.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SUBSCRIBE_NUMBERS = (
     "activemq.priority",
     "prefetch-count",  # RabbitMQ: messages
     "x-priority",
-    "x-message-ttl",  # RabbitMQ: milliseconds, of the queue that SUBSCRIBE makes
+    "x-message-ttl",  # RabbitMQ: milliseconds, for the queue that SUBSCRIBE creates
     "x-expires",
     "x-max-length",
     "x-max-length-bytes",
@@ -52,19 +52,19 @@ SUBSCRIBE_NUMBERS = (
 LIMITS = ("consumer-window-size", "activemq.prefetchSize", "prefetch-count")
 BODY = b"a body"
 LARGEST_MESSAGE = 1000
-"""Bytes that occur in no message of these conversations."""
+"""More bytes than any message of these conversations has."""
 SOON_MS = 2**15 - 1
-"""A message with this lifetime has not expired when it is requested at once."""
+"""A message with this lifetime has not expired if it is requested immediately."""
 FAR_MS = 2**53 - 1
-"""A time that is not past, whatever clock the broker has."""
+"""A time in the future for any broker's clock."""
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if some vendor documents a meaning of this number for which no message is required."""
+    """True if some vendor gives this number a meaning by which no message need arrive."""
     value = replaced.value
     match replaced.field.name:
         case "content-length":
-            return value > len(BODY)  # the frame goes on
+            return value > len(BODY)  # the broker waits for the rest of the frame
         case "expires":
             return value != 0 and value < FAR_MS
         case "AMQ_SCHEDULED_DELAY":
@@ -79,13 +79,12 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 
 def close_is_right(replaced: Replaced) -> bool:
-    """True if the client promises to beat so often that it may be disconnected in
-    mid-conversation."""
+    """True if the client promises heartbeats so often that it may be disconnected."""
     return replaced.field.name == FIRST_BEAT and 0 < replaced.value < SOON_MS
 
 
 class Conversation:
-    """One connection and its conversation, up to the first frame that is not answered as usual."""
+    """One connection and its conversation, up to the first unusual answer."""
 
     def __init__(self, target: Bench, replaced: Replaced, *, usual: bool = False) -> None:
         self.replaced, self.usual = replaced, usual
@@ -114,7 +113,7 @@ class Conversation:
 
     @property
     def detail(self) -> str:
-        """How the conversation went, in a sentence."""
+        """How the conversation went, as a phrase."""
         where = "" if self.outcome is Outcome.WORKED else f" at {self.stage}: {self.words}"
         return f"{self.replaced}: {self.outcome}{where}"
 
@@ -122,7 +121,7 @@ class Conversation:
         if not self._connected(self.peer):
             return False
         if self.replaced.field.frame == "CONNECT":
-            # The same session without a frame: what the number does to a timer shows later.
+            # The same session without a frame: an effect of the number on a timer would show later.
             self._connected(self.target.peer())
         return True
 
@@ -177,16 +176,16 @@ STAGES = {
     ("DISCONNECT", Outcome.CUT): ANSWERED,
     ("DISCONNECT", Outcome.SILENT): ANSWERED,
 }
-"""The sentence that decides, at each stage, about a close without an ERROR and about silence."""
+"""The requirement that decides, at each stage, about a close without an ERROR and about silence."""
 
 
 def broken_by(conversation: Conversation) -> str | None:
-    """Return the requirement that the end of ``conversation`` breaks: for a limit below 0, which no
-    document mentions, a reading."""
+    """Return the requirement that the end of ``conversation`` breaks. For a limit below 0, which no
+    document mentions, that is a reading."""
     broken = STAGES.get((conversation.stage, conversation.outcome))
     replaced = conversation.replaced
     if replaced.field.name == "content-length" and 0 <= replaced.value < len(BODY):
-        # The SEND ends before its body does: what is behind it is not a frame.
+        # The SEND ends before its body does: the rest of the body is not a frame.
         return broken if broken == SEND_REFUSED else None
     limits_below_zero = replaced.field.name in LIMITS and replaced.value < 0
     if broken == DELIVERED and conversation.outcome is Outcome.SILENT and limits_below_zero:
@@ -195,7 +194,7 @@ def broken_by(conversation: Conversation) -> str | None:
 
 
 def judge(target: Bench, replaced: Replaced) -> None:
-    """Play the conversation, and judge its end by the sentence about its last stage; those about
+    """Play the conversation, and judge its end by the requirement about its last stage; those about
     earlier stages were kept."""
     with bystander(target, "1.2"):
         conversation = Conversation(target, replaced)
@@ -220,7 +219,7 @@ def judge(target: Bench, replaced: Replaced) -> None:
 @over_boundaries
 def test_a_number_of_connect_works_or_is_refused(target: Bench, name: str, position: int) -> None:
     """A CONNECT has a boundary value in its heart-beat header. It is refused with ERROR, or
-    answered with CONNECTED, and then the session serves; another connection still works.
+    answered with CONNECTED and the session works; another connection is still served.
 
     One scenario: the stage at which it ends decides which sentence it breaks."""
     judge(target, NumberField("CONNECT", name, *ANY).replaced(position))
@@ -230,8 +229,8 @@ def test_a_number_of_connect_works_or_is_refused(target: Bench, name: str, posit
 @pytest.mark.parametrize("name", SEND_NUMBERS)
 @over_boundaries
 def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position: int) -> None:
-    """A SEND has a boundary value in a header. It is refused with ERROR, or its RECEIPT arrives and
-    the message too; another connection still works."""
+    """A SEND has a boundary value in a header. It is refused with ERROR, or its RECEIPT and the
+    message arrive; another connection is still served."""
     judge(target, NumberField("SEND", name, *ANY).replaced(position))
 
 
@@ -239,8 +238,8 @@ def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position
 @pytest.mark.parametrize("name", SUBSCRIBE_NUMBERS)
 @over_boundaries
 def test_a_number_of_subscribe_works_or_is_refused(target: Bench, name: str, position: int) -> None:
-    """A SUBSCRIBE has a boundary value in a header. It is refused with ERROR, or its RECEIPT
-    arrives and messages too; another connection still works.
+    """A SUBSCRIBE has a boundary value in a header. It is refused with ERROR, or its RECEIPT and
+    messages arrive; another connection is still served.
 
     One scenario: the stage at which it ends decides which sentence it breaks."""
     judge(target, NumberField("SUBSCRIBE", name, *ANY).replaced(position))

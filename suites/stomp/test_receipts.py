@@ -1,4 +1,4 @@
-"""RECEIPT: one for every frame that asks, none for the others, and what it promises."""
+"""RECEIPT: one for every frame that asks for it, none otherwise, and what it promises."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ identifiers = st.one_of(
 def asking(
     target: Bench, peer: StompPeer
 ) -> list[tuple[str, Callable[[], tuple[str, HeaderList, bytes]]]]:
-    """Every client frame that can ask for a receipt, in an order in which each of them succeeds."""
+    """Return every client frame that can ask for a receipt, in an order in which all succeed."""
     queue = target.destination()
 
     def subscribed() -> HeaderList:
@@ -106,8 +106,8 @@ def _sending(queue: Destination) -> HeaderList:
 @case(ANSWERED, ANY_FRAME, SAME_ID, NO_BODY, needs={"transactions"})
 def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version: str) -> None:
     """Each client frame after CONNECT asks for a receipt and gets exactly one RECEIPT with that
-    receipt-id and no body. For a SEND in a transaction it may arrive with that of COMMIT. One
-    scenario: the sentences describe one answer."""
+    receipt-id and no body. The RECEIPT of a SEND in a transaction may arrive with that of COMMIT.
+    One scenario: the sentences describe one answer."""
     peer = target.stomp(version)
     asked = []
     later: list[str] = []
@@ -144,8 +144,7 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
 @case(RECEIPT_ID, needs={"transactions"})
 @over(examples=60, asked=st.lists(identifiers, min_size=1, max_size=8, unique=True))
 def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: list[str]) -> None:
-    """BEGINs and SENDs are written in one go and ask for receipts with any values. Each value is
-    returned once, unchanged."""
+    """BEGINs and SENDs ask for receipts with any values. Each is returned once, unchanged."""
     queue, peer = target.destination(), target.stomp(version)
     data = b""
     for number, receipt in enumerate(asked):
@@ -174,8 +173,7 @@ def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: 
 
 @case(RECEIPT_ID, needs={"transactions"})
 def test_a_connection_gets_receipts_without_an_end(target: Bench, version: str) -> None:
-    """One connection begins and aborts two hundred transactions. Each BEGIN asks for a receipt and
-    gets it."""
+    """One connection begins and aborts two hundred transactions. Each BEGIN gets its receipt."""
     peer = target.stomp(version)
     for number in range(200):
         named = {"transaction": f"{peer.transaction}-{number}"}
@@ -204,8 +202,7 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
 
 @case(ONLY_PROCESSED)
 def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, version: str) -> None:
-    """After the RECEIPT of a SEND the producer's connection is reset. A later consumer gets the
-    message."""
+    """The producer is reset after the RECEIPT of its SEND. A later consumer gets the message."""
     queue, producer = target.destination(), target.stomp(version)
     for body in numbered(3):
         producer.publish(queue, body, proves=ONLY_PROCESSED[version])
@@ -223,8 +220,8 @@ def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, ve
 def test_when_the_receipt_of_a_subscribe_comes_the_subscription_stands(
     target: Bench, version: str
 ) -> None:
-    """As soon as a SUBSCRIBE to a topic has its RECEIPT, another connection sends. The subscriber
-    gets the message."""
+    """As soon as a SUBSCRIBE to a topic is confirmed by RECEIPT, another connection sends. The
+    subscriber gets the message."""
     for _ in range(5):
         topic, consumer, producer = (
             target.destination(RoutingType.MULTICAST),
@@ -238,7 +235,7 @@ def test_when_the_receipt_of_a_subscribe_comes_the_subscription_stands(
 
 @case(ONLY_PROCESSED)
 def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> None:
-    """A SEND without a destination that asks for a receipt gets no RECEIPT. The same frame with a
+    """A SEND without a destination asks for a receipt and gets no RECEIPT. The same frame with a
     destination gets one first."""
     with bystander(target, version):
         peer = target.stomp(version)
@@ -258,8 +255,7 @@ def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> Non
 @case(CONFIRMS_EARLIER, ANSWERED["1.2"])
 @over(examples=20, count=st.integers(1, 60), size=st.sampled_from([0, 1, 100, 2000]))
 def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size: int) -> None:
-    """Many SENDs ask for no receipt and the last one does. After its RECEIPT all messages
-    arrive."""
+    """Many SENDs ask for no receipt, the last one does. After its RECEIPT all arrive."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     consumer.subscribe(queue)
     sent = [body.ljust(size, b".") for body in numbered(count)]
@@ -278,7 +274,7 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
 @case(PROCESSED_TO_THE_END, ANSWERED["1.2"])
 def test_frames_that_were_received_are_processed_although_the_client_left(target: Bench) -> None:
     """A client sends messages, an ACK and DISCONNECT in one go, and waits for the end. All messages
-    arrive and are confirmed, and the acknowledged one is not delivered again."""
+    are confirmed and arrive, and the acknowledged one is not delivered again."""
     queue, other, client = target.destination(), target.destination(), target.stomp("1.2")
     client.publish(other, b"acknowledged at last")
     message = held(target, client, other, 1, "client-individual")[0]

@@ -1,9 +1,8 @@
-"""Malformed frames of every kind, in any pieces: their sender may suffer, but nobody else.
+"""Malformed frames of every kind, in any pieces: only their sender may be affected.
 
 How a server treats a client that breaks the grammar is mostly up to the server: it may send ERROR,
-close, or read on. Three things are not: a 1.2 connection ends with its ERROR, other connections are
-served as before, and new ones are, too. Where a version calls an error fatal, test_escapes judges
-that.
+close, or read on. But a 1.2 connection must end after its ERROR, other connections must still be
+served, and so must new ones. Where a version calls an error fatal, test_escapes judges that.
 """
 
 from __future__ import annotations
@@ -32,13 +31,12 @@ SERVED = {
 def misbehave(
     target: Bench, version: str, wrong: Iterable[Malformation], where: tuple[Cut, ...] = ()
 ) -> list[tuple[str, Fate]]:
-    """Separate connections each send one kind, in pieces; return what happened to each, by the name
-    of the kind."""
+    """Send each kind in pieces on its own connection; return what happened to each."""
     present = [malformation for malformation in wrong if version in malformation.versions]
     offenders = [target.stomp(version) for _ in present]
     for offender, kind in zip(offenders, present, strict=True):
         write_in_pieces(target, offender, kind.data(target.destination(), version), where)
-    # Only 1.2 says that ERROR ends the connection; elsewhere that is not waited for.
+    # Only 1.2 requires that ERROR ends the connection; other versions are not waited for.
     seen = fates(
         target, offenders, within=seconds(2), end_within=PATIENCE if version == "1.2" else ms(50)
     )
@@ -63,7 +61,7 @@ def test_others_do_not_notice_malformed_frames(
     target: Bench, version: str, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
     """Several connections send malformed frames in pieces that end anywhere. An older connection
-    gets its RECEIPTs and MESSAGEs, and a new one is admitted and served."""
+    still gets its RECEIPTs and MESSAGEs, and a new one is admitted and served."""
     bystander = Bystander(target, version)
     misbehave(target, version, wrong, where)
     judge_service(target, version, bystander)
@@ -74,8 +72,8 @@ def test_others_do_not_notice_malformed_frames(
 def test_an_error_ends_the_connection_in_1_2(
     target: Bench, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Connections send a malformed frame, or COMMIT of an unknown transaction. Each that gets an
-    ERROR is closed right after it."""
+    """Connections send a malformed frame, or COMMIT of an unknown transaction. If one gets an
+    ERROR, it is closed right after that."""
     never_begun = next(kind for kind in KINDS if kind.name == "a COMMIT of no transaction")
     for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
         if seen.error is not None:
@@ -137,7 +135,7 @@ def test_others_do_not_notice_connections_that_begin_wrongly(
     target: Bench, version: str, first: list[bytes], where: tuple[Cut, ...], cut: bool
 ) -> None:
     """Connections begin with other frames, other protocols or random bytes, and some are reset. An
-    older connection and a new one are served."""
+    older connection and a new one are still served."""
     bystander = Bystander(target, version)
     for data in first:
         peer = target.peer(version)

@@ -2,8 +2,8 @@
 
 The chapter promises the syntax of the broker's core filters, and that page promises the syntax of
 JMS selectors: a subset of SQL-92 conditions, with three truth values. Every subscription here adds
-``OR last = 'yes'`` to its condition, so a last message for everybody shows that no more will
-follow: no case waits for silence.
+``OR last = 'yes'`` to its condition, so a last message, which everybody gets, shows that no more
+will follow: no case waits for silence.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LAST = b"the last one"
 def listen(
     peer: StompPeer, to: Destination, selector: str, id: str = "0", ack: str = "auto"
 ) -> None:
-    """Subscribe to the messages that ``selector`` selects, and to the last message."""
+    """Subscribe to the messages that ``selector`` selects and to the last message."""
     *prefixes, condition = (
         selector.split(":") if selector.startswith(("convert", "hyphenated")) else [selector]
     )
@@ -55,13 +55,13 @@ def listen(
 
 
 def end(producer: StompPeer, to: Destination) -> None:
-    """Send the last message. Its priority is the lowest: a broker may let others overtake it, and
-    it overtakes none."""
+    """Send the last message. It has the lowest priority: messages of higher priority may overtake
+    it, and it overtakes none."""
     producer.publish(to, LAST, {"last": "yes", "priority": "0"})
 
 
 def until_last(peer: StompPeer) -> list[bytes]:
-    """Return the bodies received before the last message, whose arrival is a control."""
+    """Return the bodies received before the last message. Control: that message arrives."""
     peer.expect(frame("MESSAGE", body=LAST))
     return bodies(peer.take_messages())
 
@@ -85,7 +85,7 @@ def judge_selected(
     end(producer, topic)
     until_last(other)
     if consumer.watch_for(frame("MESSAGE", body=LAST)) is None:
-        # A condition OR a true one is true: a broker that fails to evaluate the first must not lose
+        # A condition OR a true one is true: a broker that cannot evaluate the first must not lose
         # the message.
         target.record_finding(
             proves,
@@ -96,7 +96,7 @@ def judge_selected(
         return
     received = sorted(
         bodies(consumer.take_messages())
-    )  # a broker may let those of higher priority overtake
+    )  # a broker may let messages of higher priority overtake
     wrong = sorted({*received} ^ {*expected})
     first = f"; {wrong[0].decode()} has {shown(sent[int(wrong[0][1:])])}" if wrong else ""
     words = f"{kind}: {selector} selects {listed(expected)}; {listed(received)} arrived{first}"
@@ -176,7 +176,7 @@ def test_not_speaks_of_the_whole_comparison_behind_it(
 def test_what_is_compared_with_nothing_is_unknown_on_either_side(
     target: Bench, condition: str
 ) -> None:
-    """A comparison has a missing header on its right or on both sides. Neither the comparison nor
+    """A comparison has a missing header on its right side or on both. Neither the comparison nor
     its opposite selects the message."""
     sent = [
         {"color": "red"},
@@ -186,9 +186,7 @@ def test_what_is_compared_with_nothing_is_unknown_on_either_side(
     there = {
         "absent = missing": [b"m2"], "3 <> absent": [],
     }.get(condition, [b"m1", b"m2"])  # fmt: skip
-    if (
-        condition == "3 <> absent"
-    ):  # a number and a string that is there: what <> makes of them is not judged
+    if condition == "3 <> absent":  # <> between a number and a string is not judged
         sent = sent[:1]
     kind = "compared with nothing"
     judge_selected(target, "1.2", condition, sent, there, kind, SYNTAX_OF_JMS)
@@ -250,7 +248,7 @@ def test_the_brokers_own_names_are_known(
     target: Bench, condition: str, headers: dict[str, str], others: dict[str, str] | None
 ) -> None:
     """A selector names a property of the broker: priority, durability, expiration, timestamp or
-    group. The matching message arrives and the other does not."""
+    group. Only the message that matches arrives."""
     sent = [headers] if others is None else [others, headers, others]
     judge_selected(
         target, "1.2", condition, sent, [b"m0" if others is None else b"m1"], "own names"
@@ -260,8 +258,8 @@ def test_the_brokers_own_names_are_known(
 @case(SELECTOR, needs=NEEDS)
 @over(examples=25, size=st.sampled_from([1, 100, 5000, 20_000]))
 def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
-    """A selector compares AMQSize. A size up to that of the body selects a message, and one ten
-    thousand bytes larger and more than twice the body does not."""
+    """A selector compares AMQSize. A message is selected by a size up to that of its body, but not
+    by one that is ten thousand bytes larger and more than twice the body."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, f"AMQSize >= {size}", "fits")
@@ -303,8 +301,7 @@ def test_the_address_is_known(target: Bench) -> None:
     name=st.text("abXY019._- /+%'", min_size=1, max_size=12).map(lambda text: f"k{text}k"),
 )
 def test_a_name_in_quotation_marks_may_have_any_characters(target: Bench, name: str) -> None:
-    """A selector has a header name in quotation marks that is not an identifier. Messages are
-    selected by that header."""
+    """A selector has a quoted header name that is no identifier. It selects by that header."""
     judge_selected(
         target,
         "1.2",
@@ -317,8 +314,7 @@ def test_a_name_in_quotation_marks_may_have_any_characters(target: Bench, name: 
 
 @case(SELECTOR, needs=NEEDS)
 def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
-    """A selector has foo-bar without quotation marks. It is read as foo minus bar, not as the
-    header foo-bar."""
+    """A selector has foo-bar without quotation marks. It means foo minus bar, not a header."""
     judge_selected(target, "1.2", "foo-bar = '0'", [{"foo-bar": "0"}], [], "hyphen")
 
 
@@ -362,8 +358,8 @@ def test_a_string_is_no_number_unless_the_selector_says_so(
     ],
 )
 def test_a_string_is_read_as_the_number_that_fits(target: Bench, condition: str) -> None:
-    """After convert_string_expressions: a header is read as the matching number: 1.5 is between 1
-    and 2, and 21 and 1 are 22, on either side of the sign."""
+    """With convert_string_expressions:, a header is read as a number on either side of an operator:
+    1.5 is between 1 and 2, and 21 and 1 are 22."""
     sent = [{"half": "1.5", "age": "21"}]
     selector = f"convert_string_expressions:{condition}"
     judge_selected(target, "1.2", selector, sent, [b"m0"], "converted", proves=STRINGS_CONVERTED)
@@ -371,8 +367,7 @@ def test_a_string_is_read_as_the_number_that_fits(target: Bench, condition: str)
 
 @case(SELECTOR, needs=NEEDS)
 def test_xpath_looks_into_the_body(target: Bench) -> None:
-    """A selector XPATH '…' selects messages with an XML body for which the expression is true, and
-    no others."""
+    """A selector XPATH '…' selects exactly the XML bodies for which the expression is true."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, "XPATH '//item[@price > 2]'")
@@ -407,7 +402,7 @@ def test_a_queue_keeps_what_nobody_selects(
     target: Bench, colors: str, selected: list[str], early: bool
 ) -> None:
     """Consumers with selectors share a queue. Each gets the messages it selects, in order and once;
-    the others remain, in order, for a consumer without a selector. One scenario: the rest can be
+    the rest remain, in order, for a consumer without a selector. One scenario: the rest can be
     checked only after the selective consumers."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in selected]
@@ -503,7 +498,7 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     )
 
 
-# --- what is none ---------------------------------------------------------------------------------
+# --- invalid selectors ----------------------------------------------------------------------------
 
 
 @case(SELECTOR_BY_VERSION, FAILED_SUBSCRIBE, needs=NEEDS)
@@ -513,8 +508,8 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
      "color 'red'", "a.b = 'red'", "color AND AND kind", "1 + 1", "'red'", "color IN ()", "AMQPriority BETWEEN 1", "!"],  # noqa: E501
 )  # fmt: skip
 def test_what_is_no_selector_is_refused(target: Bench, version: str, condition: str) -> None:
-    """SUBSCRIBE with a selector that is not a condition is not confirmed; from 1.1 on it is
-    answered with ERROR and the connection closes. A valid selector is confirmed first."""
+    """SUBSCRIBE whose selector is not a condition is not confirmed; from 1.1 on it is answered with
+    ERROR and the connection closes. A valid selector is confirmed first."""
     with bystander(target, version):
         peer = target.stomp(version)
         good, bad = (

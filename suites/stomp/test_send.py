@@ -1,5 +1,4 @@
-"""SEND: what it requires, what happens to the application's headers and to the body, and how a
-failed SEND is answered."""
+"""SEND: its required headers, the application's headers and body, and answers to a failed SEND."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ NUL_AFTER_BODY = {"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STO
 NUL_ENDS_BODY = "STOMP10-SEND-07"
 
 ODD_DESTINATIONS = {
-    # longer than a short string of AMQP, shorter than any limit of header lines
+    # longer than an AMQP short string, shorter than any limit of header lines
     "empty": "",
     "slash": "/",
     "blank": " ",
@@ -48,8 +47,8 @@ values = st.one_of(
 
 
 def longest_name(target: Target) -> str:
-    """A name of 1002 bytes, or as long as this family's documents allow: a server may have limits
-    (STOMP12-LIMIT-01)."""
+    """Return a name of 1002 bytes, or as long as this family's documents allow: a server may have
+    limits (STOMP12-LIMIT-01)."""
     return f"x-{'n' * 1000}"[
         : int(target.identity.profile.parameters.get("stomp_header_name_limit", 1002))
     ]
@@ -98,7 +97,7 @@ def test_a_send_without_a_destination_is_refused(target: Bench, version: str) ->
 def test_a_send_to_an_odd_destination_is_taken_or_refused(
     target: Bench, version: str, name: str
 ) -> None:
-    """SEND to a destination that may name nothing (empty, a slash, a blank, a prefix alone, 300
+    """SEND to a destination that may name nothing (empty, a slash, a blank, only a prefix, 300
     letters, an exchange) is confirmed, or answered with ERROR and the connection closes."""
     with bystander(target, version):
         peer = target.stomp(version)
@@ -120,8 +119,8 @@ def test_a_send_to_an_odd_destination_is_taken_or_refused(
 def test_a_send_in_a_transaction_that_was_never_begun_is_refused(
     target: Bench, version: str
 ) -> None:
-    """SEND that names an unknown transaction is answered with ERROR and the connection closes:
-    without a transaction it cannot take effect with one."""
+    """SEND that names an unknown transaction is answered with ERROR and the connection closes,
+    because it cannot take effect with a transaction that does not exist."""
     failed, queue = FAILED_SEND[version], target.destination()
     with bystander(target, version):
         peer = target.stomp(version)
@@ -197,8 +196,8 @@ def test_the_body_comes_out_octet_for_octet(target: Bench, version: str, body: b
 
 @case(LENGTH_OF_NULS)
 def test_a_message_with_nul_octets_has_a_content_length(target: Bench, version: str) -> None:
-    """SENDs with NUL bytes in their bodies, without a content-type and of text, arrive as MESSAGEs
-    with the right content-length."""
+    """SENDs with NUL bytes in their bodies, as text and without a content-type, arrive as MESSAGEs
+    with the correct content-length."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     for headers in ({}, {"content-type": "text/plain"}):
@@ -232,7 +231,7 @@ def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, versi
 
 @case(NUL_ENDS_BODY)
 def test_without_content_length_the_first_nul_ends_the_frame(target: Bench) -> None:
-    """A 1.0 SEND without content-length is followed at once by another. The first NUL ends the
+    """A 1.0 SEND without content-length is followed immediately by another. The first NUL ends the
     first body, and both messages arrive."""
     queue, peer = target.destination(), target.stomp("1.0")
     peer.subscribe(queue)

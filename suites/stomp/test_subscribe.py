@@ -1,5 +1,4 @@
-"""SUBSCRIBE: its required headers, its acknowledgement modes, and what happens to unsettled
-messages."""
+"""SUBSCRIBE: required headers, acknowledgement modes, and the fate of unsettled messages."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ BODY_IGNORED = "STOMP10-SUBSCRIBE-06"
 MAY_FILTER = "STOMP10-SUBSCRIBE-07"
 SETTLES = {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"}
 PIECES = ("a", "7", "@@", ",", "/", ";", "%2F", ":", "\n", "\\", "é")
-"""Ids: delimiters that brokers use in ids of their own, and what versions escape."""
+"""Parts of ids: delimiters that brokers use in their own ids, and escaped characters."""
 NAMES_SUBSCRIPTION = {
     "1.0": "STOMP10-SUBSCRIBE-09",
     "1.1": "STOMP11-MSG-03",
@@ -83,8 +82,7 @@ def refused_or_served(
     behaviour: str,
 ) -> None:
     """Send a SUBSCRIBE that a broker should refuse (``refuses``, a reading). A broker that confirms
-    it and delivers nothing could not create the subscription and should have answered with
-    ERROR."""
+    it but delivers nothing could not create the subscription: it owed an ERROR."""
     failed = FAILED_SUBSCRIBE.get(peer.version, ())
     if not refused(
         target, peer, "SUBSCRIBE", fields, refuses=refuses, answers=failed, behaviour=behaviour
@@ -140,7 +138,7 @@ def test_a_subscribe_without_a_destination_is_refused(target: Bench, version: st
 @case(FAILED_SUBSCRIBE)
 def test_a_subscribe_to_an_empty_destination_is_refused(target: Bench, version: str) -> None:
     """SUBSCRIBE with an empty destination, which the grammar allows, is answered with ERROR and the
-    connection closes, or a subscription is created: it gets messages, or at least can be removed.
+    connection closes, or it creates a subscription that gets messages or at least can be removed.
     The same frames with a name are accepted first."""
     failed = FAILED_SUBSCRIBE[version]
     with bystander(target, version):
@@ -210,8 +208,8 @@ def test_an_id_in_use_is_refused(target: Bench, version: str) -> None:
 def test_an_id_can_be_used_again(
     target: Bench, version: str, ack: str, times: int, same: bool
 ) -> None:
-    """A subscription ends, and the next one of its connection has its id: on the same destination
-    or another. Each gets the message that is sent to its destination."""
+    """A subscription ends, and the next one of its connection reuses its id, on the same
+    destination or another. Each gets the messages sent to its destination."""
     mode = INDIVIDUAL[version] if ack == "client-individual" else ack
     peer, producer, queue = target.stomp(version), target.stomp(version), target.destination()
     for number in range(times + 1):
@@ -280,8 +278,7 @@ def test_without_an_ack_header_a_message_counts_as_received_when_it_was_sent(
 
 @case(MODE_AUTO)
 def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, version: str) -> None:
-    """A subscription with ack:auto gets two hundred messages of 200 bytes without acknowledging
-    any."""
+    """A subscription with ack:auto gets two hundred messages of 200 bytes without any ACK."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.subscribe(queue, ack="auto")
     sent = [body.ljust(200, b".") for body in numbered(200)]
@@ -324,8 +321,8 @@ def test_what_was_not_acknowledged_is_not_consumed(
 def test_what_a_lost_client_did_not_acknowledge_goes_to_another(
     target: Bench, version: str
 ) -> None:
-    """Two consumers wait on a queue in client mode, and the connection of the one that holds the
-    message is lost. The other may get the message, once."""
+    """Two consumers wait on a queue in client mode, and the one that holds the message loses its
+    connection. The other may get the message, once."""
     queue, first, second = target.destination(), target.stomp(version), target.stomp(version)
     first.subscribe(queue, ack="client")
     second.subscribe(queue, ack="client")
@@ -365,8 +362,7 @@ def test_a_body_of_subscribe_changes_nothing(target: Bench) -> None:
 
 @case(MAY_FILTER)
 def test_a_selector_filters(target: Bench) -> None:
-    """SUBSCRIBE with selector: colour = 'red' may filter: then only the message whose header colour
-    is red arrives."""
+    """SUBSCRIBE with selector: colour = 'red' may filter: only red messages arrive then."""
     queue, peer = target.destination(), target.stomp("1.0")
     fields = (("destination", queue.name), ("selector", "colour = 'red'"), *queue.subscribe_headers)
     peer.send("SUBSCRIBE", fields)
@@ -385,8 +381,8 @@ def test_a_selector_filters(target: Bench) -> None:
 
 @case(NAMES_SUBSCRIPTION)
 def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: str) -> None:
-    """One connection has two subscriptions to two destinations, and two to one topic. Every MESSAGE
-    has the id of its subscription in the subscription header."""
+    """One connection has two subscriptions to different destinations, and two to one topic. Every
+    MESSAGE has the id of its subscription in the subscription header."""
     peer = target.stomp(version)
     queues = {"first": target.destination(), "a second / one": target.destination()}
     for name, queue in queues.items():
@@ -425,8 +421,8 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
     ids=st.sampled_from(PIECES).map(lambda id: [id]),
 )
 def test_a_subscription_may_have_any_id(target: Bench, version: str, ids: list[str]) -> None:
-    """One connection has subscriptions with any ids to several destinations. Every MESSAGE has the
-    id of its subscription in the subscription header, and an ACK settles it."""
+    """One connection has subscriptions with arbitrary ids to several destinations. Every MESSAGE
+    has the id of its subscription in the subscription header, and an ACK settles it."""
     if version == "1.0":
         plain = str.maketrans("", "", ":\n\\é")
         ids = [id.translate(plain) for id in ids]

@@ -1,8 +1,8 @@
 """STOMP over TLS, and clients that are identified by their certificates.
 
 The acceptors stomp-tls (clients may present a certificate) and stomp-tls-need (they must) present a
-certificate made for this run; every connection here verifies it. In virtual time there is no TLS,
-but a certificate can be stated.
+certificate made for this run; every connection here verifies it. Virtual time has no TLS, but a
+client can state a certificate.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ def without_login(target: Bench) -> tuple[tuple[str, str], ...]:
 
 
 def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> None:
-    """This connection must not get a session. A broker need not say why: TLS may have ended before
-    STOMP began."""
+    """This connection must not get a session. TLS may end before STOMP can give a reason."""
     admitted = peer.watch_for(CONNECTED, within=seconds(3)) is not None
     target.record_finding(
         proves, not admitted, f"{why}: {'the client was admitted' if admitted else peer.instead()}"
@@ -57,7 +56,7 @@ def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> 
 @over(examples=12, size=st.sampled_from([0, 1, 16_383, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
     """A client without a certificate verifies the broker's, opens a session over TLS and receives a
-    body of many TLS records. It exchanges messages with a client without TLS."""
+    body that spans many TLS records. It exchanges messages with a client without TLS."""
     there, back, body = target.destination(), target.destination(), b"\xa5" * size
     plain = target.stomp()
     peer = target.stomp(acceptor=MAY)
@@ -165,8 +164,7 @@ def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
 @case(LISTED_CERTIFICATE, needs={"certificate-fixtures"})
 @over(examples=4, acceptor=st.sampled_from([MAY, NEED]))
 def test_a_certificate_is_a_login(target: Bench, acceptor: str) -> None:
-    """A client with the certificate of a user and no login is admitted, and may send and
-    subscribe."""
+    """A client with a user's certificate and no login is admitted, and may send and subscribe."""
     to = target.destination()
     peer = target.peer(acceptor=acceptor, certificate=CERTIFIED)
     peer.connect(without_login(target), proves=LISTED_CERTIFICATE)
@@ -197,7 +195,7 @@ def test_a_certificate_of_nobody_is_no_login(
 @case(CERTIFICATE_REQUIRED, needs={"tls-fixtures"})
 @over(examples=4, certificate=st.sampled_from([None, STRANGER]))
 def test_a_client_must_show_a_certificate(target: Bench, certificate: Certificate | None) -> None:
-    """On an acceptor that requires certificates a client without one, or with one of an unknown
+    """On an acceptor that requires certificates, a client without one, or with one from an unknown
     authority, gets no session. A client with a valid certificate is admitted before and after."""
     bystander = Bystander(target, "1.2")
     target.stomp(acceptor=NEED, certificate=CERTIFIED).settle()

@@ -1,7 +1,7 @@
 """BEGIN, COMMIT, ABORT: sends and acknowledgements that take effect together or not at all.
 
-Frames in a transaction ask for no receipt here: a server may delay it until the transaction is
-processed (STOMP12-RCPT-02). The receipt of a later frame shows that they were received.
+Frames in a transaction ask for no receipt here, because a server may delay it until the transaction
+is processed (STOMP12-RCPT-02). The receipt of a later frame shows that they were received.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ def test_what_was_sent_in_a_transaction_appears_with_its_commit(
 
 @case(SENDS, needs={"transactions"})
 def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
-    """Two hundred messages are sent to two queues in one transaction. After its COMMIT all of them
-    arrive."""
+    """Two hundred messages are sent to two queues in one transaction. All arrive after COMMIT."""
     queues = [target.destination(), target.destination()]
     consumer, producer = target.stomp(version), target.stomp(version)
     for number, queue in enumerate(queues):
@@ -102,8 +101,8 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
 @case(ATOMIC, needs={"transactions"})
 @pytest.mark.parametrize("odd", [*ODD_DESTINATIONS])
 def test_a_transaction_with_an_odd_send_is_whole(target: Bench, version: str, odd: str) -> None:
-    """A transaction has three SENDs; the destination of the middle one may name nothing. If the
-    COMMIT is confirmed, the other two arrive; otherwise either both arrive or neither does."""
+    """A transaction has three SENDs; the destination of the middle one may name nothing. If COMMIT
+    is confirmed, the first and the last arrive; otherwise both arrive or neither does."""
     queue, producer = target.destination(), target.stomp(version)
     within = {"transaction": producer.transaction}
     producer.request("BEGIN", within)
@@ -154,7 +153,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a plan: send one message in a transaction (or outside), or end a transaction."""
+    """One step of a plan: send one message, in a transaction or outside, or end a transaction."""
 
     act: str
     transaction: int
@@ -175,7 +174,7 @@ def test_transactions_side_by_side_keep_apart(
     target: Bench, version: str, plan: list[Step]
 ) -> None:
     """Messages are sent in two transactions and outside of any, in any order, and transactions are
-    committed and aborted. Exactly the committed and the outside messages arrive, each once."""
+    committed and aborted. Exactly the committed messages and those outside arrive, each once."""
     requirements = (ATOMIC[version], COMMIT_NAMES[version], ABORT_NAMES[version])
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
@@ -285,7 +284,7 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
         consumer.request("ABORT", {"transaction": consumer.transaction})
     elif end == "DISCONNECT":
         consumer.request("DISCONNECT")
-    again = consumer.take_messages()  # a server may hand it out again at once
+    again = consumer.take_messages()  # a server may deliver it again immediately
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, 1)
     effect = "undone" if again or left else "stays"
@@ -311,10 +310,10 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
 def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     target: Bench, version: str, plan: list[int], done: list[bool], individual: bool
 ) -> None:
-    """A message is acknowledged, then others in order, each in one of two open transactions. One
-    ends, then the other, and the connection is lost. Messages acknowledged in a committed
-    transaction, or in none, are consumed; later ones acknowledged in an aborted one are not. A
-    single ACK is undone by ABORT first."""
+    """A message is acknowledged, then further ones in order, each in one of two open transactions.
+    One transaction ends, then the other, and the connection is lost. Messages acknowledged in a
+    committed transaction, or in none, are consumed; later ones acknowledged in an aborted
+    transaction are not. First, one ACK alone must be undone by ABORT."""
     mode = INDIVIDUAL[version] if individual else "client"
     if not undone_by_abort(target, version, mode):
         target.record_not_applicable(target.cited, "an ACK is not part of its transaction")
@@ -333,7 +332,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
         consumer.request("COMMIT" if commit else "ABORT", name)
     consumer.close_socket(CloseHow.RESET)
     gone = [body for body, which in zip(sent, plan, strict=True) if done[which]]
-    # In mode client the last committed ACK may cover what an ABORT before it gave back.
+    # In client mode the last committed ACK may cover messages that an earlier ABORT gave back.
     behind = sent[sent.index(gone[-1]) :] if gone and mode == "client" else sent
     kept = [body for body in behind if body not in gone]
     left = left_in(target, queue, version, len(kept))
@@ -347,7 +346,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     if mode != "client":
         earlier = set(sent[: sent.index(gone[-1])]) if gone else set()
         missing = set(kept) - set(left)
-        # An ACK that covers earlier messages breaks its mode and no transaction.
+        # An ACK that covers earlier messages breaks its mode, but no transaction.
         covers_one = not missing or missing != earlier - set(gone)
         if not target.record_finding(COVERS_ONE[version], covers_one, detail):
             return

@@ -1,9 +1,8 @@
-"""Commands that the specification does not list: the server may answer with ERROR (and then, in
-1.2, closes).
+"""Commands that the specification does not list: the server may answer with ERROR.
 
-Whatever a server makes of such a frame, it has read it to its end: the next one is a frame again.
-Commands that begin like a listed one are the hard ones, because a reader that recognises a command
-by its first letters mistakes them for it, or waits for letters that never arrive.
+Whatever a server does with such a frame, it has read it to its end: the next one is a frame again.
+Commands that begin like a listed one are the hard ones: a reader that recognises commands by their
+first letters confuses them, or waits for letters that never arrive.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ LISTED = frozenset((*CLIENT_COMMANDS, *SERVER_COMMANDS))
 
 
 def beginning_like(command: str) -> Iterator[str]:
-    """Yield unlisted commands that begin like ``command``: shorter, longer, and of its length with
-    the last letter changed, or all after the second."""
+    """Yield unlisted commands that begin like ``command``: shorter ones, longer ones, and ones of
+    the same length that differ in the last letter or in all letters after the second."""
     words = (
         command[:-1],
         command[:2],
@@ -66,7 +65,7 @@ def test_an_unlisted_command_may_be_answered_with_error(
     target: Bench, version: str, command: str
 ) -> None:
     """A command that no version lists for clients may be answered with ERROR, in 1.2 followed by
-    the end of the connection. Other connections are served."""
+    the end of the connection. Other connections are still served."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.settle()
@@ -92,8 +91,8 @@ def test_an_unlisted_command_may_be_answered_with_error(
 def test_a_send_behind_an_unlisted_command_is_answered(
     target: Bench, version: str, command: str
 ) -> None:
-    """A SEND that asks for a receipt follows a frame whose command is unlisted, or a server's.
-    RECEIPT or ERROR answers it, unless the connection ends. Other connections are served."""
+    """A SEND that asks for a receipt follows a frame whose command is unlisted or a server's.
+    RECEIPT or ERROR answers it, or the connection ends. Other connections are still served."""
     _answered_behind(target, version, command)
 
 
@@ -107,7 +106,7 @@ def test_a_send_behind_what_begins_like_a_command_is_answered(
     target: Bench, version: str, word: str
 ) -> None:
     """A SEND that asks for a receipt follows a frame whose command begins like a listed one.
-    RECEIPT or ERROR answers it, unless the connection ends. Other connections are served."""
+    RECEIPT or ERROR answers it, or the connection ends. Other connections are still served."""
     _answered_behind(target, version, word)
 
 
@@ -127,7 +126,7 @@ def _answered_behind(target: Bench, version: str, command: str) -> None:
 
 
 EFFECTS = {"SEND": "stomp", "SUBSCRIBE": "stomp", "COMMIT": "transactions"}
-"""Commands whose effect is that a message arrives, and what they require of a target."""
+"""Commands that cause a message to arrive, and what they require of a target."""
 
 
 def effective(target: Target) -> list[str]:
@@ -149,7 +148,7 @@ def test_a_command_that_begins_like_a_listed_one_has_not_its_effect(
     target: Bench, version: str, pair: tuple[str, str]
 ) -> None:
     """A frame is a valid SEND, SUBSCRIBE or COMMIT except for the letters after the first of its
-    command. The message that the valid one would cause does not arrive."""
+    command. The message that the valid frame would cause does not arrive."""
     command, word = pair
     with bystander(target, version):
         to, offender, witness = target.destination(), target.stomp(version), target.stomp(version)

@@ -46,7 +46,7 @@ def _more_than(peer: StompPeer, seen: int) -> Callable[[], bool]:
 @case(UNSUBSCRIBED)
 def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
     """One connection subscribes to two queues and unsubscribes from one. Messages sent to that
-    queue no longer arrive; those of the other do."""
+    queue no longer arrive; messages sent to the other still do."""
     gone, kept = target.destination(), target.destination()
     peer, producer = target.stomp(version), target.stomp(version)
     peer.subscribe(gone, "gone")
@@ -67,10 +67,10 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
 
 @case(UNSUBSCRIBED, NO_ERROR)
 def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, version: str) -> None:
-    """A producer sends without a pause while the consumer unsubscribes, ten times. After the
+    """While a producer sends without a pause, the consumer unsubscribes, ten times. After the
     RECEIPT of UNSUBSCRIBE no message arrives, and no ERROR for messages in flight."""
     peer, producer = target.stomp(version), target.stomp(version)
-    for turn in range(1 if target.virtual else 10):  # a race, where there are threads
+    for turn in range(1 if target.virtual else 10):  # a race in a multi-threaded broker
         queue, seen = target.destination(), peer.messages_seen
         peer.subscribe(queue, f"s{turn}")
         for body in numbered(200):
@@ -108,8 +108,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
 
 
 def _arrives(target: Bench, peer: StompPeer, expected: Match[Frame]) -> None:
-    """A control, whatever else arrives: the case above judges an ERROR that the UNSUBSCRIBE should
-    not cause."""
+    """Control: the case above judges an ERROR that the UNSUBSCRIBE should not cause."""
     arrived = target.wait_until(lambda: any(map(expected.accepts, peer.inbox)), PATIENCE)
     target.control(arrived, f"{expected} should arrive; {peer.instead()}")
 
@@ -122,7 +121,7 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
     through the subscription that it keeps, in auto mode. That message is not delivered again."""
     kept, peer, producer = target.destination(), target.stomp(version), target.stomp(version)
     peer.subscribe(kept, "kept")
-    turns = numbered(1 if target.virtual else 10)  # a race, where there are threads
+    turns = numbered(1 if target.virtual else 10)  # a race in a multi-threaded broker
     for turn in turns:
         queue, seen = target.destination(), peer.messages_seen
         peer.subscribe(queue, "gone", receipt=False)
@@ -149,7 +148,7 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
 
 @case(UNSUBSCRIBED_FROM_1_1)
 def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: str) -> None:
-    """A connection subscribes twice to one queue and ends one of the subscriptions. The other
+    """A connection subscribes twice to one queue and ends one of the subscriptions. The other one
     receives all later messages."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue, "a")
@@ -169,8 +168,7 @@ def test_another_subscription_to_the_same_queue_goes_on(target: Bench, version: 
 def test_an_unsubscribe_that_names_no_subscription_is_not_confirmed(
     target: Bench, version: str
 ) -> None:
-    """UNSUBSCRIBE with no header but receipt is not confirmed. With the id it is confirmed
-    first."""
+    """UNSUBSCRIBE with only a receipt header is not confirmed. With the id it is."""
     with bystander(target, version):
         peer = target.stomp(version)
         peer.subscribe(target.destination(), "a")
@@ -182,7 +180,7 @@ def test_an_unsubscribe_that_names_no_subscription_is_not_confirmed(
 @case(KNOWN_ID)
 def test_an_unsubscribe_for_an_unknown_id_is_not_confirmed(target: Bench, version: str) -> None:
     """UNSUBSCRIBE with an id of another connection's subscription is not confirmed, and that
-    subscription stays."""
+    subscription remains."""
     queue = target.destination()
     with bystander(target, version) as other:
         other.subscribe(queue, "theirs")
@@ -239,8 +237,8 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
 
 @case(UNSUBSCRIBED, needs={"queue-semantics"})
 def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str) -> None:
-    """A subscription holds messages and is ended by UNSUBSCRIBE with a receipt. They return to the
-    queue, and none of them arrives after the RECEIPT."""
+    """A subscription that holds messages is ended by UNSUBSCRIBE with a receipt. The messages
+    return to the queue, and none of them arrives after the RECEIPT."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.subscribe(queue, ack="client")
     publish_all(target.stomp(version), queue, numbered(3))

@@ -1,8 +1,6 @@
-"""STOMP over WebSocket: an acceptor for STOMP accepts both, and STOMP's requirements apply to
-either.
+"""STOMP over WebSocket: STOMP's requirements apply on an acceptor that accepts both.
 
-Where a WebSocket message begins and ends, and how it is split into frames, has no meaning for
-STOMP: only the bytes do.
+Boundaries of WebSocket messages and frames have no meaning for STOMP: only the bytes do.
 """
 
 from __future__ import annotations
@@ -104,7 +102,7 @@ def test_frames_of_websocket_and_of_stomp_need_not_meet(
 @case(FRAGMENTS_ACCEPTED, needs={"websocket", "websocket-acceptors"})
 @pytest.mark.parametrize("before", [0, 9, 30], ids=["first", "after the command", "in the headers"])
 def test_an_empty_fragment_means_nothing(target: Bench, before: int) -> None:
-    """CONNECT travels in fragments of which one is empty. It is answered with CONNECTED."""
+    """CONNECT travels in fragments, one of them empty. It is answered with CONNECTED."""
     socket = target.websocket()
     peer = target.peer(over=socket)
     socket.message(connect_frame(target), op=Op.TEXT, sizes=[before, 0] if before else [0])
@@ -129,9 +127,9 @@ def test_a_stomp_frame_may_stretch_over_several_messages(target: Bench) -> None:
 def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
     target: Bench, where: Where, over_by: int, op: Op
 ) -> None:
-    """A SEND in a frame of exactly the acceptor's limit is confirmed, and so is a larger message of
-    three frames. A frame above the limit fails the connection with 1009 as the fitting code;
-    another connection is served."""
+    """A SEND in a frame of exactly the acceptor's limit is confirmed, and so is a larger message in
+    three frames. A frame above the limit fails the connection, with 1009 as the fitting code;
+    another connection is still served."""
     limit = limit_of(target, where.acceptor)
     bystander = Bystander(target, "1.2")
     victim = Victim(target, acceptor=where.acceptor)
@@ -139,8 +137,7 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
         victim.socket.message(padded_send(victim.to, total), op=op, sizes=sizes)
         victim.stomp.expect(frame("RECEIPT", {"receipt-id": "padded"}), proves=LIMIT)
     victim.drain(2)
-    # The announcement comes alone, so that no byte is left unread and a Close cannot be lost to a
-    # reset.
+    # The announcement is sent alone, so that no byte is left unread and no reset can lose a Close.
     whole = padded_send(victim.to, limit + over_by)
     unmasked = bytes(4)
     victim.socket.write(codec.encode(op, b"", mask=unmasked, announce=len(whole)))
@@ -153,7 +150,7 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
 
 @case(KIND, needs={"websocket", "websocket-fixtures"})
 def test_an_acceptor_may_send_text(target: Bench) -> None:
-    """The acceptor ws-text sends text messages, the default acceptor binary ones. Their content is
+    """The acceptor ws-text sends text messages, the default one binary messages. Their content is
     the same."""
     for acceptor, op in (("ws-text", Op.TEXT), (None, Op.BINARY)):
         to = target.destination()
@@ -173,8 +170,8 @@ def test_an_acceptor_may_send_text(target: Bench) -> None:
     body=st.one_of(st.binary(min_size=1, max_size=20), st.text(min_size=1, max_size=20)),
 )
 def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | str) -> None:
-    """On an acceptor that sends text, a message with a body of any bytes is delivered. Every text
-    message is valid UTF-8 as a whole."""
+    """On an acceptor that sends text, a message with a body of arbitrary bytes is delivered. Every
+    text message is valid UTF-8 as a whole."""
     acceptor = target.profile.parameters.get("websocket_text_acceptor")
     data = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
     to = target.destination()
@@ -194,8 +191,8 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
 
 @case(SERVER_BEATS, ACCEPTED, needs={"websocket", "websocket-acceptors", "heart-beat"})
 def test_heart_beats_come_over_websocket(target: Bench) -> None:
-    """CONNECT over WebSocket asks for a heartbeat every 500 ms. For 2.5 seconds data arrives in
-    each agreed interval and its margin."""
+    """CONNECT over WebSocket asks for a heartbeat every 500 ms. For 2.5 seconds data arrives within
+    each agreed interval plus its margin."""
     socket = target.websocket()
     peer = target.stomp(heart_beat="2000,500", over=socket)
     assert peer.connected is not None

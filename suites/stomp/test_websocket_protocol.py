@@ -1,8 +1,8 @@
-"""RFC 6455's requirements on a server that speaks STOMP over WebSocket: handshake, frames, control
-frames, close.
+"""RFC 6455's requirements on a server that speaks STOMP over WebSocket.
 
-Cases judge only what the document settles. It does not say, for example, what happens to a frame
-whose length is encoded in more octets than needed, or to a continuation without a beginning.
+They concern the handshake, frames, control frames and close. Cases judge only what the document
+settles. It does not say, for example, what happens to a frame whose length is encoded in more
+octets than needed, or to a continuation without a beginning.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
     target: Bench, offered: list[str], seed: bytes
 ) -> None:
     """A request with any key and any offer of sub-protocols is answered with 101, the required
-    headers, and a sub-protocol only if it was offered. One scenario: the sentences describe one
+    headers, and only a sub-protocol from the offer. One scenario: the sentences describe one
     response."""
     socket = target.websocket(upgrade=False)
     key = codec.key(seed)
@@ -122,14 +122,14 @@ BAD_REQUESTS: dict[str, dict[str, object]] = {
     },
     "HTTP 1.0": {"line": "GET {path} HTTP/1.0"},
 }
-"""Two mistakes are not listed here: a key that is not base64 of 16 bytes, which a server need not
-decode (section 4.2.2), and methods other than GET, with which a server may ignore Upgrade."""
+"""Two mistakes are not in this list: a key that is not base64 of 16 bytes, which a server need not
+decode (section 4.2.2), and methods other than GET, for which a server may ignore Upgrade."""
 
 
 @case(BAD_REQUEST, needs={"websocket"})
 @pytest.mark.parametrize("bad", BAD_REQUESTS)
 def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> None:
-    """A request without key, Host, version or Upgrade in Connection, or as HTTP 1.0, is answered
+    """A request without key, Host, version or Upgrade in Connection, or with HTTP 1.0, is answered
     with an HTTP error. The same request without the defect is accepted before and after."""
     target.websocket().close_socket()
     socket = target.websocket(upgrade=False)
@@ -146,7 +146,7 @@ def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> N
 @pytest.mark.parametrize("asked", ["0", "12", "14", "255"])
 def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) -> None:
     """A request with an unknown Sec-WebSocket-Version is answered with an HTTP error that lists the
-    versions, 13 among them. A request for 13 is accepted."""
+    supported versions, including 13. A request for 13 is accepted."""
     socket = target.websocket(upgrade=False)
     socket.ask(fields=(*UPGRADE[:2], ("Sec-WebSocket-Version", asked)))
     reply = socket.watch_for(REPLY)
@@ -174,9 +174,9 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
     ),
 )
 def test_frames_of_the_server_are_well_formed(target: Bench, where: Where, size: int) -> None:
-    """Messages with bodies of any size arrive. Every frame is unmasked, has no reserved bit and the
-    shortest length, and fragments and control frames are in order. One scenario: the sentences
-    describe the same frames."""
+    """Messages with bodies of any size arrive. Every frame is unmasked, has no reserved bit set and
+    the shortest length encoding, and fragments and control frames are in order. One scenario: the
+    sentences describe the same frames."""
     socket, peer = session(target, where.acceptor)
     to = target.destination()
     peer.subscribe(to)
@@ -190,8 +190,8 @@ def test_frames_of_the_server_are_well_formed(target: Bench, where: Where, size:
 @case(PING_ANSWERED, SAME_DATA, CONTROL_AMID_FRAGMENTS, needs={"websocket"})
 @over(examples=60, payloads=st.lists(st.binary(max_size=125), min_size=1, max_size=4))
 def test_pings_are_answered_also_amid_a_message(target: Bench, payloads: list[bytes]) -> None:
-    """Pings with any payload are sent at rest and between the fragments of a SEND. Each gets a Pong
-    with the same payload before the next Ping, and the SEND is processed."""
+    """Pings with any payload are sent while idle and between the fragments of a SEND. Each gets a
+    Pong with the same payload before the next Ping, and the SEND is processed."""
     socket, peer = session(target)
     to = target.destination()
     sent = send_frame(to, b"in fragments", "whole")
@@ -219,7 +219,7 @@ def _pong(target: Bench, socket: WebSocketPeer, payload: bytes, also: str) -> No
 
 @case(UNASKED_PONG, needs={"websocket"})
 def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
-    """Unsolicited Pongs, empty and full, get no answer. The session works."""
+    """Unsolicited Pongs, empty or of full size, get no answer. The session works."""
     socket, peer = session(target)
     before = len(socket.frames)
     for payload in (b"", b"p" * 125):
@@ -239,15 +239,15 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
 )
 def test_a_frame_without_mask_ends_the_connection(target: Bench, op: Op, payload: bytes) -> None:
     """An unmasked frame ends the connection, and a masked SEND after it is not processed. Another
-    connection is served."""
+    connection is still served."""
     _misdeed(target, MASK_REQUIRED, None, f"{op.name} without mask", op, payload, masked=False)
 
 
 @case(RESERVED_BIT, CLOSE_CODE, NOT_PROCESSED, needs={"websocket"})
 @over(examples=15, reserved=st.integers(1, 7), op=st.sampled_from([Op.BINARY, Op.TEXT, Op.PING]))
 def test_a_reserved_bit_fails_the_connection(target: Bench, reserved: int, op: Op) -> None:
-    """A frame with reserved bits set and no extension agreed fails the connection, with 1002 as the
-    fitting code."""
+    """A frame with reserved bits set, without an agreed extension, fails the connection, with 1002
+    as the fitting code."""
     what = f"{op.name} with reserved bits {reserved:03b}"
     _misdeed(target, RESERVED_BIT, 1002, what, op, b"\n", reserved=reserved)
 
@@ -306,9 +306,9 @@ def _misdeed(
     reason=st.text(max_size=20),
 )
 def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, reason: str) -> None:
-    """The client sends Close while messages arrive. A Close is the answer, no data follows it, and
-    the server closes the connection; unacknowledged messages go to the next consumer. One scenario:
-    the sentences describe one exchange."""
+    """The client sends Close while messages arrive. The server answers with a Close, sends no data
+    after it, and closes the connection; unacknowledged messages go to the next consumer. One
+    scenario: the sentences describe one exchange."""
     to = target.destination()
     socket, peer = session(target)
     peer.subscribe(to, ack="client")
