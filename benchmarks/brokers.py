@@ -1,5 +1,4 @@
-"""The brokers that benchmarks measure: each a process of its own on 127.0.0.1, which ends with
-ours."""
+"""The brokers that benchmarks measure. Each is a process on 127.0.0.1 that ends when ours does."""
 
 import functools
 import json
@@ -28,8 +27,6 @@ START_S = 30
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker that accepts connections on 127.0.0.1."""
-
     name: str
     version: str
     pid: int
@@ -39,8 +36,8 @@ class Broker:
 
 @dataclass(frozen=True)
 class Place:
-    """Where brokers are started: ``stack`` ends them, ``folder`` is theirs. With ``durable`` their
-    queues survive a restart, and so do persistent messages."""
+    """Where brokers start: ``stack`` ends them, ``folder`` holds their files. With ``durable``
+    their queues and persistent messages survive a restart."""
 
     stack: ExitStack
     folder: Path
@@ -48,7 +45,7 @@ class Place:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that a process has used so far, on all cores. Seconds, in steps of 10 ms."""
+    """Seconds of processor time that a process has used so far, on all cores, in steps of 10 ms."""
     used = psutil.Process(pid).cpu_times()
     return used.user + used.system  # type: ignore[no-any-return]
 
@@ -59,13 +56,13 @@ sys.path.insert(0, sys.argv.pop(1))
 sys.argv[0] = "brokerproof.reference_broker"
 runpy.run_module(sys.argv[0], run_name="__main__")
 """
-"""Runs the reference broker of a checkout, with the libraries of this environment."""
+"""Runs the reference broker of a checkout with the libraries of this environment."""
 
 
 def started_reference(
     place: Place, *arguments: str, name: str = "reference", checkout: Path | None = None
 ) -> dict[str, Any]:
-    """The ready line of the reference broker of this checkout or another one."""
+    """Start the reference broker of this or another checkout; return its ready line."""
     console = place.folder / f"{name}.log"
     program = ("-c", VERSION, str(checkout)) if checkout else ("-m", "brokerproof.reference_broker")
     data = ("--data", str(place.folder / f"{name}-data")) if place.durable else ()
@@ -90,7 +87,7 @@ REFERENCE = {
     "core": ("--core", "0"),
     "openwire": ("--profile", "activemq", "--openwire", "0"),
 }
-"""Options of the reference broker: a broker of the family whose protocol it is."""
+"""Options of the reference broker by protocol; they choose the broker family that speaks it."""
 ANYCAST = {
     "send": "destination-type:ANYCAST\n",
     "subscribe": "subscription-type:ANYCAST\n",
@@ -113,7 +110,7 @@ def reference(
 
 
 def rabbitmq(place: Place, protocol: str) -> Broker:
-    """RabbitMQ with classic queues; for STOMP with nothing but that plugin."""
+    """RabbitMQ with classic queues; for STOMP, rabbitmq_stomp is its only plugin."""
     if protocol == "stomp":
         process = RabbitmqProcess(place.folder / "rabbitmq", plugins=["rabbitmq_stomp"])
     else:
@@ -130,8 +127,8 @@ OPENWIRE_ACCEPTOR = '<acceptor name="openwire">tcp://127.0.0.1:61616?protocols=O
 
 
 def artemis(place: Place, protocol: str) -> Broker:
-    """Artemis as the target of that name has it, with an acceptor for OpenWire beside; in memory,
-    or with a journal. Its queues are anycast."""
+    """Artemis as in the built-in target, plus an acceptor for OpenWire; in memory or with a
+    journal. Its queues are anycast."""
     changes = {"</acceptors>": f"{OPENWIRE_ACCEPTOR}</acceptors>"}
     if place.durable:
         changes["<persistence-enabled>false</persistence-enabled>"] = (
@@ -142,7 +139,7 @@ def artemis(place: Place, protocol: str) -> Broker:
 
 
 def activemq(place: Place, protocol: str) -> Broker:
-    """ActiveMQ Classic as the target of that name has it; in memory, or with KahaDB."""
+    """ActiveMQ Classic as in the built-in target; in memory or with KahaDB."""
     changes = {}
     if place.durable:
         changes = {
@@ -175,7 +172,8 @@ def _started_java(
     name: str,
     changes: Mapping[str, str],
 ) -> RunningBroker:
-    """Start a broker with our file ``name`` in which some texts, all of them there, are others."""
+    """Start a broker with our file ``name``, in which each key of ``changes`` is replaced by its
+    value."""
     text = (kind.releases.our_files / name).read_text("utf-8")
     for before, after in changes.items():
         if before not in text:
@@ -209,5 +207,5 @@ BROKERS: dict[str, dict[str, Start]] = {
     "core": {"reference": reference, "artemis": artemis},
     "openwire": {"reference": reference, "artemis": artemis, "activemq": activemq},
 }
-"""The start of each broker by protocol and name. Raises
-:class:`brokerproof.harness.targets.failure.SetUpFailed` when it cannot be had."""
+"""Functions that start each broker, by protocol and name. They raise
+:class:`brokerproof.harness.targets.failure.SetUpFailed` if a broker cannot be had."""

@@ -1,10 +1,11 @@
-"""Time and memory that judging a large capture takes: ``brokerproof judge`` on packets
-that are written here.
+"""Time and memory that ``brokerproof judge`` needs for a large capture, which this benchmark
+writes.
 
-``python benchmarks/capture_scale.py [--size 1.2e9] [--body 16000] [--scratch DIR] [--json]``.
-Producers and consumers in pairs, each on a connection of its own, speak STOMP; every message passes
-twice, once in either direction. One of them is not delivered, which has to be found. The judge is a
-process of its own, whose tree is watched (``judge_scale.py``). The capture is removed again.
+``python benchmarks/capture_scale.py [--size 1.2e9] [--body 16000] [--scratch DIR] [--json]``. Pairs
+of a producer and a consumer, each with its own connection, speak STOMP; every message passes twice,
+once in each direction. One message is not delivered, and the judge must find this loss. The judge
+runs in its own process, whose process tree is watched (``judge_scale.py``). The capture is removed
+at the end.
 """
 
 import argparse
@@ -30,7 +31,7 @@ SYN, ACK, PUSH = 2, 16, 8
 
 @dataclass
 class Line:
-    """One connection; ``client`` is whether the client writes."""
+    """One connection. ``client`` is True where the client writes."""
 
     file: BinaryIO
     clock: Iterator[int]
@@ -43,8 +44,7 @@ class Line:
         self._packet(True, ACK, b"", 0)
 
     def say(self, client: bool, data: bytes) -> None:
-        """A captured peer that writes in one packet (as a network card that puts segments together
-        hands them over)."""
+        """Write ``data`` as one packet, as a network card that merges segments hands it over."""
         self._packet(client, ACK | PUSH, data, len(data))
 
     def _packet(self, client: bool, flags: int, data: bytes, taken: int) -> None:
@@ -67,8 +67,8 @@ def frame(command: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def write(path: Path, size: int, body: int) -> int:
-    """Write a capture of about so many bytes, with bodies of ``body`` bytes; return how many
-    messages were sent."""
+    """Write a capture of about ``size`` bytes, with bodies of ``body`` bytes; return the number of
+    messages sent."""
     count = max(PAIRS * 4, size // (2 * body))
     lost = count // 2
     with path.open("wb") as file:
@@ -108,7 +108,7 @@ print(json.dumps({"found": {anomaly["kind"]: anomaly["count"] for anomaly in sai
 
 
 def main() -> None:
-    """Print a line, or JSON; exits with 1 when the lost message was not found, and only it."""
+    """Print a line, or JSON; exit with 1 unless exactly the lost message was found."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--size", default="1.2e9", help="approximate size of the capture")
     parser.add_argument("--body", type=int, default=16_000, help="bytes of a message, up to 65,000")

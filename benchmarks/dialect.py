@@ -1,4 +1,4 @@
-"""What the peers of ``throughput.py`` need to know of a protocol."""
+"""How the peers of ``throughput.py`` speak a protocol."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from typing import ClassVar
 
 
 class Failed(Exception):
-    """The broker did not do its part; the sentence says what came instead."""
+    """The broker did not do its part; the message says what arrived instead."""
 
 
 @dataclass(frozen=True)
 class Speech:
-    """What one broker needs of its clients beyond the protocol.
+    """How clients address one broker, beyond the protocol.
 
-    ``where`` makes a destination of a name. ``capability`` is what a terminus of AMQP 1.0 asks for.
-    ``send`` and ``subscribe`` are header lines of STOMP that ask for an anycast queue where the
-    name alone does not. ``prefetch`` is STOMP's header line that asks for a window, in which
-    ``{messages}`` or ``{bytes}`` stands for its size.
+    ``where`` is the format of a destination, ``capability`` the one that an AMQP 1.0 terminus
+    requests. ``send`` and ``subscribe`` are header lines of STOMP that request an anycast queue
+    where the name alone does not. ``prefetch`` is STOMP's header line for a window, of size
+    ``{messages}`` or ``{bytes}``.
     """
 
     login: str = ""
@@ -31,9 +31,8 @@ class Speech:
 
 @dataclass(frozen=True)
 class Job:
-    """One run as both peers see it. ``window`` is how many messages may be unconfirmed, and how
-    many may be with the consumer. ``patience_s`` is how long nothing may happen before the run
-    counts as failed."""
+    """One run, as both peers see it. ``window`` limits the unconfirmed messages, and those that the
+    consumer holds. If nothing happens for ``patience_s``, the run has failed."""
 
     protocol: str
     scenario: str
@@ -48,7 +47,7 @@ class Job:
 
     @property
     def backlog(self) -> bool:
-        """True if the consumer begins when the producer is done."""
+        """True if the consumer begins only after the producer is done."""
         return self.scenario == "backlog"
 
     @property
@@ -61,26 +60,26 @@ Step = tuple[bytes, int | bytes]
 
 
 class Dialect(ABC):
-    """One protocol, on one connection. The default is frames that begin with their size."""
+    """One protocol on one connection. By default, frames begin with their size."""
 
     prefix: ClassVar[int] = 4
     """Bytes before the content of a frame; the last four of ``size_end`` are its size."""
     size_end: ClassVar[int] = 4
     tail: ClassVar[int] = 0
-    """Bytes behind the content."""
+    """Bytes after the content."""
     failures: ClassVar[frozenset[int | bytes]] = frozenset()
     """Codes of frames that end a run."""
     confirms: bool = True
     """False if the broker confirms nothing but the end of the producer's connection."""
     owed: int = 0
-    """Answers to acknowledgements that are still to come."""
+    """Answers to acknowledgements that have not arrived yet."""
 
     def __init__(self, job: Job, sender: bool) -> None:
         self._job = job
         self._sender = sender
 
     def split(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Return the whole frames in ``data``, and the bytes after them."""
+        """Return the complete frames in ``data``, and the bytes after them."""
         size_at, around = self.size_end - 4, self.prefix + self.tail
         frames = []
         at, end = 0, len(data)
@@ -96,17 +95,16 @@ class Dialect(ABC):
     def code(self, frame: bytes) -> int | bytes: ...
 
     def failed(self, frame: bytes) -> bool:
-        """Return True if ``frame`` ends the run."""
         return self.code(frame) in self.failures
 
     @abstractmethod
     def opening(self) -> Sequence[Step]: ...
 
     def answered(self, frame: bytes) -> None:  # noqa: B027
-        """Take in the frame that answered a step."""
+        """Handle the frame that answered a step."""
 
     def producing(self) -> Sequence[Step]:
-        """Prepare to send."""
+        """Return the steps before the first message."""
         return []
 
     @abstractmethod
@@ -117,7 +115,7 @@ class Dialect(ABC):
         """Return the message ``number``, from 0."""
 
     def allowed(self, confirmed: int) -> int:
-        """Return how many messages may have been sent when so many are confirmed."""
+        """Return how many messages may have been sent once ``confirmed`` are confirmed."""
         return confirmed + self._job.window
 
     @abstractmethod
@@ -126,8 +124,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def delivered(self, frames: Sequence[bytes]) -> tuple[int, bytes]:
-        """Return how many messages ``frames`` brought, and what acknowledges each of them."""
+        """Return how many messages ``frames`` brought, and the bytes that acknowledge them."""
 
     @abstractmethod
     def closing(self) -> Step:
-        """End the connection."""
+        """Return the step that closes the connection."""

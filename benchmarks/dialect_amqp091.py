@@ -1,5 +1,5 @@
-"""AMQP 0-9-1 as the benchmarks speak it: publisher confirms, a prefetch, each delivery acknowledged
-by its own basic.ack."""
+"""AMQP 0-9-1 as the benchmarks speak it: publisher confirms, a prefetch, and one basic.ack for each
+delivery."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -83,7 +83,7 @@ class Amqp091(Dialect):
         return self._up_to + len(self._alone)
 
     def delivered(self, frames: Sequence[bytes]) -> tuple[int, bytes]:
-        # A body of this size is one frame.
+        # A body of this size fits into one frame.
         count = sum(frame[0] == codec.BODY for frame in frames)
         acks = (
             _ACK_HEAD + tag.to_bytes(8) + b"\0\xce" for tag in itertools.islice(self._tags, count)

@@ -1,5 +1,5 @@
-"""AMQP 1.0 as the benchmarks speak it: transfers as far as credit and session window go, each
-message accepted."""
+"""AMQP 1.0 as the benchmarks speak it: transfers as far as credit and the session window allow,
+each message accepted."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,8 @@ _ERROR = b"\x00\x53\x1d"
 
 
 class Amqp10(Dialect):
-    """One connection with one session and one link. In ``settled`` the producer sends settled
-    messages and the consumer asks for such."""
+    """One connection with one session and one link. In scenario ``settled`` the producer sends
+    settled messages, and the consumer requests them."""
 
     def __init__(self, job: Job, sender: bool) -> None:
         super().__init__(job, sender)

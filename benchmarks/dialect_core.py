@@ -1,5 +1,5 @@
 """Artemis's CORE as the benchmarks speak it: every send answered, credit in bytes, each message
-acknowledged by itself."""
+acknowledged individually."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -60,7 +60,7 @@ class Core(Dialect):
         return [opened, (_packet("session-start") + queue, _DONE)]
 
     def consuming(self) -> bytes:
-        # A packet of a message of ours, with the consumer and the count of deliveries behind it.
+        # One of our messages, followed by its consumer and its delivery count.
         size = len(self.message(0))
         return _packet(
             "create-consumer", consumer=0, queue=self._job.queue, requires_response=False

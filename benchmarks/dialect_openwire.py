@@ -1,5 +1,5 @@
 """OpenWire as the benchmarks speak it: every message answered, a prefetch, each message
-acknowledged by itself."""
+acknowledged individually."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from brokerproof.harness.protocols.openwire.tables import BY_NAME, NEWEST
 
 _RESPONSE, DISPATCH = BY_NAME["Response"].code, BY_NAME["MessageDispatch"].code
 _SEQUENCE_AT = -21
-"""Where an ack has its message's producerSequenceId: a broker's number (8), a count (4) and a null
+"""Position of the producerSequenceId in an ack. A broker's number (8), a count (4) and a null
 follow."""
 
 
@@ -98,7 +98,7 @@ class OpenWire(Dialect):
         )
 
     def confirmed(self, frames: Sequence[bytes]) -> int:
-        # Artemis answers each message twice. Whoever counts both closes before it has read all.
+        # Artemis answers each message twice. Counting both would close the connection too early.
         for frame in frames:
             number = int.from_bytes(frame[10:14])
             if frame[4] == _RESPONSE and number > self._answered:
@@ -107,7 +107,7 @@ class OpenWire(Dialect):
         return self._confirmed
 
     def delivered(self, frames: Sequence[bytes]) -> tuple[int, bytes]:
-        # One producer's messages come in their order; another order ends the run with an error.
+        # One producer's messages arrive in order; in any other order, an error ends the run.
         count = sum(frame[4] == DISPATCH for frame in frames)
         acks = [
             self._ack[:_SEQUENCE_AT] + sequence.to_bytes(8) + self._ack[_SEQUENCE_AT + 8 :]

@@ -1,5 +1,5 @@
-"""STOMP 1.2 as the benchmarks speak it: frames are told apart by their NULs, which no body of
-theirs has."""
+"""STOMP 1.2 as the benchmarks speak it: frames are separated by their NULs, since no body contains
+one."""
 
 import re
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ _EACH = "ack:client-individual\n"
 
 
 class Stomp(Dialect):
-    """One session. In ``stream`` and ``backlog`` nothing but the end is confirmed, and nothing is
-    acknowledged; in ``receipts`` every ACK asks for a receipt too."""
+    """One session. In ``stream`` and ``backlog`` only the close is confirmed and nothing is
+    acknowledged; in ``receipts`` every ACK requests a receipt too."""
 
     failures = frozenset((b"ERROR",))
 
@@ -36,7 +36,7 @@ class Stomp(Dialect):
         connect = f"CONNECT\naccept-version:1.2\nhost:/\n{login}\n\0".encode()
         steps: list[Step] = [(connect, b"CONNECTED")]
         if self._acks and not self._sender and "{bytes}" in speech.prefetch:
-            # A window in bytes needs the length of a MESSAGE, seen on a queue of its own.
+            # A window in bytes needs the length of a MESSAGE: measure one, from a separate queue.
             where = f"{self._where}~"
             steps.append((self._subscribe(where, _EACH) + self._send(where), b"MESSAGE"))
             steps.append((b"UNSUBSCRIBE\nid:0\nreceipt:probed\n\n\0", b"RECEIPT"))

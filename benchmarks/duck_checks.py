@@ -1,9 +1,9 @@
-"""The checks of the judges once more, in SQL on DuckDB, over the same segments: what a good single
+"""The judges' checks in SQL, on DuckDB, over the same segments: what a good engine on a single
 machine needs for them.
 
-Loss, duplication, phantoms and marks by a full join of what was sent and what came; order, windows
-and silences by window functions over each connection. Headers are looked up in their lists as they
-are stored.
+Loss, duplication, phantoms and marks by a full join of the messages sent and delivered; order,
+windows and silences by window functions over each connection. Headers are looked up in their lists
+as they are stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _events(folder: Path) -> str:
 
 
 def checks(folder: Path) -> dict[str, str]:
-    """The queries by name; each gives one row: how many things are wrong."""
+    """The queries by name; each returns one row with a number of anomalies."""
     events = _events(folder)
     stamp = _STAMP
     return {

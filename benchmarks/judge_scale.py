@@ -1,18 +1,17 @@
-"""Time and memory that judging takes, from 10**6 recorded events on: the judges, DuckDB,
-and the oracles.
+"""Time and memory of judging 10**6 recorded events and more: the judges, DuckDB, and the oracles.
 
 ``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--engines judges,DuckDB] [--json]``. For
 each size it writes a recording (``suites/scale/load_trace.py``), judges it with Spark on
-``local[2]`` with 4 GB of heap, and asks DuckDB for the same checks on the same files (two threads,
-4 GB); the smallest one is judged by the pure-Python oracles too. ``cluster`` are the judges on a
-standalone cluster of two workers on this machine, with one core and an executor of 2 GB each. Each
-engine is a process of its own, whose tree is watched: wall time, processor time, the most memory
-that it and its JVMs had at once, and the most bytes of temporary files.
+``local[2]`` with 4 GB of heap, and runs the same checks by DuckDB on the same files (two threads, 4
+GB). The pure-Python oracles judge the smallest recording too. ``cluster`` is the judges on a
+standalone cluster of two workers on this machine, each with one core and an executor of 2 GB. Each
+engine runs in its own process, whose process tree is watched: wall time, processor time, peak
+memory of all and of the JVMs, and the peak size of temporary files.
 
-Recordings are removed again, except under ``--keep``: then they stay in ``--scratch`` for another
-call. 10**9 events need 4.2 GB of disk.
+Recordings are removed, unless ``--keep`` leaves them in ``--scratch`` for another call. 10**9
+events need 4.2 GB of disk.
 
-Every recording has five anomalies in it, and an engine that does not find each of them has failed.
+Every recording contains five anomalies. An engine that misses one has failed.
 """
 
 import argparse
@@ -33,15 +32,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 LOOK_EVERY_S = 1.0
 PROCESSES = 2
-"""That write a recording."""
+"""The engines that write a recording."""
 MOST_FOR_ORACLES = 2_000_000
-"""They hold every event as an object: three gigabytes for a million."""
+"""The oracles hold every event as an object: three gigabytes for a million."""
 KINDS = {"lost": 1, "shared": 1, "disordered": 1, "overrun": 1, "closed early": 1}
 EXPECTED = {"messages": 2, "order": 1, "windows": 1, "silences": 1}
 
 
 def main() -> None:
-    """Print a table, or JSON; exits with 1 when an engine missed an anomaly or failed."""
+    """Print a table, or JSON; exit with 1 if an engine failed or missed an anomaly."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     of = f"of {', '.join(ENGINES)}; oracles judge the first size, up to {MOST_FOR_ORACLES:,}"
     parser.add_argument("--sizes", default="1e6,1e7,5e7", help="numbers of events, with commas")
@@ -81,7 +80,7 @@ def main() -> None:
 
 
 def measured(folder: Path, size: int, engines: Sequence[str]) -> list[dict[str, Any]]:
-    """A row for each engine on a recording of ``size`` events, which is written if ``folder`` has
+    """Return a row for each engine on a recording of ``size`` events, written if ``folder`` has
     none."""
     from brokerproof.suites.scale.load_trace import Anomalies, write
 
@@ -113,8 +112,9 @@ def measured(folder: Path, size: int, engines: Sequence[str]) -> list[dict[str, 
 
 
 def watched(command: list[str], scratch: Path) -> dict[str, Any]:
-    """Run a command and watch it and all it starts: seconds, processor seconds, and the most bytes
-    at once of memory, of JVMs' memory, and of temporary files, which are put into ``scratch``."""
+    """Run a command and watch its process tree. Return its seconds, its processor seconds, and the
+    peak bytes of memory, of JVMs' memory, and of temporary files, which it writes to
+    ``scratch``."""
     began = time.monotonic()
     spent: dict[int, float] = {}
     most = {"memory": 0, "java": 0, "files": 0}
@@ -144,7 +144,6 @@ def watched(command: list[str], scratch: Path) -> dict[str, Any]:
 
 
 def size_of_files(folder: Path) -> int:
-    """Bytes of disk that the files below a folder take."""
     size = 0
     for where, _, names in os.walk(folder):
         for name in names:
@@ -154,7 +153,7 @@ def size_of_files(folder: Path) -> int:
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """A process and all its descendants; none if it has ended."""
+    """Return a process and its descendants; nothing if it has ended."""
     try:
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]
@@ -163,12 +162,11 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 def judges(folder: Path) -> dict[str, Any]:
-    """The judges on Spark, in one JVM."""
     return judged(folder, "local[2]", heap="4g")
 
 
 def cluster(folder: Path) -> dict[str, Any]:
-    """The judges on a standalone cluster; its JVMs start before the clock does."""
+    """Judge on a standalone cluster, whose JVMs start before the clock does."""
     from brokerproof.suites.scale.cluster import standalone
 
     scratch = Path(tempfile.mkdtemp())
@@ -186,7 +184,8 @@ def cluster(folder: Path) -> dict[str, Any]:
 
 
 def judged(folder: Path, master: str, *, heap: str) -> dict[str, Any]:
-    """The anomalies that the judges find with Spark on ``master``, and the seconds it took."""
+    """Return the anomalies that the judges find with Spark on ``master``, and the seconds it
+    took."""
     from brokerproof.harness.catalogue.profiles import load
     from brokerproof.harness.catalogue.requirements import load as requirements
     from brokerproof.harness.oracles.expectations import expectations_of
@@ -212,7 +211,7 @@ def judged(folder: Path, master: str, *, heap: str) -> dict[str, Any]:
 
 
 def duck(folder: Path) -> dict[str, Any]:
-    """DuckDB; the first line of its message if it gives up."""
+    """Check with DuckDB; if it gives up, return the first line of its message."""
     import duckdb
     from duck_checks import run
 
@@ -226,7 +225,7 @@ def duck(folder: Path) -> dict[str, Any]:
 
 
 def oracles(folder: Path) -> dict[str, Any]:
-    """The pure-Python oracles, which hold all events in memory."""
+    """Judge by the pure-Python oracles, which hold all events in memory."""
     from brokerproof.harness.catalogue.profiles import load
     from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
     from brokerproof.harness.oracles.expectations import expectations_of
@@ -254,7 +253,7 @@ ENGINES = {"judges": judges, "cluster": cluster, "DuckDB": duck, "oracles": orac
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
-    """The rows as Markdown; ratios are to DuckDB on the same recording, where it was asked."""
+    """Return the rows as Markdown, with ratios to DuckDB on the same recording if it ran."""
     lines = [
         (
             "| events | engine | s | of it at work, s | processor, s | µs an event | memory, MB |"

@@ -1,14 +1,14 @@
 """Producer and consumer of ``throughput.py``: two processes with raw sockets that do as little as
-they can.
+possible.
 
-They must not be what is measured. Messages are encoded before the clock starts, and written as many
-at a time as may be unconfirmed; of what arrives only the code of each frame is read, and what an
-acknowledgement has to repeat. Each job ends with a close that must be answered, behind exactly as
-many deliveries as were due: a lost, doubled or refused message fails the run instead of flattering
-it.
+The peers must not be the bottleneck. Messages are encoded before the clock starts, and as many are
+written at a time as may be unconfirmed. Of each received frame only its code is read, and what an
+acknowledgement repeats. Each job ends with a close that the broker must answer after exactly the
+expected number of deliveries: a lost, duplicated or refused message fails the run instead of
+improving its figures.
 
 Both read the same monotonic clock of the host, so the producer's first instant and the consumer's
-last can be subtracted. What a protocol writes and how it is read is its :class:`dialect.Dialect`.
+last can be subtracted. :class:`dialect.Dialect` defines what a protocol writes and how it is read.
 """
 
 import socket
@@ -37,7 +37,7 @@ DIALECTS: dict[str, type[Dialect]] = {
 
 
 class _Wire:
-    """An open connection on which nothing may take longer than the job's patience."""
+    """An open connection. No wait on it exceeds the job's patience."""
 
     def __init__(self, job: Job, sender: bool) -> None:
         self._patience_s = job.patience_s
@@ -55,8 +55,8 @@ class _Wire:
             raise Failed(f"the broker took nothing for {self._patience_s:g} s") from None
 
     def frames(self) -> list[bytes]:
-        """Return frames that have arrived whole, none perhaps. Raises :class:`Failed` for one that
-        ends a run."""
+        """Return the complete frames received so far, possibly none. Raises :class:`Failed` for one
+        that ends a run."""
         if self._kept:
             kept, self._kept = self._kept, []
             return kept
@@ -73,7 +73,7 @@ class _Wire:
         return frames
 
     def carry_out(self, steps: Sequence[Step]) -> None:
-        """Write each step, and wait for its answer."""
+        """Write each step and wait for its answer."""
         for data, answer in steps:
             self.write(data)
             self.dialect.answered(self._until(answer)[-1])
@@ -87,7 +87,7 @@ class _Wire:
         self._socket.close()
 
     def _until(self, answer: int | bytes) -> list[bytes]:
-        """Return the frames up to the one with that code; later ones come next."""
+        """Return the frames up to the first with that code; keep later ones for the next call."""
         seen: list[bytes] = []
         while True:
             frames = self.frames()
@@ -131,7 +131,7 @@ def produce(job: Job, pipe: Connection) -> int:
 
 
 def consume(job: Job, pipe: Connection) -> int:
-    """Receive the messages; return the instant at which the last one was there whole."""
+    """Receive the messages; return the instant at which the last was complete."""
     wire = _Wire(job, sender=False)
     dialect = wire.dialect
     if not job.backlog:
@@ -159,7 +159,7 @@ ROLES = {"produce": produce, "consume": consume}
 
 
 def work(pipe: Connection) -> None:
-    """A peer's life: takes ``(role, job)`` from the pipe, answers with an instant in ns, or with
+    """A peer's main loop: take ``(role, job)`` from the pipe; answer with an instant in ns, or with
     the reason why there is none."""
     while (task := pipe.recv()) is not None:
         role, job = task

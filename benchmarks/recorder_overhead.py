@@ -1,16 +1,15 @@
-"""Cost of recording a load: throughput lost, and processor time, of STOMP, AMQP 1.0 and AMQP
-0-9-1.
+"""Cost of recording a load of STOMP, AMQP 1.0 or AMQP 0-9-1: lost throughput and processor time.
 
 ``python benchmarks/recorder_overhead.py [PROTOCOL…] [--target artemis]`` starts the target and,
-protocol by protocol, drives it with one load whose recording is switched on and off in short slices
-of time: off, on, on, off, and so on. A slice with and one without recording beside it are a pair,
-so whatever the machine does for longer than a slice affects both alike. The median over ``--pairs``
-of what a slice with recording lost against the one beside it is *the lost throughput*.
+protocol by protocol, drives it with one load, whose recording is switched on and off in short
+slices of time: off, on, on, off, and so on. Two neighbouring slices, with and without recording,
+are a pair, so a disturbance longer than a slice affects both alike. *The lost throughput* is the
+median loss of the slice with recording over all ``--pairs``.
 
-A slice sees all that recording does while a load lasts: what the driver does for its tape, the
-thread that writes it, and what the kernel does for that thread. The driver runs in this process,
-the broker in its own; neither is bound to a core. With ``--rate`` the driver is no longer as fast
-as it can be. Exit 1 if the median of any protocol is 10 % or more.
+A slice includes all work of recording: the driver's for its tape, the thread that writes it, and
+the kernel's for that thread. The driver runs in this process, the broker in its own; neither is
+bound to a core. ``--rate`` limits the driver's speed. Exit 1 if the median of any protocol is 10 %
+or more.
 """
 
 import json
@@ -48,7 +47,8 @@ TARGETS = {
 WINDOWS = {"stomp": 100_000, "amqp": 200, "amqp091": 200}
 """Flow control of consumers: bytes, credit, messages."""
 SETTLED: Duration = 50 * NS_PER_MS
-"""Start of a slice that is not counted: messages then under way belong to the slice before."""
+"""This much of each slice is not counted: messages under way at its start belong to the slice
+before."""
 WARM: Duration = 3 * NS_PER_S
 PATIENCE: Duration = 20 * NS_PER_S
 MOST_LOST = 0.1
@@ -56,9 +56,9 @@ MOST_LOST = 0.1
 
 @dataclass(frozen=True)
 class Slice:
-    """Messages a second, and the processor time a message of the driver, with the thread that
-    writes the tape, and of the broker, in µs. A message counts half when it is confirmed and half
-    when it arrives, because a broker may accept many before it delivers any."""
+    """Messages a second, and processor time per message in µs: of the driver, with the thread that
+    writes the tape, and of the broker. A confirmation and a delivery count as half a message each,
+    because a broker may accept many before it delivers any."""
 
     rate: float
     driver: float
@@ -66,8 +66,8 @@ class Slice:
 
 
 class Bench:
-    """A driver at work on a target that has been started. ``folder`` is for its tape; ``broker``
-    are the target's processes."""
+    """A driver at work on a started target. ``folder`` is for its tape, ``broker`` the target's
+    processes."""
 
     def __init__(
         self, target: SocketTarget, options: LoadOptions, folder: Path, broker: Sequence[int]
@@ -80,8 +80,8 @@ class Bench:
         self._broker = broker
 
     def pairs(self, count: int, lasts: Duration) -> Iterable[tuple[Slice, Slice]]:
-        """So many pairs of slices, without and with a tape, less those in one of which the broker
-        did nothing."""
+        """Yield up to ``count`` pairs of slices, without and with a tape; none in which the broker
+        was idle in either."""
         driver = self._driver
         driver.connect(PATIENCE)
         driver.produce(self._world.now())
@@ -121,12 +121,11 @@ class Bench:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, ends, and how sure the median is: the middle 95 % of where the median of so many
-    could be."""
+    """Median, minimum, maximum, and a 95 % confidence interval of the median."""
     ordered = sorted(values)
     count = len(ordered)
     reach = round(0.98 * count**0.5)
-    """1.96 standard deviations of how many of them are below the median."""
+    """1.96 standard deviations of the number of values below the median."""
     return {
         "median": statistics.median(ordered),
         "median_low": ordered[max(0, count // 2 - reach)],

@@ -1,10 +1,10 @@
-"""Time to write a report on many cases, its size, and the time until Chromium shows it.
+"""Time to write a report on many cases, its size, and the time until Chromium displays it.
 
 ``python benchmarks/report_scale.py [--cases 1e5] [--targets 4] [--out FOLDER] [--look] [--json]``.
-It writes a run of so many cases, all alike but for a tenth that have several connections, reports
-it with ``local[2]`` in a process of its own, and opens the index, a page in a file of its own and a
-packed one, at the width of a desktop and of a phone. The run goes to a temporary folder unless
-``--out`` names one to keep; ``--look`` only opens the report that lies there.
+It writes a run of that many cases, of which a tenth have several connections and the rest are
+alike. Another process reports it with ``local[2]``. Then it opens the index and the page of a case,
+at the widths of a desktop and of a phone. The run goes to a temporary folder unless ``--out`` names
+one to keep; ``--look`` only opens the report in that folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ DOUBTS = (
 
 
 def main() -> None:
-    """Print the figures, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=lambda text: int(float(text)), default=100_000)
     parser.add_argument("--targets", type=int, default=4)
@@ -66,7 +65,6 @@ def main() -> None:
 
 
 def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
-    """The figures by name: seconds, bytes, megabytes."""
     run, report = folder / "run", folder / "report"
     events = write_run(run, cases, targets)
     took, steps, most = written(run, report)
@@ -89,8 +87,8 @@ def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
 
 
 def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str, int]]:
-    """Write the report: seconds in all, seconds by step, and the greatest memory in bytes by
-    part."""
+    """Write the report; return the seconds in all and by step, and the peak memory in bytes by
+    process."""
     program = "from brokerproof.harness.commands.cli import main; main()"
     command = [sys.executable, "-c", program, "report", str(run), "--out", str(report)]
     began = time.monotonic()
@@ -126,8 +124,8 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
 
 
 def memory(driver: int) -> dict[str, int]:
-    """Resident bytes now: of the process that writes, of its JVM, and of the largest of Spark's
-    Python workers."""
+    """Return the current resident bytes of the process that writes, of its JVM, and of the largest
+    of Spark's Python workers."""
     peaks: dict[str, int] = {}
     for process in tree(driver):
         with contextlib.suppress(psutil.Error):  # it may end meanwhile
@@ -138,7 +136,7 @@ def memory(driver: int) -> dict[str, int]:
 
 
 def write_run(folder: Path, cases: int, targets: int) -> int:
-    """A run folder of so many results, and how many events its trace has."""
+    """Write a run folder of that many results; return the number of events in its trace."""
     from brokerproof.harness.catalogue.requirements import load
     from brokerproof.harness.model.enums import Clock
     from brokerproof.harness.model.finding import JudgedFinding
@@ -200,7 +198,7 @@ _READY = """new Promise(done => (function look() {
   'ready' in document.documentElement.dataset
     ? requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))) : setTimeout(look, 5);
 })())"""  # noqa: E501
-"""Milliseconds of the page's own clock until it is ready and has been drawn as such."""
+"""Milliseconds, by the page's own clock, until the page is ready and drawn."""
 _CHANGED = """(() => {{
   const began = performance.now();
   {change};
@@ -229,8 +227,8 @@ _CHANGES = {
 
 
 def looked_at(report: Path) -> dict[str, Any]:
-    """Until Chromium shows what was asked for, at both widths: seconds for pages, milliseconds for
-    filters."""
+    """Return how long Chromium takes to display pages (in seconds) and to apply filters (in
+    milliseconds), at both widths."""
     from brokerproof.suites.browser.devtools import Browser
 
     figures: dict[str, Any] = {}

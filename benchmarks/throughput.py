@@ -1,11 +1,11 @@
-"""Messages a second and processor time per message: the reference broker beside others that speak
+"""Messages a second and processor time per message: the reference broker beside other brokers of
 the protocol, in one run on one machine.
 
 ``python benchmarks/throughput.py PROTOCOL`` runs every scenario on every broker several times,
-interleaved, so that what the machine does meanwhile affects all alike, and prints the figures and
-the ratios of the reference to each other broker, pair by pair. With ``--versions OLD NEW``, two
-checkouts, it compares their reference brokers instead, and ratios are those of NEW to OLD.
-See README.md beside this file for what is measured.
+interleaved, so that disturbances affect all alike, and prints the figures and the ratios of the
+reference to each other broker, pair by pair. ``--versions OLD NEW`` compares the reference brokers
+of two checkouts instead; ratios are those of NEW to OLD. See README.md beside this file for what is
+measured.
 """
 
 import functools
@@ -58,8 +58,6 @@ SCENARIOS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for; see ``--help``."""
-
     protocol: str
     scenarios: Sequence[str]
     messages: int
@@ -87,9 +85,9 @@ class Options:
 
 @dataclass
 class Series:
-    """The runs of one scenario on one broker; ``rates`` in messages a second, ``cpu_us`` of the
-    broker per message. ``cores`` are how many of the processor's the broker, the producer and the
-    consumer used: a driver close to 1 may be what was measured."""
+    """The runs of one scenario on one broker: ``rates`` in messages a second, the broker's
+    ``cpu_us`` per message, and ``cores``, the processor cores that broker, producer and consumer
+    used. A driver near 1 may itself have been the bottleneck."""
 
     rates: list[float] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
@@ -112,12 +110,13 @@ class Series:
 
 
 Measured = dict[str, dict[str, Series]]
-"""By scenario and name of the broker."""
+"""By scenario and broker name."""
 
 
 class Peers:
-    """The two processes at the ends of the wire (:func:`peers.work`): each gets ``(role, job)``,
-    answers "ready" (or why not), waits for "go", and answers with its instant. None ends it."""
+    """The two processes at the ends of the wire (:func:`peers.work`). Each receives ``(role,
+    job)``, answers "ready" or an error, waits for "go", and answers with its instant. None ends
+    it."""
 
     def __init__(self, stack: ExitStack) -> None:
         context = multiprocessing.get_context("spawn")
@@ -135,8 +134,8 @@ class Peers:
             stack.callback(ours.send, None)
 
     def run(self, job: Job) -> tuple[float, float, float]:
-        """Seconds from the first message sent to the last that arrived, and processor time of
-        producer and consumer meanwhile. Raises :class:`SetUpFailed` when the broker failed."""
+        """Return the seconds from the first message sent to the last received, and the processor
+        time of producer and consumer. Raises :class:`SetUpFailed` if the broker failed."""
         producer, consumer = self._pipes["produce"], self._pipes["consume"]
         answers = {}
         for role, pipe in (("consume", consumer), ("produce", producer)):
@@ -167,9 +166,8 @@ class Peers:
 
 
 def measure(peers: Peers, brokers: Sequence[Broker], options: Options) -> Measured:
-    """All runs: in each repetition every scenario meets every broker, and each time another broker
-    is first. The first ``options.warm_up`` repetitions do not count: a JVM compiles meanwhile.
-    """
+    """Run every scenario on every broker in each repetition, beginning with a different broker each
+    time. The first ``options.warm_up`` repetitions do not count, as JVMs still compile."""
     measured = {
         scenario: {broker.name: Series() for broker in brokers} for scenario in options.scenarios
     }
@@ -201,8 +199,7 @@ def measure(peers: Peers, brokers: Sequence[Broker], options: Options) -> Measur
 
 
 def ratios(subject: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Figure by figure of the same repetition; where the other used no processor time that shows,
-    none."""
+    """Return the ratios by repetition, except where the other used no measurable processor time."""
     return [ours / theirs for ours, theirs in zip(subject, other, strict=False) if theirs]
 
 
@@ -211,12 +208,11 @@ def spread(values: Sequence[float]) -> str:
 
 
 def say(line: str) -> None:
-    """Progress, for people who wait."""
     print(line, file=sys.stderr, flush=True)
 
 
 def report(measured: Measured, subject: str, options: Options) -> str:
-    """The tables as text; ratios are those of the broker ``subject`` to the others."""
+    """Return the tables as text, with the ratios of the broker ``subject`` to the others."""
     lines = [
         (
             f"{options.protocol}: {options.messages:,} {'persistent ' * options.durable}messages of"
