@@ -1,8 +1,8 @@
 """``brokerproof report``: from run folders to a report to read and to publish.
 
 ``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--tables] [--json] [--quiet]``.
-Exit: 0 the report was written, whatever it says; 3 there is no usable Java or Spark; 4 a path that
-holds no readable run, or an ``--out`` that cannot be written; 5 internal error.
+Exit: 0 the report was written, whatever its verdicts; 3 no usable Java or Spark; 4 a path without a
+readable run, or an ``--out`` that cannot be written; 5 internal error.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def report(
         raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")
     if out is None and len(runs) > 1:
         raise Refusal("several runs need --out DIR, the folder for their report")
-    # It imports Arrow and the oracles, which takes longer than all that --help does.
+    # It imports Arrow and the oracles, which takes longer than all of --help.
     from brokerproof.harness.trace.without_pandas import leave_pandas_out
 
     leave_pandas_out()

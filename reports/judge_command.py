@@ -2,9 +2,9 @@
 
 ``judge TRACE… [--profile NAME] [--complete] [--master URL] [--json]``. A TRACE is a run folder, a
 folder of segments, a segment, a URI of such a folder that Spark can read; or captured packets: a
-file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 nothing is violated · 1 a violation · 2
-nothing worse than inconclusive · 3 no usable Java or Spark · 4 a path that is not a readable trace,
-or an unknown profile · 5 internal error.
+file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 no violation · 1 a violation · 2
+inconclusive · 3 no usable Java or Spark · 4 no readable trace, or an unknown profile · 5 internal
+error.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def judge(
     if not traces:
         raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
 
-    # It imports Arrow and the oracles, which takes longer than all that --help does.
+    # It imports Arrow and the oracles, which takes longer than all of --help.
     from brokerproof.harness.trace.without_pandas import leave_pandas_out
 
     leave_pandas_out()

@@ -1,4 +1,4 @@
-"""``brokerproof pairs``: clients and brokers together, and a page about them."""
+"""``brokerproof pairs``: judges clients and brokers together, and writes a page about them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def command(
 
 
 def read(results: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """The last result of each client, broker and scenario; an incomplete line does not count."""
+    """Return the last result of each client, broker and scenario, ignoring an incomplete line."""
     lines = results.read_text("utf-8").splitlines() if results.exists() else []
     told = [json.loads(line) for line in lines if line.endswith("}")]
     return {(one["client"], one["broker"], one["scenario"]): one for one in told}
@@ -83,7 +83,7 @@ def read(results: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
 
 @contextmanager
 def _started(name: str, kind: type[Any], logs: Path) -> Iterator[tuple[Any, str]]:
-    """A target of that kind, and its release. Raises :class:`SetUpFailed`."""
+    """Start a target of that kind; yield it and its release. Raises :class:`SetUpFailed`."""
     target = target_file.load(name)
     if not isinstance(target, kind):
         raise errors.Usage(f"{name} cannot be one of a pair")
@@ -116,5 +116,5 @@ def _record(
     cell, sentence = pairs.judge(client, broker, scenario, name)
     told = {**about, "scenario": scenario, "cell": cell, "sentence": sentence}
     with results.open("a") as file:
-        file.write(f"\n{json.dumps(told)}")  # the line before it may have been cut short
+        file.write(f"\n{json.dumps(told)}")  # the line before may be incomplete
     click.echo(f"{cell:9}  {about['client']}, {about['broker']}, {scenario}  {sentence}")

@@ -1,7 +1,7 @@
-"""``brokerproof proxy``: records and judges both sides, a running application and its broker.
+"""``brokerproof proxy``: records and judges a running application and its broker.
 
-Exit: 0 nothing is violated · 1 a violation · 2 nothing worse than inconclusive · 3 the address
-cannot be listened on, or no usable Java or Spark · 4 usage error · 5 internal error.
+Exit: 0 no violation · 1 a violation · 2 inconclusive · 3 the proxy cannot listen on the address, or
+no usable Java or Spark · 4 usage error · 5 internal error.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Watch:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=1 << 24,
-            start_new_session=True,  # Ctrl-C is for the relay, which ends the tape
+            start_new_session=True,  # the relay handles Ctrl-C and ends the tape
         )
         assert recording.stdin is not None
         self._recorder = recording.stdin
@@ -214,7 +214,7 @@ class Watch:
             self._say(line)
 
     def conclude(self, profile: str | None) -> int:
-        """Judge the recording, print and store the result; return the exit code."""
+        """Judge the recording; print and store the result; return the exit code."""
         # It imports Arrow and the oracles.
         from brokerproof.harness.trace.without_pandas import leave_pandas_out
 

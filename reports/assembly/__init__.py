@@ -1,1 +1,1 @@
-"""From recordings to a report or a judgement: connects the other packages."""
+"""From recordings to a report or a judgement: joins the other packages."""

@@ -1,5 +1,5 @@
-"""The data of case pages: cases are judged again, excerpted and packed on the worker that reads the
-recording.
+"""The data of case pages: the worker that reads a recording judges its cases again, excerpts and
+packs them.
 
 A page is drawn by the browser (``html/case.js``) from the case's events. One task reads a segment,
 judges each of its cases again, and keeps a bounded excerpt of it. The cases are then packed into
@@ -44,7 +44,6 @@ MOST_DISPUTED = 5
 """Sentences of the second judge that a page shows for one example."""
 MOST_ANOMALIES = 20_000
 MOST_UNREADABLE = 1_000
-"""Refused bytes that one task may send to the driver."""
 
 
 Place = tuple[str, str, str]
@@ -61,9 +60,9 @@ class Page:
 
 @dataclass(frozen=True)
 class Work:
-    """Input of one task: related segments, or none, and the cases for which it makes pages.
+    """Input of one task: related segments (possibly none), and the cases for which it makes pages.
 
-    ``superseded`` are cases of these segments that a later one records again.
+    ``superseded``: cases of these segments that a later segment records again.
     """
 
     run: str
@@ -88,7 +87,7 @@ class Packed:
 
 @dataclass
 class CaseData:
-    """The result on the driver once the pages are written."""
+    """What the driver has once the pages are written."""
 
     pages: int = 0
     anomalies: list[Mapping[str, Any]] = field(default_factory=list)
@@ -97,7 +96,8 @@ class CaseData:
 
 
 def chunk_of(target: str, case: str, chunks: int) -> int:
-    """The chunk that has a case's page, of every run; ``case.js`` computes the same."""
+    """Return the chunk that has a case's page. It is the same in every run; ``case.js`` computes it
+    too."""
     return zlib.crc32(f"{target}\0{case}".encode("utf-8", "replace")) % chunks
 
 
@@ -143,8 +143,8 @@ def write(
 def plan(
     cases: Sequence[CaseRow], findings: Iterable[Mapping[str, Any]], runs: Sequence[Run]
 ) -> list[Work]:
-    """Return the tasks: one per segment, one for all segments of a load, and some for the cases
-    that were not recorded. The largest come first, so that no worker starts a large one last."""
+    """Return the tasks: one per segment, one for all segments of a load, and some for unrecorded
+    cases. The largest come first, so that no worker starts a large one last."""
     of_case: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for finding in findings:
         key = (finding["run"], finding["target"], finding["case"])
@@ -184,7 +184,7 @@ def _size(work: Work) -> int:
 
 
 def _by_target(run: Run) -> dict[str, list[Path]]:
-    """The segments of each target, in the order of writing."""
+    """Return the segments of each target, in the order of writing."""
     found: dict[str, list[Path]] = {}
     for path in sorted(run.segments(), key=lambda path: (path.stat().st_mtime_ns, str(path))):
         target = read_segment(path, "target").column(0)
@@ -276,8 +276,8 @@ def _page(
 
 
 def _disputed(anomalies: Iterable[Mapping[str, Any]]) -> dict[int, list[tuple[str, str]]]:
-    """The examples in which the second judge is certain of a violation, each with requirements and
-    sentences."""
+    """Return the examples in which the second judge is certain of a violation, each with
+    requirements and sentences."""
     found: dict[int, list[tuple[str, str]]] = {}
     for anomaly in anomalies:
         if not anomaly["uncertain"] and anomaly["requirement"]:

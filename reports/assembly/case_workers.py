@@ -1,7 +1,6 @@
 """The process from which Spark forks the workers of a report.
 
-It imports what their tasks need once for all workers, because the imports take a second of
-processor time.
+It imports what their tasks need, once for all of them: the imports take a second of processor time.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pyspark.daemon import manager
 
 from brokerproof.reports.spark.without_pandas import leave_pandas_out
 
-leave_pandas_out()  # before the import below, which would import it
+leave_pandas_out()  # before the import below, which would import pandas
 
 from brokerproof.reports.assembly import case_data  # noqa: E402
 from brokerproof.reports.assembly.tasks import COLLECT_AT  # noqa: E402

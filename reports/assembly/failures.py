@@ -44,13 +44,13 @@ def in_one_sentence() -> Iterator[None]:
 
 
 _UNREADABLE = re.compile(rf"^{UnreadableTrace.__module__}.{UnreadableTrace.__name__}: (.+)$", re.M)
-"""The last line of a worker's traceback, if it could not read what it was given."""
+"""The last line of a worker's traceback, if the worker could not read its input."""
 
 
 def _text(problem: BaseException) -> str:
     try:
         return str(problem)
-    except Exception:  # py4j asks the JVM for the words, and it may be gone
+    except Exception:  # py4j asks the JVM for the message, and the JVM may have ended
         return ""
 
 

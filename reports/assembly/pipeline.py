@@ -1,4 +1,4 @@
-"""The whole way from run folders to a report folder."""
+"""From run folders to a report folder."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from brokerproof.reports.view.case_page import CasePages
 from brokerproof.reports.view.render import Pages
 
 INDEX_BYTES = 5_000_000
-"""The index is never larger: its lists are halved until it fits."""
+"""The most bytes of the index: its lists are halved until it fits."""
 
 Result = TypeVar("Result")
 Step = Callable[[str], None]
@@ -63,7 +63,6 @@ class Report:
 
     @property
     def index(self) -> Path:
-        """The page to open."""
         return self.folder / "index.html"
 
 
@@ -79,10 +78,9 @@ def build(
     trace_tables: bool = False,
     step: Step = lambda _: None,
 ) -> Report:
-    """Write the report on ``runs`` into ``out``, replacing any older one; ``measured`` has the
-    inferred parameters of targets
-    (:func:`brokerproof.reports.model.target_summaries.read_measured`). ``trace_tables`` also writes
-    the tables that grow with the recording, which needs Spark.
+    """Write the report on ``runs`` into ``out``, replacing any older one. ``measured``: inferred
+    parameters of targets (:func:`brokerproof.reports.model.target_summaries.read_measured`).
+    ``trace_tables`` also writes the tables that grow with the recording, which needs Spark.
 
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is not a
     result, and ``OSError`` if ``out`` cannot be written.
@@ -150,7 +148,7 @@ def build(
 
 @contextmanager
 def _beside(tasks: Tasks, work: Callable[[], Result]) -> Iterator[Future[Result]]:
-    """Let other processes do ``work`` while the block runs. If the block fails, the work is
+    """Run ``work`` on other processes during the block. If the block fails, the work is
     cancelled."""
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -161,7 +159,7 @@ def _beside(tasks: Tasks, work: Callable[[], Result]) -> Iterator[Future[Result]
 
 
 def tables_of(outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run]) -> Tables:
-    """Every table of results. Results fit into this process, so only recordings go through
+    """Return every table of results. Results fit into this process; only recordings go through
     Spark."""
     of_cases = cases(outcomes.results)
     return Tables(
@@ -268,8 +266,8 @@ _OURS = re.compile(r".*-[0-9a-f]{10}\.html|more\.html")
 
 
 def emptied(folder: Path, ours: re.Pattern[str] | None = None) -> None:
-    """Make a folder of pages, and remove those of an older report: the names that are ``ours``, or
-    all."""
+    """Make a folder of pages. Remove the pages of an older report from it: the names that are
+    ``ours``, or all."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.html"):
         if ours is None or ours.fullmatch(old.name):

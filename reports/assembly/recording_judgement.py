@@ -33,20 +33,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_CAPTURE, SMALL_SEGMENTS = 2 << 20, 8 << 20
-"""Bytes of packets, and of segments, which are compressed. More is not a small recording."""
+"""The most bytes of packets, or of compressed segments, in a small recording."""
 WITHOUT_SPARK = 4
-"""Where Spark is missing, a recording of so many times the bytes and events is small: judging it in
-this process is slower, not impossible."""
+"""Without Spark, a recording of this many times the bytes and events still counts as small: this
+process can judge it, though more slowly."""
 HEAP = "2g"
-"""The driver's memory. Events are read by Python workers; what the JVM handles is summaries, which
-are few, and what is looked at again, which it may write to disk."""
+"""The driver's memory. Python workers read the events; the JVM handles only the few summaries and
+the events that are read again, and may spill these to disk."""
 
 
 def command(
     traces: Sequence[str], profile: str | None, *, whole: bool, master: str | None, as_json: bool
 ) -> int:
-    """Judge as ``brokerproof judge`` does and return its exit code; the arguments are its
-    options."""
+    """Judge as ``brokerproof judge`` does and return its exit code. Arguments are its options."""
 
     def step(name: str) -> None:
         if not as_json:
@@ -102,7 +101,7 @@ def judge(
     master: str | None,
     step: Callable[[str], object],
 ) -> Judged:
-    """Judge recordings, announcing each ``step``. Raises the errors that :func:`in_one_sentence`
+    """Judge recordings, and announce each ``step``. Raises the errors that :func:`in_one_sentence`
     turns into a refusal, and :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     catalogue = load()
     level_of = Requirements(catalogue.values()).level
@@ -166,7 +165,7 @@ def on_clients(conclusion: Conclusion, catalogue: Mapping[str, Requirement]) -> 
 
 
 def small_source(traces: Sequence[str], *, whole: bool = False) -> Source | None:
-    """Return the source of the traces if their events fit into this process several times
+    """Return the source of the traces if this process could hold their events several times
     (:mod:`brokerproof.reports.judging.small_recordings`), else None. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
     if any(segments.is_elsewhere(name) for name in traces):
@@ -184,8 +183,8 @@ def small_source(traces: Sequence[str], *, whole: bool = False) -> Source | None
 
 
 def _captured(traces: Sequence[str]) -> list[str]:
-    """Return those of the traces that are captured packets: all or none. Raises
-    :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
+    """Return the traces that are captured packets: all or none. Raises
+    :class:`brokerproof.harness.trace.read.UnreadableTrace` for a mixture."""
     captured = [
         name for name in traces if not segments.is_elsewhere(name) and captures.holds_captures(name)
     ]
@@ -213,8 +212,8 @@ def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False
 
 
 def ground_of(profile: str, *, guessed: bool) -> Expectations:
-    """Return the promises of a profile. ``guessed``: the broker's configuration is unknown, so only
-    promises common to every configuration count. Raises
+    """Return the promises of a profile. With ``guessed`` the broker's configuration is unknown, so
+    only promises of every configuration count. Raises
     :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     if profile == "stomp":
         return NOTHING

@@ -29,6 +29,6 @@ class SetUpFailed(Refusal):
 
 
 class OurError(Refusal):
-    """The run may be fine; the report is not."""
+    """An error of ours: the run may be fine, the report is not."""
 
     exit_code = 5

@@ -28,8 +28,8 @@ from brokerproof.reports.spark import on_demand
 from brokerproof.reports.spark.gateway import NoGateway
 
 BRIEF_EVENTS = 400_000
-"""Fewer events than this are in tables before an optimising compiler pays. What writes no tables of
-the trace leaves the events to Python's workers."""
+"""With fewer events in tables than this, an optimising compiler does not pay. Without tables of the
+trace, Python's workers handle the events."""
 WORKERS = "brokerproof.reports.assembly.case_workers"
 _CASES = "brokerproof.reports.assembly.case_data"
 _EARLY_NICENESS = 5
@@ -47,7 +47,7 @@ def command(
     quiet: bool,
     early: bool,
 ) -> None:
-    """Write the report as ``brokerproof report`` does; the arguments are its options."""
+    """Write the report as ``brokerproof report`` does. Arguments are its options."""
     with in_one_sentence(), ExitStack() as stack:
         say = _silent if quiet or as_json else _say
         started = stack.enter_context(_started_early(master)) if early else None
@@ -60,7 +60,8 @@ def command(
 
 @contextmanager
 def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | LocalTasks]:
-    """Spark's processes if PySpark is installed, else local ones. ``brief`` is for little data."""
+    """Return Spark's processes if PySpark is installed, else local ones. ``brief``: there is little
+    data."""
     if master is not None:
         on_demand.require("--master")
     if not on_demand.installed():
@@ -77,8 +78,8 @@ def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | Local
 
 @contextmanager
 def _started_early(master: str | None) -> Iterator[SparkTasks | LocalTasks]:
-    """Start the processes for little data, then wait for a line of standard input; without one, end
-    this process. A failure to start Spark is reported only after that line."""
+    """Start the processes for little data, then wait for a line of standard input; at its end,
+    exit. A failure to start Spark is reported only after that line."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.nice(_EARLY_NICENESS)
     with ExitStack() as stack:
@@ -107,7 +108,7 @@ def write(
     started: SparkTasks | LocalTasks | None = None,
 ) -> Report:
     """Write the report on ``runs`` to ``out``, with ``inferred`` in the form of ``--infer``, by the
-    ``started`` processes or its own; raises the errors that :func:`command` turns into sentences.
+    ``started`` processes or new ones. Raises the errors that :func:`command` turns into sentences.
 
     Bad input is found before a JVM is started, except a damaged segment with an intact footer,
     which only the processes notice; it is then located so that it can be named.

@@ -30,13 +30,12 @@ First = Callable[[Item], Iterable[tuple[int, Value]]]
 Second = Callable[[tuple[int, Iterable[Value]]], Made]
 
 COLLECT_AT = 100_000
-"""New objects that survive until a worker's collector runs; Python's default is 700. Tasks make few
-cycles, and many objects that live as long as a segment: the default took a twelfth of the time."""
+"""A worker's collector runs after this many surviving new objects; Python's default is 700. Tasks
+make few cycles but many objects that live as long as a segment, and collecting took a twelfth of
+the time."""
 
 
 class Tasks(Protocol):
-    """Processes that carry out steps."""
-
     def by_key(
         self,
         first: First[Item, Value],
@@ -74,7 +73,7 @@ class SparkTasks:
         self.context.cancelAllJobs()
 
     def warm_up(self, work: Callable[[int], None]) -> None:
-        """Let every worker call ``work``, and so import its module, while there is time."""
+        """Let every worker call ``work`` ahead of need, and so import its module."""
         tasks = self.context.defaultParallelism
         self.context.parallelize(range(tasks), tasks).foreach(work)
 
@@ -105,14 +104,14 @@ class LocalTasks:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def warm_up(self, work: Callable[[int], None]) -> None:
-        """Start every worker, while there is time."""
+        """Start every worker ahead of need."""
         for worker in range(self._workers):
             self._pool.submit(work, worker)
 
 
 @contextmanager
 def local_tasks(*modules: str) -> Iterator[LocalTasks]:
-    """Processes for the length of the block, forked from one that has imported ``modules``."""
+    """Provide processes for the block, forked from one that has imported ``modules``."""
     methods = multiprocessing.get_context("forkserver")
     methods.set_forkserver_preload(list(modules))
     workers = len(os.sched_getaffinity(0))
@@ -131,8 +130,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """End with the parent: a worker that waits for its next task does not notice the parent's
-    death."""
+    """Exit when the parent dies: a worker that waits for its next task would not notice."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -149,7 +147,7 @@ def _made(second: bytes, group: Any) -> Any:
 
 @lru_cache(maxsize=2)
 def _unpickled(step: bytes) -> Callable[[Any], Any]:
-    """Return a step. It contains all requirements, so a worker unpickles it once and not for each
+    """Return a step. It contains all requirements, so a worker unpickles it once, not for each
     item."""
     step_of_report: Callable[[Any], Any] = pickle.loads(step)  # written by our own process
     return step_of_report

@@ -16,7 +16,8 @@ _COLOURS = (
 
 
 def badge(model: Model) -> str:
-    """The badge as JSON: the worst verdict and its count in the last run of each target."""
+    """Return the badge as JSON: the worst verdict and its count over the last run of each
+    target."""
     totals = model.now
     latest = {bar.column.run for bar in model.latest} or {run.name for run in model.runs}
     cut_off = any(run.footer is None for run in model.runs if run.name in latest)

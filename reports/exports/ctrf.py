@@ -1,8 +1,8 @@
 """ctrf.json: the Common Test Report Format, written row by row.
 
 FAIL and ERROR are ``failed``; SKIP is ``skipped``; INCONCLUSIVE and KNOWN are ``other``; the rest
-is ``passed``. The verdict itself is the test's ``rawStatus``. If there are several runs, each test
-names its own.
+is ``passed``. The test's ``rawStatus`` is the verdict itself. With several runs, each test names
+its run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ STATUS = {
 
 
 def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[CaseRow]) -> None:
-    """Write every case of ``cases``; the summary is computed from ``bars``."""
     head = {"reportFormat": "CTRF", "specVersion": SPECIFICATION, "generatedBy": "brokerproof"}
     results = {
         "tool": {"name": "brokerproof", "version": str(runs[0].header.get("brokerproof", ""))}

@@ -1,8 +1,8 @@
 """junit.xml: one test suite per run and target, written row by row.
 
 FAIL becomes ``<failure>`` and ERROR ``<error>``. SKIP and INCONCLUSIVE become ``<skipped>``, the
-latter with a message that begins with ``inconclusive``: parsers know no fourth outcome, and neither
-a pass nor a failure would be true. KNOWN is ``<skipped>`` with a message that begins with ``known
+latter with a message that begins with ``inconclusive``: parsers know no fourth outcome, and a pass
+or a failure would be false. KNOWN is ``<skipped>`` with a message that begins with ``known
 deviation``. WARN and NOTE pass, with their text in ``<system-out>``. Requirements and the verdict
 itself are properties of the case.
 """
@@ -83,8 +83,8 @@ def _case(file: IO[str], case: CaseRow, suite: str) -> None:
 
 
 def _split(case: str) -> tuple[str, str, str]:
-    """``stomp.frames.eols[1.2]`` as ``stomp.frames`` and ``eols[1.2]``; parameters may hold
-    dots."""
+    """Split a name: ``stomp.frames.eols[1.2]`` into ``stomp.frames`` and ``eols[1.2]``; parameters
+    may contain dots."""
     head, bracket, parameters = case.partition("[")
     module, dot, name = head.rpartition(".")
     return module, dot, f"{name}{bracket}{parameters}" or case

@@ -1,12 +1,12 @@
 """Connections judged by the oracles of their protocol: AMQP 1.0 (credit, drains, session windows,
-deliveries, settlement, idle time-outs), CORE (credit of consumers and producers), and of AMQP 0-9-1
-(prefetch, tags, being blocked, heartbeats) those whose summary
+deliveries, settlement, idle time-outs), CORE (credit of consumers and producers), and AMQP 0-9-1
+(prefetch, tags, being blocked, heartbeats) if the connection's summary
 (:mod:`brokerproof.reports.judging.channels`) asks for it.
 
-In the first two, the meaning of a frame depends on all earlier ones, so a piece of such a
+In AMQP 1.0 and CORE, the meaning of a frame depends on all earlier ones, so a piece of such a
 connection has no summary. Its frames are grouped by connection, and one task reads them in order.
-Of a connection with more than :data:`MOST` frames only the first are judged; the rest is reported
-as not judged.
+Of a connection, only the first :data:`MOST` frames are judged; further ones are reported as not
+judged.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ ORACLES_CORE: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
 OF_PROTOCOL = {AMQP091: ORACLES_091, CORE: ORACLES_CORE}
 KINDS = (*ORACLES, *ORACLES_091, *ORACLES_CORE, "not judged")
 LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
-"""Not judged here: once the receiver has settled, a sender may settle without a frame, and the tag
-is free again."""
+"""Not judged here: once the receiver has settled, the sender may settle without a frame, and then
+the tag may be reused."""
 
 FRAMES = pa.schema(
     [
@@ -136,7 +136,7 @@ def _violations(
     )
     for kind, oracle in oracles.items():
         if going_on and kind == "drain unanswered":
-            continue  # the answer may be in what follows
+            continue  # the answer may be in later frames
         violations = (
             finding
             for finding in oracle(events, conn)
@@ -149,8 +149,8 @@ def _violations(
 
 
 def find_anomalies(spark: SparkSession, source: Source, merged: DataFrame) -> DataFrame:
-    """Return the anomalies, with ``requirement``, of the connections that the merged summaries ask
-    for."""
+    """Return the anomalies, with ``requirement``, of the connections that the merged summaries
+    name."""
     asking = merged.where(F.col("kind").isin(ORACLE_JUDGED, CHANNELS) & F.col("needs_recheck"))
     rows = asking.select(*SCOPE, "conn").distinct().limit(MOST_CONNECTIONS + 1).collect()
     chosen = frozenset(map(tuple, rows)) if len(rows) <= MOST_CONNECTIONS else None
@@ -160,7 +160,7 @@ def find_anomalies(spark: SparkSession, source: Source, merged: DataFrame) -> Da
 
 def frame_reader(open_piece: Opener, chosen: frozenset[ConnectionKey] | None) -> Work:
     """Return a function for tasks that reads the frames (:data:`FRAMES`) of the chosen connections
-    in a piece (None: of all)."""
+    in a piece (None: of all connections)."""
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
         names, begin = Names.none(), 0
@@ -205,7 +205,7 @@ def _frames(
     place: int,
     begin: int,
 ) -> pa.RecordBatch | None:
-    """Return the frames of the chosen connections (None: of all)."""
+    """Return the frames of the chosen connections (None: of all connections)."""
     if not batch.num_rows:
         return None
     origins = columns.row_origins(batch, names)

@@ -1,7 +1,7 @@
-"""Capture gaps: the missing parts of a recording, and the anomalies that they make uncertain.
+"""Capture gaps: the parts missing from a recording, and the anomalies that they make uncertain.
 
-The rule is that of :mod:`brokerproof.harness.oracles.capture_gaps`. The gaps are in the summaries
-of connections.
+The rule is that of :mod:`brokerproof.harness.oracles.capture_gaps`. The summaries of connections
+hold the gaps.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Connections that are incompletely recorded for one reason."""
+    """Connections recorded incompletely, for one reason."""
 
     why: str
     connections: int
     size: int
-    """Number of missing bytes, at least."""
+    """The least number of missing bytes."""
     since_ns: int
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Missing:
 
 
 def missing_in(merged: DataFrame) -> list[Missing]:
-    """Return what is missing in a recording, by reason; from merged summaries."""
+    """Return what is missing from a recording, by reason, according to merged summaries."""
     reasons = unseen(merged).groupBy("why").agg(F.count("*"), F.sum("octets"), F.min("since_ns"))
     return [Missing(*row) for row in reasons.orderBy("why").collect()]
 

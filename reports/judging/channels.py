@@ -2,9 +2,10 @@
 
 Tags count the deliveries of a channel from 1, so a piece of a recording is independent of earlier
 ones. It gives two upper bounds of the unacknowledged deliveries: the tags above the highest
-cumulatively acknowledged one, and the deliveries less those acknowledged one by one. If one of them
-is within the smallest requested prefetch, all is well. If both exceed it, or if tags or answers do
-not ascend, the whole connection is read by :mod:`brokerproof.harness.oracles.amqp091_rules`.
+cumulatively acknowledged one, and the deliveries less those acknowledged one by one. If either is
+within the smallest requested prefetch, the prefetch was respected. If both exceed it, or if tags or
+answers do not ascend, the whole connection is read by
+:mod:`brokerproof.harness.oracles.amqp091_rules`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _OF_CHANNELS = frozenset({"channel.open", "basic.qos", "basic.consume", "basic.g
 
 @dataclass(frozen=True)
 class ChannelTags:
-    """The delivery-tags of one channel; 0 for none."""
+    """The delivery-tags of one channel; 0 means none."""
 
     opened: bool = False
     first: int = 0
@@ -43,15 +44,15 @@ class ChannelTags:
     """The first and the last tag answered."""
     individual_answers: int = 0
     up_to: int = 0
-    """The highest tag that was settled with all before it."""
+    """The highest tag that was settled together with all earlier ones."""
     before_ack: int = NONE
     """The highest tag that was delivered while :attr:`up_to` was 0."""
     above_ack: int = NONE
-    """The most tags above :attr:`up_to`, later."""
+    """The most unsettled tags above :attr:`up_to`, later."""
     above_individual: int = NONE
     """The highest number of deliveries minus :attr:`individual_answers`."""
     answered_early: int = 0
-    """The highest tag that was answered before this piece had delivered anything."""
+    """The highest tag answered before this piece delivered anything."""
     most_waiting: int = 0
     """A bound of the waiting deliveries, in merged pieces."""
     prefetch: int = 0
@@ -59,7 +60,7 @@ class ChannelTags:
     no_ack: bool = False
     """True if a consumer need not acknowledge."""
     ambiguous: bool = False
-    """True if only all of the connection can tell."""
+    """True if only reading the whole connection can decide."""
 
     def merge(self, later: ChannelTags) -> ChannelTags:
         ambiguous = self.ambiguous or later.ambiguous or (later.opened and self.last > 0)
@@ -86,7 +87,7 @@ class ChannelTags:
 
     @property
     def needs_recheck(self) -> bool:
-        """True unless the merged pieces show that nothing is wrong."""
+        """True unless the merged pieces show no violation."""
         answered_no_ack = self.no_ack and self.answered[1] > 0
         over = self.prefetch > 0 and self.most_waiting > self.prefetch
         return self.ambiguous or answered_no_ack or over
@@ -98,16 +99,16 @@ class ChannelSummary(Summary["ChannelSummary"]):
 
     channels: Mapping[int, ChannelTags] = field(default_factory=dict)
     heartbeat_s: int = 0
-    """The interval of heartbeats that was agreed on; 0 for none."""
+    """The agreed heartbeat interval; 0 for none."""
     received: SilenceStats = field(default_factory=SilenceStats)
     closed: int = NEVER
     blocked: str = ""
-    """``b`` for each connection.blocked, ``u`` for each connection.unblocked, without repetitions
-    of the pair."""
+    """``b`` for each connection.blocked, ``u`` for each connection.unblocked, without repeated
+    pairs."""
     understands_blocked: bool | None = None
     """True if the client announced the capability; None where its announcement was not seen."""
     ambiguous: bool = False
-    """True if something was sent that is not a frame, or not in the recording."""
+    """True if something sent is not a frame, or not in the recording."""
 
     def merge(self, later: ChannelSummary) -> ChannelSummary:
         none = ChannelTags()
@@ -128,7 +129,7 @@ class ChannelSummary(Summary["ChannelSummary"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True unless the merged pieces show that nothing is wrong."""
+        """True unless the merged pieces show no violation."""
         if self.ambiguous or self.blocked not in ("", "b", "bu"):
             return True
         if self.blocked and self.understands_blocked is False:
@@ -239,7 +240,7 @@ class ChannelSummaries:
             cells["ambiguous"][code] = True
 
     def _add_tags(self, batch: Columns, tagged: Tagged) -> None:
-        """Add deliveries and answers, per channel, in order."""
+        """Add deliveries and answers in order, by channel."""
         if not len(tagged.rows):
             return
         places = self._connections.of(pa.array(batch.connection[tagged.rows]))
@@ -307,7 +308,7 @@ class ChannelSummaries:
         ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
         fresh = ended[
             self._states["closed"][connection[ended]] == NEVER
-        ]  # backwards, so that the first of several stays
+        ]  # backwards, so that the first of several is kept
         self._states["closed"][connection[fresh]] = at[fresh]
         self._states["ambiguous"][connection[(what == OCTETS) | (what == UNSEEN)]] = True
 

@@ -76,11 +76,11 @@ on a connection."""
     UNSEEN,
     ENDS,
 ) = range(20)
-"""The kinds of event that judges tell apart. SEND carries a message to the broker, MESSAGE from it;
-ANSWER is ACK, NACK or what settles in other protocols, RECEIPT whatever confirms; the rare ones
-have their headers in :attr:`Columns.rare`; FOREIGN is a connection that speaks a protocol without
-books (:data:`brokerproof.harness.oracles.connection_reader.READABLE`); UNSEEN are bytes that the
-recording does not hold, ENDS that it ended before the connection did."""
+"""The kinds of event that judges distinguish. SEND is a message to the broker, MESSAGE one from it;
+ANSWER is ACK, NACK or another protocol's settlement, RECEIPT any confirmation; rare events have
+their headers in :attr:`Columns.rare`; FOREIGN is a connection in a protocol that no reader follows
+(:data:`brokerproof.harness.oracles.connection_reader.READABLE`); UNSEEN are bytes missing from the
+recording; ENDS means that the recording ended before the connection."""
 
 OUT = frozenset({SEND, ANSWER, OTHER_OUT, BEAT_OUT, OCTETS, RARE_OUT, FOREIGN_OUT})
 IN = frozenset({MESSAGE, RECEIPT, OTHER_IN, BEAT_IN, RARE_IN})
@@ -106,7 +106,7 @@ class Names:
     """The names of the dense numbers in the batches of one piece."""
 
     scopes: Codes[tuple[str, str, str, int]]
-    """Run, target, case, and which example of a property."""
+    """Run, target, case, and the number of a property's example."""
     connections: Pairs
     """Scope and connection."""
     queues: Codes[str]
@@ -124,8 +124,8 @@ class Names:
 
 @dataclass
 class Messages:
-    """Frames that carry a message: rows of the batch, each with its queue, stamp, and whether it
-    has one."""
+    """Frames with a message: rows of the batch, each with its queue and its stamp, if it has
+    one."""
 
     rows: Ints
     queue: Ints
@@ -137,7 +137,7 @@ class Messages:
 @dataclass
 class Columns:
     """One batch. ``what``, ``connection``, ``at`` and ``size`` have a value for every row; other
-    fields name their rows."""
+    fields name the rows they concern."""
 
     what: npt.NDArray[np.int8]
     scope: Ints
@@ -160,7 +160,7 @@ class Columns:
     spoken: npt.NDArray[np.int8]
     """The protocol of each row (:mod:`brokerproof.reports.judging.protocol_columns`)."""
     tagged: Tagged | None = None
-    """The delivery-tags of AMQP 0-9-1; None where nobody speaks it."""
+    """The delivery-tags of AMQP 0-9-1; None if no connection speaks it."""
 
     def __len__(self) -> int:
         return len(self.what)
@@ -200,8 +200,8 @@ class RowOrigins:
 
 
 def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
-    """A first pass over a batch, without headers and bodies; events outside connections are
-    NOTHING. Batches must arrive in order: the examples of a property are counted."""
+    """Classify the rows of a batch without headers and bodies; events outside connections are
+    NOTHING. Batches must arrive in order, since examples of a property are counted."""
     what = _what(batch)
     scope = _scopes(batch, names, what)
     connected = batch.column("conn").is_valid().to_numpy(zero_copy_only=False)
@@ -211,7 +211,7 @@ def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
 
 
 def columns(batch: pa.RecordBatch, names: Names, known: RowOrigins | None = None) -> Columns:
-    """The arrays of one batch, with numbers of ``names``. ``known`` is the result of
+    """Return the arrays of one batch, with numbers of ``names``. ``known``: the result of
     :func:`row_origins`, if only some rows were chosen."""
     known = known or row_origins(batch, names)
     what, scope, spoken = known.what, known.scope, known.spoken
@@ -262,8 +262,8 @@ def _spoken(protocol: pa.Array) -> npt.NDArray[np.int8]:
 
 
 def _what(batch: pa.RecordBatch) -> npt.NDArray[np.int8]:
-    """From the numbers of kind, command, protocol and vantage, by a table of all their
-    combinations."""
+    """Return each row's kind, by a table of all combinations of kind, command, protocol and
+    vantage."""
     parts = [_encoded(batch.column(name)) for name in ("kind", "command", "protocol", "vantage")]
     sizes = [len(part.dictionary) + 1 for part in parts]
     place = np.zeros(batch.num_rows, np.int64)
@@ -325,7 +325,7 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
 
 
 def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> Ints:
-    """The scope of each row: every example of a property is a separate one, because it has new
+    """Return the scope of each row. Every example of a property is a separate scope, as it has new
     connections."""
     parts = [_encoded(batch.column(name)) for name in ("run", "target", "case")]
     place = np.zeros(batch.num_rows, np.int64)
@@ -349,7 +349,7 @@ def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> 
 
 
 class Headers:
-    """The headers of a batch; the first of repeated ones counts."""
+    """The headers of a batch; of repeated ones the first counts."""
 
     def __init__(self, column: pa.ListArray) -> None:
         offsets = column.offsets.to_numpy()
@@ -364,7 +364,7 @@ class Headers:
         self._parents = np.repeat(np.arange(len(column)), np.diff(offsets))
 
     def _found(self, name: str) -> tuple[Ints, Ints]:
-        """Rows that have the header, ascending, and the position of its value."""
+        """Return the rows that have the header, ascending, and the positions of its values."""
         if name not in self._names:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         inside = self._indices[self._begin : self._begin + len(self._parents)] == self._names.index(
@@ -377,8 +377,8 @@ class Headers:
         return rows[first], at[first] + self._begin
 
     def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array:
-        """The values of a header for ``rows``, or of another one where it is missing; empty if both
-        are."""
+        """Return the values of a header for ``rows``, or of another header where it is missing;
+        empty if both are missing."""
         slot = np.full(self._rows, -1, np.int64)
         if otherwise is not None:
             where, at = self._found(otherwise)
@@ -403,8 +403,8 @@ class Headers:
         return matches[rows]
 
     def has_any(self, beginnings: tuple[str, ...], rows: Ints, but: str = "") -> Bools:
-        """Return for ``rows`` whether a header's name begins with one of these and is not
-        ``but``."""
+        """Return for each of ``rows`` whether the name of one of its headers, other than ``but``,
+        begins with one of these."""
         matches = np.zeros(self._rows, np.bool_)
         for name in set(self._names):
             if name.startswith(beginnings) and name != but:
@@ -432,10 +432,10 @@ _MARK = np.uint64(int.from_bytes(stamp.MARK, "little"))
 
 
 def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
-    """Producer and number of the stamps that the bodies of ``rows`` begin with, and which rows have
-    one.
+    """Return producer and number of the stamps at the beginning of the bodies of ``rows``, and
+    which rows have one.
 
-    Eight digits are read at once as a 64-bit word, because bodies are most of the data.
+    Eight digits are read together as a 64-bit word, because bodies are most of the data.
     """
     producer, number = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     stamped = np.zeros(len(rows), np.bool_)
@@ -463,8 +463,8 @@ def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
 
 
 def _eight_digits(word: npt.NDArray[np.uint64]) -> tuple[Ints, Bools]:
-    """The values of words of eight ASCII digits, the first digit in the lowest byte; and whether
-    they are digits."""
+    """Return the values of words of eight ASCII digits, the first digit in the lowest byte, and
+    whether they are digits."""
     high, six = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x0606060606060606)
     zeros = np.uint64(0x3030303030303030)
     with np.errstate(over="ignore"):

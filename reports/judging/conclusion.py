@@ -1,5 +1,5 @@
-"""The conclusion of a judgement: a verdict for each kind of anomaly, the first witness of each, and
-how many groups were judged."""
+"""The conclusion of a judgement: a verdict and a first witness for each kind of anomaly, and how
+many groups were judged."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from brokerproof.reports.judging.small_recordings import SmallJudgement
 from brokerproof.reports.spark.on_demand import F
 
 LISTED = 1_000
-"""The most anomalies that are listed one by one. All are counted."""
+"""The most anomalies that are listed individually. All are counted."""
 _IDENTITY = ("run", "target", "case", "example", "witness", "conn", "queue", "subscription", "what")
 _ORDER = ("kind", "run", "target", "case", "example", "witness")
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """One kind of anomaly: how many there are, and the first. ``requirement`` is empty if no
-    document of the profile has one; then the verdict is WARN."""
+    """One kind of anomaly: their number, and the first. ``requirement`` is empty if no document of
+    the profile states one; then the verdict is WARN."""
 
     kind: str
     requirement: str
@@ -45,7 +45,7 @@ class Conclusion:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict; INCONCLUSIVE if there was nothing to judge."""
+        """The worst verdict; INCONCLUSIVE if nothing could be judged."""
         if self.wrong:
             return merge(wrong.verdict for wrong in self.wrong)
         judged = any(number for number, _ in self.groups.values())
@@ -76,12 +76,12 @@ class Conclusion:
 def conclude(
     judgement: Judgement, level_of: Callable[[str], Level | None], listed: int = LISTED
 ) -> Conclusion:
-    """Decide the verdicts of anomalies. A bounded part of them leaves Spark."""
+    """Decide the verdicts of anomalies. Only a bounded number of anomalies leaves Spark."""
     identity = F.struct(*_IDENTITY)
     counted = judgement.anomalies.groupBy("kind", "requirement", "uncertain").agg(
         F.count("*").alias("count"), F.min(identity).alias("first")
     )
-    # As many rows as there are kinds, twice.
+    # At most two rows per kind.
     wrong = [
         _wrong(
             (row.kind, row.requirement, row.uncertain),
@@ -123,7 +123,7 @@ def _wrong(
     first: Mapping[str, Any],
     level_of: Callable[[str], Level | None],
 ) -> Wrong:
-    """Return anomalies of one kind, requirement and certainty with their verdict."""
+    """Return the anomalies of one kind, requirement and certainty, with their verdict."""
     kind, requirement, uncertain = sort
     doubt = "the recording does not decide it" if uncertain else None
     finding = Finding(requirement, Seen.VIOLATED, uncertain=doubt)

@@ -1,5 +1,5 @@
-"""The lifetime of a connection: signs of life in both directions, the longest silences, and how it
-was closed.
+"""The lifetime of a connection: signs of life in both directions, the longest silences, and the
+close.
 
 The summary of a piece has the first and last instants, the largest gaps, and the few frames that
 negotiated heartbeats. Merging two neighbouring pieces adds the gap between them.
@@ -72,7 +72,7 @@ class SilenceStats:
 
 @dataclass(frozen=True)
 class ConnectionSummary(Summary["ConnectionSummary"]):
-    """One connection, in the trace's clock (ns; NEVER: not seen)."""
+    """One connection, in nanoseconds of the trace's clock (NEVER: not seen)."""
 
     opened: int = NEVER
     received: SilenceStats = field(default_factory=SilenceStats)
@@ -80,7 +80,7 @@ class ConnectionSummary(Summary["ConnectionSummary"]):
     work: tuple[int, bool, int] = (NEVER, False, NEVER)
     """The first sign that is not a heartbeat, whether it was a receipt, and the last one."""
     stalled: tuple[int, int] = (0, NEVER)
-    """The longest silence that a receipt ended, and when. A blocked producer shows as one."""
+    """The longest silence that a receipt ended, and its end. A blocked producer causes one."""
     closed: int = NEVER
     closed_by: str = ""
     """``broker``, ``harness`` or empty."""
@@ -201,7 +201,7 @@ class ConnectionSummaries:
         ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
         fresh = ended[
             cells["closed"][connection[ended]] == NEVER
-        ]  # backwards, so that the first of several stays
+        ]  # backwards, so that the first of several is kept
         cells["closed"][connection[fresh]] = at[fresh]
         cells["closed_by"][connection[fresh]] = np.where(what[fresh] == CLOSED, 1, 2)
         for row, command, headers in batch.rare:
@@ -268,7 +268,7 @@ class ConnectionSummaries:
 
 
 def merge_unseen(earlier: Unseen, later: Unseen) -> Unseen:
-    """Merge both: by reason the earlier instant, and the sum of the bytes."""
+    """Merge both: for each reason the earlier instant and the total bytes."""
     if not (earlier and later):
         return earlier or later
     both = dict(earlier)

@@ -22,16 +22,15 @@ from brokerproof.reports.judging.dense_ids import Bools, Codes, Ints, Pairs, sta
 from brokerproof.reports.judging.summary import Summary
 
 BLOCK = 1024
-"""Numbers in a block: few enough that what travels is small, and enough that there are few
-blocks."""
+"""Numbers in a block: few, so that little data travels, yet enough that blocks are few."""
 _BITS = BLOCK.bit_length() - 1
 _OFFSET = 1 << 40
-"""Added to the number of a block, so that the block of messages without a number (-1) has one that
-is not negative."""
+"""Added to the number of a block, so that the block of messages without a number (-1) has a
+non-negative code."""
 FOR_ALL = ("/topic/", EXCHANGE)
 """Prefixes of names whose messages go to any number of subscriptions."""
 LOOSE = -1
-"""The block of messages without a stamp: only a recheck tells them apart."""
+"""The block of messages without a stamp, which only a recheck can tell apart."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,9 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
     regot: int = 0
     """Delivered more than once."""
     odd: int = 0
-    """Messages whose headers or redelivery marks only a recheck can judge."""
+    """Messages with headers or redelivery marks that only a recheck can judge."""
     one_copy: bool = False
-    """True if all copies of a message are for the same consumers (a queue)."""
+    """True if every copy of a message is for the same consumers (a queue)."""
 
     def merge(self, later: DeliveryBitmap) -> DeliveryBitmap:
         """Merge both, in any order."""
@@ -63,13 +62,13 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
 
     @property
     def missing(self) -> int:
-        """Messages sent but never delivered. None on a topic, which may have had no subscriber."""
+        """Messages sent but never delivered. Empty on a topic, which may have had no subscriber."""
         return self.sent & ~self.got if self.one_copy else 0
 
     @property
     def repeated(self) -> int:
-        """Messages delivered more than once. None on a topic, where a second copy for one
-        subscription is an inversion of order."""
+        """Messages delivered more than once. Empty on a topic, where a second copy for one
+        subscription counts as an inversion of order."""
         return self.regot if self.one_copy else 0
 
     @property
@@ -79,12 +78,12 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
 
     @property
     def highest(self) -> int:
-        """The highest message that certainly arrived, relative to the block, or -1."""
+        """The highest message that certainly arrived, relative to the block; -1 for none."""
         return (self.got & self.sent & ~self.resent).bit_length() - 1
 
     @property
     def needs_recheck(self) -> bool:
-        """True unless every message was delivered once and unmarked, so that only its place can be
+        """True unless every message was delivered once and unmarked, so that only its order can be
         wrong."""
         return bool(self.missing or self.suspicious)
 
@@ -105,14 +104,14 @@ class DeliveryBitmaps:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._one_copy: set[int] = set()
-        """Queues of which a frame says that each message is for one consumer."""
+        """Queues for which a frame states that each message is for one consumer."""
         self._queues = Pairs()
         self._groups = Pairs()
         """Groups of (scope and queue) and producer; producer 0 is for messages without a stamp."""
         self._blocks: Codes[int] = Codes()
         """Packed blocks of a group."""
         self._messages: dict[str, list[Ints]] = defaultdict(list)
-        """Each message as block code and bit, packed; sorted when the piece ends."""
+        """Each message as its packed block code and bit; sorted when the piece ends."""
 
     def update(self, batch: Columns) -> None:
         self._add(batch, batch.sent, "sent", batch.strange)
@@ -154,7 +153,7 @@ class DeliveryBitmaps:
 
 
 def _sets(messages: list[Ints]) -> dict[int, tuple[int, int]]:
-    """Return by block the set of messages, and the set of repeated ones."""
+    """Return the messages, and the repeated ones, as sets by block."""
     ascending = np.sort(np.concatenate(messages))
     first = starts(ascending)
     repeated = ascending[~first]

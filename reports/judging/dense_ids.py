@@ -1,5 +1,5 @@
-"""Dense numbers for names (dictionary encoding), so that state fits into arrays and whole batches
-are added at once."""
+"""Dense numbers for names (dictionary encoding): state fits into arrays, and whole batches are
+added together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Codes(Generic[T]):
-    """Values and their numbers, in order of first occurrence; one array at a time."""
+    """Values and their numbers, in order of first occurrence; processes one array at a time."""
 
     def __init__(self) -> None:
         self.values: list[T] = []
@@ -33,8 +33,8 @@ class Codes(Generic[T]):
         return number
 
     def of(self, values: pa.Array) -> Ints:
-        """Return the numbers of an array of strings or integers without nulls, by a hash table
-        instead of sorting."""
+        """Return the numbers of an array of strings or integers without nulls. Uses a hash table,
+        without sorting."""
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         table = np.fromiter(
             (self.one(value) for value in encoded.dictionary.to_pylist()),
@@ -104,8 +104,8 @@ class Cells:
 
 
 def in_groups(groups: Ints, size: int) -> Ints:
-    """Return the order that puts the rows of one group together and keeps their order within it.
-    ``size``: the number of groups."""
+    """Return an order of rows that keeps each group's rows together, in their order. ``size``: the
+    number of groups."""
     narrow = np.uint16 if size <= 2**16 else np.uint32
     # 16 bits are sorted by counting, not comparing.
     order: Ints = np.argsort(groups.astype(narrow), kind="stable")
@@ -113,7 +113,7 @@ def in_groups(groups: Ints, size: int) -> Ints:
 
 
 def starts(groups: Ints) -> Bools:
-    """Return for each row, in rows sorted by group, whether a new group begins there."""
+    """Return for each of the rows, sorted by group, whether it begins a group."""
     first = np.ones(len(groups), np.bool_)
     first[1:] = groups[1:] != groups[:-1]
     return first

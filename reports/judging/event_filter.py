@@ -2,9 +2,9 @@
 
 On a connection with suspicious messages these events matter: the few frames that negotiated,
 subscribed or closed; the messages that the plan names; and their settlements, wherever they are. A
-frame that answers an earlier batch may be one of these, so it is read too: there are never more of
-them than messages in flight. Of cumulative answers, the first one that covers the message is
-enough.
+frame that answers an earlier batch may be one of these settlements, so it is read too: there are
+never more of these frames than messages in flight. Of cumulative answers, the first that covers the
+message is enough.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ _FULL[[cols.SEND, cols.MESSAGE, cols.ANSWER, cols.RECEIPT]] = True
 
 
 class EventFilter:
-    """Picks the events of one piece. With ``only``: everything of these connections, and nothing
-    else."""
+    """Picks the events of one piece. With ``only``, it picks every event of these connections and
+    no others."""
 
     def __init__(
         self, plan: RecheckPlan, place: int, only: Iterable[ConnectionKey] | None = None
@@ -76,12 +76,12 @@ class EventFilter:
         self._names = Names.none()
         self._rows = 0
         self._connections: list[tuple[bool, bool]] = []
-        """By connection: True if it is read, and True if all its messages are read."""
+        """By connection: whether it is read, and whether all its messages are."""
         self._cumulative: list[frozenset[str]] = []
         self._groups = Pairs()
         self._queues = Pairs()
         self._numbered: list[tuple[int, bool]] = []
-        """By group: its place among those with numbered messages (-1: none), and True if all of its
+        """By group: its place among those with numbered messages (-1: none), and whether all its
         messages matter."""
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
@@ -118,8 +118,8 @@ class EventFilter:
         kept = _ALWAYS[events.what] | full
         sent, got = self._named(events, events.sent), self._named(events, events.got)
         if not self._plan.everything:
-            # On a connection that is read fully: of the messages it sent only those that the plan
-            # names, and those that only a body tells apart.
+            # On a connection that is read completely: of the messages that it sent, only those that
+            # the plan names and those that only a body distinguishes.
             kept[events.sent.rows] = sent | ~events.sent.stamped
         kept[events.got.rows] |= got
         if not full.all():
@@ -156,7 +156,7 @@ class EventFilter:
             if not subscriptions:
                 continue
             own = np.flatnonzero(connection == number)
-            # A client of 1.0 may give no name, and the broker made one up.
+            # An AMQP 1.0 client may give no name; then the broker generated one.
             cumulative[own] = "" in subscriptions or [
                 name in subscriptions for name in names[events.subscription[own]]
             ]
@@ -197,7 +197,7 @@ class EventFilter:
 
 
 def _keep_answers(kept: Bools, events: Columns, named: Bools, cumulative: Bools) -> None:
-    """Keep the answers to named messages, and those that may answer an earlier batch. With
+    """Keep the answers to named messages and those that may answer an earlier batch. With
     cumulative answers, also keep the deliveries that a later batch may answer."""
     got, connection = events.got.rows, events.connection
     match = _matched(connection, got, events.tokens, events.answers, events.answer_tokens)
@@ -222,8 +222,8 @@ def _keep_answers(kept: Bools, events: Columns, named: Bools, cumulative: Bools)
 
 
 def _keep_others(kept: Bools, events: Columns) -> None:
-    """For AMQP 0-9-1 keep the counted messages and cumulative answers. For CORE keep everything:
-    its answers do not name what they answer."""
+    """For AMQP 0-9-1 keep counted messages and cumulative answers. For CORE keep everything: its
+    answers do not name the deliveries that they answer."""
     old = events.spoken == OF_AMQP091
     kept |= old & ((events.what == cols.SEND) | (events.what == cols.RECEIPT))
     kept |= (events.spoken == OF_CORE) & _FULL[events.what]
@@ -234,8 +234,8 @@ def _keep_others(kept: Bools, events: Columns) -> None:
 def _matched(
     connection: Ints, rows: Ints, tokens: pa.Array, answers: Ints, answer_tokens: pa.Array
 ) -> Ints:
-    """Return for each answer the place of the earlier delivery that it names; -1: not in this
-    batch, or ambiguous."""
+    """Return for each answer the place of the earlier delivery that it names (-1: not in this
+    batch, or ambiguous)."""
     delivery, answer = _by_connection(connection, (rows, answers), (tokens, answer_tokens))
     size = max(delivery.max(initial=-1), answer.max(initial=-1)) + 1
     place = np.full(size, -1, np.int64)
@@ -262,8 +262,8 @@ def _keep_receipts(kept: Bools, events: Columns, headers: Headers) -> None:
 def _by_connection(
     connection: Ints, rows: tuple[Ints, Ints], names: tuple[pa.Array, pa.Array]
 ) -> list[Ints]:
-    """Return common numbers of the names in two sets of rows; the same name on two connections has
-    two numbers."""
+    """Return numbers of the names in two sets of rows. A name on two connections has two
+    numbers."""
     named = in_common(*names)
     return in_common(
         *(

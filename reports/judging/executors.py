@@ -1,7 +1,7 @@
 """Two ways to run the recheck's steps: in this process over lists, or on Spark over DataFrames.
 
 A step is a function from an iterator of rows to an iterator of rows. An executor groups and orders
-the rows before a step sees them. Few rows are cheaper in this process: a single Spark shuffle costs
+the rows before a step sees them. For few rows this process is cheaper: a single Spark shuffle costs
 more than the work itself.
 """
 
@@ -35,20 +35,21 @@ class Executor(Protocol[Rows]):
         order: Sequence[str] = (),
     ) -> Rows:
         """Return the rows that ``step`` yields, of ``schema``. The step sees rows with equal values
-        of ``by`` together, in the order of ``by`` and ``order``; without ``by`` in any order."""
+        of ``by`` together, ordered by ``by`` and ``order``; without ``by`` the order is
+        arbitrary."""
         ...
 
     def where(self, rows: Rows, column: str, *values: str) -> Rows: ...
 
     def join(self, rows: Rows, table: Rows, on: Sequence[str], *columns: str) -> Rows:
-        """Return every row joined with these columns of the row of ``table`` with the same values
-        of ``on``; null without one."""
+        """Return every row with these columns of the row of ``table`` that has the same values of
+        ``on`` (null without one)."""
         ...
 
     def union(self, *parts: Rows) -> Rows: ...
 
     def keep(self, rows: Rows) -> Rows:
-        """Return rows that are computed once even if they are read several times."""
+        """Return the same rows, which are then computed only once even if read several times."""
         ...
 
 
@@ -92,7 +93,8 @@ class InProcess:
 
 
 class OnSpark:
-    """Runs steps across the cluster. Each sorts on disk, and keeps at most one group in memory."""
+    """Runs steps across the cluster. Each step sorts on disk and keeps at most one group in
+    memory."""
 
     def run(
         self,
@@ -102,7 +104,7 @@ class OnSpark:
         by: Sequence[str] = (),
         order: Sequence[str] = (),
     ) -> DataFrame:
-        """Bring groups together, sort inside of the partitions, and run the step once for each."""
+        """Bring groups together, sort within partitions, and run the step once per partition."""
 
         def run_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rows = (row for batch in batches for row in batch.to_pylist())
@@ -130,8 +132,7 @@ class OnSpark:
 
 
 def comparable(value: Any) -> Any:
-    """Return a value that compares as it does in Spark: structs and arrays of them field by field,
-    null before anything."""
+    """Return a value that compares as in Spark: structs and arrays field by field, null first."""
     if isinstance(value, Mapping):
         return tuple(map(comparable, value.values()))
     if isinstance(value, list):

@@ -12,15 +12,15 @@ The path of an event::
 3. The others name the messages and connections to read again
    (:mod:`brokerproof.reports.judging.recheck_plan`).
 4. Those events are read again and judged one by one, with the rules of the oracles
-   (:mod:`brokerproof.reports.judging.recheck`). Silences and closes need no rereading, because
-   their summaries are exact. Connections of AMQP and CORE are judged by the oracles of their
-   protocol (:mod:`brokerproof.reports.judging.amqp`).
+   (:mod:`brokerproof.reports.judging.recheck`). Silences and closes are not reread, because their
+   summaries are exact. Connections of AMQP and CORE are judged by the oracles of their protocol
+   (:mod:`brokerproof.reports.judging.amqp`).
 5. Gaps in the recording make anomalies uncertain (:mod:`brokerproof.reports.judging.capture_gaps`).
    Each gets the requirement it breaks, and :mod:`brokerproof.reports.judging.conclusion` gives them
    verdicts.
 
-A soak does steps 1 and 2 while the recording grows, and restarts from step 1 when it suspects
-something (:mod:`brokerproof.reports.soak.incremental`).
+A soak does steps 1 and 2 while the recording grows, and judges everything from step 1 when it
+suspects a violation (:mod:`brokerproof.reports.soak.incremental`).
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ CONNECTIONS = pa.schema(
         ("stalled_until_ns", pa.int64()),
     ]
 )
-"""A row for each connection, in the trace's clock. Null is what was not seen; a null
-``promised_ns`` means that no heartbeats were agreed. A stall is the time that a producer received
-nothing before a receipt."""
+"""A row for each connection, in the trace's clock; null: not seen. A null ``promised_ns`` means
+that no heartbeats were agreed. A stall is the time in which a producer received nothing before a
+receipt."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Judgement:
     """The anomalies of a recording, as lazy DataFrames."""
 
     anomalies: DataFrame
-    """:data:`brokerproof.reports.judging.recheck.ANOMALIES` with ``requirement``, which is empty
-    where no document of the profile has one."""
+    """:data:`brokerproof.reports.judging.recheck.ANOMALIES` with ``requirement``, empty if no
+    document of the profile states one."""
     connections: DataFrame
     """:data:`CONNECTIONS`."""
     groups: Mapping[str, tuple[int, int]]
@@ -151,7 +151,7 @@ def find_anomalies(spark: SparkSession, source: Source, ground: Expectations) ->
 
 
 def _counted(merged: DataFrame) -> Mapping[str, tuple[int, int]]:
-    """Return by kind how many groups there are, and how many need a recheck."""
+    """Return by kind the number of groups, and the number that need a recheck."""
     suspicious = F.sum(F.col("needs_recheck").cast("long"))
     counts = merged.groupBy("kind").agg(F.count("*").alias("groups"), suspicious.alias("recheck"))
     return {row.kind: (row.groups, row.recheck) for row in counts.collect()}
@@ -160,7 +160,7 @@ def _counted(merged: DataFrame) -> Mapping[str, tuple[int, int]]:
 def _with_requirement(
     anomalies: DataFrame, merged: DataFrame | None, ground: Expectations
 ) -> DataFrame:
-    """Return the anomalies with the requirement they break, by the protocol of the connection.
+    """Return the anomalies, each with the requirement of its connection's protocol that it breaks.
     Without ``merged``, all speak STOMP."""
     protocols = READABLE if merged is not None else (STOMP,)
     requirements = F.create_map(
@@ -191,7 +191,7 @@ def _connection_rows(merged: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class LifetimeAnomalies:
-    """Judges connections by their summaries (:data:`ANOMALIES`)."""
+    """Judges connections by their summaries; yields :data:`ANOMALIES`."""
 
     ground: Expectations
     whole: bool
@@ -205,7 +205,7 @@ class LifetimeAnomalies:
                 self.ground,
                 whole=self.whole,
             ):
-                # The witness of a summary has no place in the recording, only an instant.
+                # A witness from a summary has no place in the recording, only an instant.
                 witness = [{"at_ns": at, "seq": None} for at, _ in anomaly.witness]
                 yield {**anomaly_row(scope_of(row), anomaly), "witness": witness}
 
@@ -234,7 +234,7 @@ def _seen(instant: int) -> int | None:
 def lifetime(
     conn: int, summary: ConnectionSummary, *, captured: bool = False
 ) -> connection_lifetimes.Lifetime:
-    """Return a connection's summary in the form of the oracle."""
+    """Return a connection's summary in the oracle's form."""
     return connection_lifetimes.Lifetime(
         conn,
         summary.received.longest,

@@ -58,8 +58,8 @@ MERGED = pa.schema(
         ("summary", pa.binary()),
     ]
 )
-"""A row for each group. ``delivered`` is :meth:`Summary.highest_delivered`. ``summary`` is empty
-where no later step reads it."""
+"""A row for each group. ``delivered`` is :meth:`Summary.highest_delivered`. ``summary`` is empty if
+no later step reads it."""
 
 
 def merge(summaries: DataFrame) -> DataFrame:

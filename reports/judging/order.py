@@ -1,5 +1,5 @@
-"""Order: do the numbers of one producer's messages ascend, from one queue to one subscription? The
-summary of a piece is its lowest and highest number, and its inversions.
+"""Order: do the numbers of one producer's messages ascend on their way from one queue to one
+subscription? The summary of a piece is its lowest and highest number, and its inversions.
 
 Two neighbouring pieces are in order if both are, and the lowest of the second is above the highest
 of the first. Deliveries marked as redelivered are ignored: they may arrive after others.
@@ -20,16 +20,16 @@ from brokerproof.reports.judging.summary import Summary
 
 FAR = 2**62
 MOST = 256
-"""The most inversions of a group that are named one by one. Beyond that only bounds are kept."""
+"""The most inversions of a group that are named individually. Beyond that only bounds are kept."""
 NEAR = 4096
-"""An inversion that spans no more numbers is named with all between."""
+"""An inversion that spans at most this many numbers is named with all numbers between."""
 _LIFT = np.int64(1) << 41
 """A number above all message numbers."""
 
 
 class Inversion(NamedTuple):
-    """Message ``low`` arrived after ``high``, the highest so far. With ``all_between``, so did some
-    of the messages between them."""
+    """Message ``low`` arrived after ``high``, the highest so far. ``all_between``: any message
+    between them may have arrived late too."""
 
     low: int
     high: int
@@ -54,7 +54,7 @@ class OrderSummary(Summary["OrderSummary"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if some number is not above all earlier ones."""
+        """True if some number does not exceed all earlier ones."""
         return bool(self.inversions)
 
 
@@ -92,7 +92,8 @@ class OrderSummaries:
         cells["greatest"][seen] = np.maximum(cells["greatest"][seen], greatest)
 
     def _add_inversions(self, groups: Ints, numbers: Ints, begin: Ints) -> None:
-        # Each group is lifted above the one before it, so that one running maximum serves all.
+        # Each group is lifted above the one before it, so that one running maximum serves all
+        # groups.
         lift = np.repeat(np.arange(len(begin)) * _LIFT, np.diff([*begin.tolist(), len(groups)]))
         before = np.empty_like(numbers)
         before[1:] = numbers[:-1]

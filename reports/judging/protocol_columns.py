@@ -1,5 +1,5 @@
-"""Protocol columns: AMQP 0-9-1's and CORE's equivalents of STOMP's destination, subscription and
-message-id, for whole columns.
+"""Protocol columns: for whole columns, the equivalents in AMQP 0-9-1 and CORE of STOMP's
+destination, subscription and message-id.
 
 The names are those of :mod:`brokerproof.harness.protocols.amqp091.fact_reader` and
 :mod:`brokerproof.harness.protocols.core.fact_reader`.
@@ -24,7 +24,7 @@ from brokerproof.harness.protocols.core.fact_reader import FORCED
 from brokerproof.reports.judging.dense_ids import Bools, Ints
 
 SILENT, OF_STOMP, OF_AMQP091, OF_CORE, OF_AMQP, OF_OTHERS = range(6)
-"""The protocol of a row; SILENT where it does not show."""
+"""The protocol of a row; SILENT if unknown."""
 CODES: Mapping[str | None, int] = {
     None: SILENT,
     "": SILENT,
@@ -34,22 +34,19 @@ CODES: Mapping[str | None, int] = {
     "AMQP": OF_AMQP,
 }
 READ_WHOLLY: Mapping[int, str] = {OF_AMQP091: AMQP091, OF_CORE: CORE, OF_AMQP: "AMQP"}
-"""The protocols whose connections have judges of their own
-(:mod:`brokerproof.reports.judging.amqp`)."""
+"""The protocols whose connections are judged by :mod:`brokerproof.reports.judging.amqp`."""
 BLIND = 1
-"""Of a scope: something was said that nobody can read. The other bits are ``1 << code`` of what is
-spoken there."""
+"""Bit of a scope: someone sent something unreadable. The other bits are ``1 << code`` of the
+protocols in use."""
 _ALONE = frozenset({0, *(1 << code for code in (OF_STOMP, OF_AMQP091, OF_CORE))})
 
 
 def all_known(spoken: int) -> bool:
-    """True if everything sent in a scope could be read, by the protocols spoken there."""
+    """True if everything sent in a scope could be read, given the protocols in use."""
     return spoken in _ALONE
 
 
 class Headers(Protocol):
-    """The headers of a batch (:class:`brokerproof.reports.judging.columns.Headers`)."""
-
     def of(self, name: str, rows: Ints, otherwise: str | None = None) -> pa.Array: ...
 
     def equals(self, name: str, value: str, rows: Ints) -> Bools: ...
@@ -59,12 +56,12 @@ class Headers(Protocol):
 
 @dataclass
 class Words:
-    """The names in some rows of a batch, for any protocol (``spoken``, of every row)."""
+    """The names in some rows of a batch, for any protocol (``spoken``, for every row)."""
 
     headers: Headers
     spoken: npt.NDArray[np.int8]
     mixed: bool
-    """True if there are other protocols than STOMP."""
+    """True if any row has a protocol other than STOMP."""
 
     def queue(self, rows: Ints) -> pa.Array:
         destinations = self.headers.of("destination", rows)
@@ -97,8 +94,8 @@ class Words:
         return marked
 
     def no_message(self, rows: Ints) -> Bools:
-        """Among deliveries: those that nobody sent there (0-9-1: dead-lettered by another queue;
-        CORE: the answer to a force-delivery), and those in pieces."""
+        """Return which deliveries carry no message sent there (0-9-1: dead-lettered by another
+        queue; CORE: the answer to a force-delivery), or only part of one."""
         none = np.zeros(len(rows), np.bool_)
         if not self.mixed:
             return none
@@ -175,7 +172,7 @@ def tagged(headers: Headers, spoken: npt.NDArray[np.int8], got: Ints, answers: I
 
 
 def _numbers(texts: pa.Array) -> Ints:
-    """Return the numbers in decimal texts, and 0 for any other text."""
+    """Return the numbers in decimal strings; 0 for any other string."""
     plain = pc.match_substring_regex(texts, "^[0-9]{1,18}$")
     numbers: Ints = pc.cast(pc.if_else(plain, texts, "0"), pa.int64()).to_numpy(
         zero_copy_only=False
@@ -202,6 +199,6 @@ USUAL = frozenset(
         "producer-credits",
     }
 )
-"""Frequent frames that agree on nothing."""
+"""Frequent frames that negotiate nothing."""
 STRANGE = (*amqp091_fact_reader.STRANGE, *core_fact_reader.STRANGE)
 ROUTING = core_fact_reader.ROUTING

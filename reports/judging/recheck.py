@@ -1,7 +1,7 @@
 """The recheck: suspicious messages are read again, one by one, for their witnesses.
 
-Only connections related to a suspicious group are read. Their events pass a few steps, each a
-function over an iterator of rows:
+Only connections related to a suspicious group are read. Their events pass through a few steps; each
+step is a function of an iterator of rows:
 
 ====================  =========================  ==================================================
 step                  sees together              yields
@@ -105,7 +105,7 @@ FACTS = pa.schema(
 )
 """Facts of the connections (:data:`brokerproof.harness.trace.facts.Fact`). ``stamped_for`` is
 :func:`brokerproof.harness.oracles.recorded_anomalies.slot`'s queue. ``flag`` is true if a
-subscription is selective (``subscribed``), or its end was confirmed (``unsubscribed``). ``what``
+subscription is selective (``subscribed``) or its end was confirmed (``unsubscribed``). ``what``
 describes an ``overrun``."""
 
 ANOMALIES = pa.schema(
@@ -124,7 +124,7 @@ ANOMALIES = pa.schema(
     ]
 )
 """Anomalies; between two steps also rows of kind ``first`` and ``missing``, with producer and
-number as order counts them. A ``strange`` first delivery has no place in the order."""
+number as the order counts them. A ``strange`` first delivery has no place in the order."""
 
 _SUBSCRIPTION_ENDS = pa.schema(
     [*_SCOPE_FIELDS, ("conn", pa.int64()), ("subscription", pa.string()), ("went", _WHEN)]
@@ -140,7 +140,7 @@ _COLUMNS = (*NEEDED, "seq", "body_size")
 
 @dataclass(frozen=True)
 class QueueContext(Generic[Rows]):
-    """Facts besides the reread events that affect the fate of a message."""
+    """Facts, besides the reread events, that affect the fate of a message."""
 
     destinations: Rows
     """Queues that somebody sends to, with ``sent_to``."""
@@ -159,7 +159,8 @@ def recheck(
     if plan.connections or plan.everything:
         events, context = read_events(spark, source, plan), queue_context(merged)
         if not plan.everything:
-            # Counting them reads the recording; of too many for this process, it is not read twice.
+            # Counting the rows reads the recording. They are kept, so that it is read only once
+            # even if they are too many for this process.
             events = OnSpark().keep(events)
         few = None if plan.everything else _in_process(events, context)
         if few is None:
@@ -253,7 +254,7 @@ def read_events(spark: SparkSession, source: Source, plan: RecheckPlan) -> DataF
 
 
 def event_reader(open_piece: Opener, plan: RecheckPlan) -> Work:
-    """Return a function for tasks that reads the events of a piece that the plan names
+    """Return a function for tasks that reads a piece's events that the plan names
     (:data:`brokerproof.reports.judging.event_filter.EVENTS`)."""
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -269,8 +270,7 @@ def event_reader(open_piece: Opener, plan: RecheckPlan) -> Work:
 def overruns_in_pieces(
     spark: SparkSession, source: Source, ground: Expectations, plan: RecheckPlan
 ) -> DataFrame:
-    """Return the overruns in single pieces for which the held messages at the beginning are
-    known."""
+    """Return the overruns in pieces for which the messages held at the beginning are known."""
     open_piece, closed = source.open, plan.closed
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -303,8 +303,8 @@ def _overruns(
 
 
 def resumed_reader(conn: int, ground: Expectations, known: WindowClosed) -> StompFactReader:
-    """Return a reader that continues at the beginning of a piece. Only its overruns count: it knows
-    only the sizes of messages delivered before."""
+    """Return a reader that continues at the beginning of a piece. Of its findings only overruns
+    count: it knows only the sizes of the messages delivered before."""
     reader = StompFactReader(conn, ground.windows, ground.window)
     for name, request in known.requests.items():
         held = {
@@ -337,8 +337,8 @@ def facts_of(events: Iterable[Row], ground: Expectations, plan: RecheckPlan) -> 
 def connection_facts(
     reader: ConnectionReader, events: Iterator[Row], scope: Sequence[Any], plan: RecheckPlan
 ) -> Iterator[Fact]:
-    """Yield the facts of one connection. Messages count only if the plan names them, because other
-    messages were read incompletely. Windows are judged if the whole connection was read."""
+    """Yield the facts of one connection. Messages count only if the plan names them, because others
+    were read incompletely. Windows are judged if the whole connection was read."""
     destinations: dict[str, str] = {}
     judges_windows = plan.everything or (*scope, reader.conn) in plan.unclear
 
@@ -347,8 +347,7 @@ def connection_facts(
             return judges_windows
         if plan.everything or not isinstance(fact, (Sent, Delivered)) or not fact.key.stamped:
             return True
-        # The queue has the name that the subscription gave it, and may have another one in its
-        # messages.
+        # The queue has the name from the subscription; its messages may name it differently.
         names = {fact.queue, destinations.get(fact.queue, fact.queue)}
         producer, number = fact.key.producer, fact.key.number
         return any(plan.includes((*scope, name, producer), number) for name in names)
@@ -372,7 +371,7 @@ def connection_facts(
 
 
 def overruns_of(facts: Iterable[Row]) -> Iterator[Row]:
-    """Yield the windows that were overrun, as anomalies."""
+    """Yield the overrun windows as anomalies."""
     for fact in facts:
         names = fact["queue"], fact["conn"], fact["subscription"]
         when = fact["at"], fact["seq"]
@@ -381,7 +380,7 @@ def overruns_of(facts: Iterable[Row]) -> Iterator[Row]:
 
 def messages_of(facts: Iterable[Row]) -> Iterator[Row]:
     """Yield the anomalies of single messages, from facts with context; also their ``first``
-    deliveries, and messages that are ``missing`` if a later one of their producer arrived."""
+    deliveries, and messages that count as ``missing`` if a later one of their producer arrived."""
     for (*scope, _, producer, number), group in groupby(
         facts, key=lambda row: (*scope_of(row), row["stamped_for"], row["producer"], row["number"])
     ):
@@ -444,7 +443,7 @@ def _ends_of(departures: Iterable[Row]) -> Iterator[Row]:
 
 
 def _consumers_of(facts: Iterable[Row]) -> Iterator[Row]:
-    """Yield for each queue when the first consumer left unconfirmed, and whether one has a
+    """Yield for each queue when the first consumer left unconfirmed, and whether a consumer has a
     selector."""
     for names, rows in groupby(facts, key=lambda row: (*scope_of(row), row["queue"])):
         departed, selective = None, False

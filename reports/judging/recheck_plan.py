@@ -1,8 +1,8 @@
 """The recheck plan: the messages, connections, and pieces to read again.
 
-It is small enough to be sent to every task. Bitmaps name the suspicious messages by number,
-inversions those that arrived out of order. A missing message matters only if a later one of its
-producer arrived. Then that one is read again too, because it proves the loss.
+The plan is small enough to be sent to every task. Bitmaps name the suspicious messages by number;
+inversions name those that arrived out of order. A missing message matters only if a later one of
+its producer arrived. The later one is then read again too, because it proves the loss.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ Group: TypeAlias = tuple[str, str, str, int, str, int]
 ConnectionKey: TypeAlias = tuple[str, str, str, int, int]
 """Scope and connection."""
 MOST = 100_000
-"""The most suspicious groups that are named. If there are more, everything is read again."""
+"""The most suspicious groups that are named. With more, everything is read again."""
 FEW = 200
 """The most values in a query."""
 MOST_NUMBERS = 1_000_000
-"""The most messages that are named by number. If there are more, their whole groups are read."""
+"""The most messages that are named by number. With more, their whole groups are read."""
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Sets of numbers, one for each group (numbered from 0): their bounds, ascending."""
+    """Sets of numbers, one for each group (numbered from 0): ascending bounds."""
 
     low: Ints
     high: Ints
@@ -57,7 +57,7 @@ class Ranges:
 
     @classmethod
     def of(cls, sets: Iterable[Iterable[tuple[int, int]]]) -> Ranges:
-        """Return the sets of these ranges, each given by its first and last number."""
+        """Return the sets of these ranges; each range is its first and last number."""
         lift = int(cls._LIFT)
         bounds = [
             (group * lift + low, group * lift + high)
@@ -67,7 +67,7 @@ class Ranges:
         if not bounds:
             return cls(np.empty(0, np.int64), np.empty(0, np.int64))
         low, high = np.array(sorted(bounds), np.int64).T
-        # Of ranges that overlap, each is made to reach as far as those before it.
+        # Extend each overlapping range as far as those before it.
         return cls(np.ascontiguousarray(low), np.maximum.accumulate(high))
 
     def contains(self, group: Ints, number: Ints) -> Bools:
@@ -87,25 +87,24 @@ class RecheckPlan:
     """The events to read again; none by default."""
 
     everything: bool = False
-    """True if there is too much to name."""
+    """True if there are too many to name."""
     whole: frozenset[Group] = frozenset()
     """Groups all of whose messages matter."""
     numbered: Mapping[Group, int] = field(default_factory=dict)
-    """Groups of which some messages matter, with their place in :attr:`ranges`."""
+    """Groups of which some messages matter, with their places in :attr:`ranges`."""
     ranges: Ranges = field(default_factory=lambda: Ranges.of([]))
     connections: frozenset[ConnectionKey] = frozenset()
-    """The connections that have to do with any of this."""
+    """The connections involved in any of this."""
     full: frozenset[ConnectionKey] = frozenset()
-    """The connections of which every message is read."""
+    """Connections of which every message is read."""
     cumulative: Mapping[ConnectionKey, frozenset[str]] = field(default_factory=dict)
-    """The subscriptions that settle all before at once."""
+    """Subscriptions that settle cumulatively."""
     closed: Mapping[int, Mapping[ConnectionKey, WindowClosed]] = field(default_factory=dict)
-    """The connections whose window was overrun, by place of the piece."""
+    """Connections whose window was overrun, by place of the piece."""
     unclear: frozenset[ConnectionKey] = frozenset()
     """Connections whose window may have been overrun in any piece."""
 
     def includes(self, group: Group, number: int) -> bool:
-        """True if the message must be read again."""
         if self.everything or group in self.whole:
             return True
         place = self.numbered.get(group)
@@ -128,8 +127,8 @@ class Suspects:
         self.inversions: list[Inversion] = []
 
     def ranges(self, delivered: int) -> Iterable[tuple[int, int]]:
-        """Yield first and last numbers; ``delivered`` is the highest number that certainly arrived
-        (-1: none)."""
+        """Yield the first and last number of each range; ``delivered`` is the highest number that
+        certainly arrived (-1: none)."""
         missing = False
         for block, bitmap in self.blocks.items():
             below = (1 << max(0, min(delivered - block * BLOCK + 1, BLOCK))) - 1
@@ -142,15 +141,15 @@ class Suspects:
         for low, high, all_between in self.inversions:
             behind = self.blocks.get(high // BLOCK)
             if all_between or (behind is not None and behind.suspicious >> high % BLOCK & 1):
-                # The message before it may not count (it was delivered twice, or may be reordered).
-                # Then the one that counts is between.
+                # The message before it may not count (delivered twice, or may be reordered). Then
+                # the one that counts is between them.
                 yield low, high
             else:
                 yield from ((low, low), (high, high))
 
 
 def recheck_plan(merged: DataFrame, *, window_counts_messages: bool) -> RecheckPlan:
-    """Return what must be read again according to the merged summaries.
+    """Return the recheck plan that the merged summaries require.
 
     If windows count messages, a summary lacks the bytes needed to describe an anomaly, so the whole
     connection is read.
@@ -219,7 +218,7 @@ def _plan(
 def _queue_uses(
     merged: DataFrame, groups: Collection[Group]
 ) -> tuple[Mapping[Group, int], Mapping[Group, Iterable[ConnectionKey]]] | None:
-    """Return by group the highest number that certainly arrived, and the connections involved; None
+    """Return by group the highest number that certainly arrived and the connections involved; None
     if they are too many."""
     if not groups:
         return {}, {}

@@ -1,5 +1,5 @@
-"""Judges the recording of each case again from its traffic alone, and compares this with the case's
-own verdict."""
+"""Judges the recording of each case again from its traffic alone, and compares the result with the
+case's own verdict."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ AGAIN = pa.schema(
         ("contradicts", pa.bool_()),
     ]
 )
-"""One irregularity a row: ``part`` counts the recorded examples from 1, ``example`` is the number
-that the case gave it (null for a case that draws none), ``at_ns`` and ``position`` are those of the
-last event that shows it, ``verdict`` is what the case reported when it ran."""
+"""A row for each irregularity. ``part`` counts the recorded examples from 1; ``example`` is the
+case's own number for it (null for a case without examples); ``at_ns`` and ``position`` belong to
+the last event that shows it; ``verdict`` is the case's when it ran."""
 
 
 def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, Any]]:
     """Yield every irregularity in every example of a case: ``part, example, kind, requirement,
-    conn, queue, what, uncertain, at_ns, position``; the last two are those of the last event that
+    conn, queue, what, uncertain, at_ns, position``; the last two belong to the last event that
     shows it.
 
-    The oracles read a whole example at a time, and the beginning of a load.
+    The oracles read a whole example at a time; of a load only the beginning.
     """
     spoken = [
         kind in _KINDS and vantage != "BROKER"
@@ -76,7 +76,6 @@ def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, An
 
 
 def _example(case: RecordedCase, part: int) -> int | None:
-    """The number of an example in its case."""
     place = int(np.searchsorted(case.parts, part))
     number: int | None = case.column("example")[place] if part else None
     return number
@@ -85,8 +84,8 @@ def _example(case: RecordedCase, part: int) -> int | None:
 def _contents(case: RecordedCase, places: Sequence[int]) -> tuple[bool, set[int], set[int]]:
     """Return whether a MESSAGE was delivered, the connections with heartbeats, and those that sent
     AMQP 1.0."""
-    # Most examples have nothing that an oracle could speak of; all of them are looked at, so
-    # looking has to be cheap. An event is built only for an oracle that reads it.
+    # Most examples contain nothing that an oracle judges. Every example is scanned, so the scan
+    # must be cheap: an event is built only for an oracle that reads it.
     kinds, commands = case.column("kind"), case.column("command")
     protocols, conns = case.column("protocol"), case.column("conn")
     delivered = False
@@ -155,16 +154,16 @@ def _judged(
 
 
 def _beating(headers: Sequence[tuple[str, str]]) -> bool:
-    """True if a CONNECTED promises or requests heartbeats, without which no lifetime can be
-    judged."""
+    """True if a CONNECTED promises or requests heartbeats; otherwise no lifetime can be judged."""
     return any(name == "heart-beat" and value != "0,0" for name, value in headers)
 
 
 def beside_verdicts(
     found: Sequence[Mapping[str, Any]], verdicts: Mapping[tuple[str, str, str], str]
 ) -> list[dict[str, Any]]:
-    """The irregularities with ``verdict``, the result when the case ran, and ``contradicts``: the
-    case reported no violation, but the recording certainly shows one. Contradictions first."""
+    """Return the irregularities with ``verdict``, the case's result when it ran, and
+    ``contradicts``: the case reported no violation, but the recording certainly shows one.
+    Contradictions come first."""
     rows = []
     for anomaly in found:
         verdict = verdicts.get((anomaly["run"], anomaly["target"], anomaly["case"]))

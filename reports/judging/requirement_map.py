@@ -40,8 +40,7 @@ KINDS = (*recorded_anomalies.KINDS, *connection_lifetimes.KINDS)
 
 
 def statement(profile: str, kind: str, protocol: str = STOMP) -> str:
-    """Return the requirement that an anomaly on a connection of that protocol breaks, or an empty
-    string."""
+    """Return the requirement that an anomaly on a connection of that protocol breaks, or ""."""
     if protocol == AMQP091:
         return _AMQP091.get(kind, "")
     if protocol == CORE:

@@ -70,13 +70,13 @@ _QUEUE_HEADER = {
     "create-queue": "address",
     "create-queue-v2": "address",
 }
-"""The header that names the queue, in frames that concern one."""
+"""The header that names the queue, in frames that name one."""
 _BITS = 3
-"""Enough for a code of :data:`brokerproof.reports.judging.protocol_columns.CODES`."""
+"""Bits that hold any code of :data:`brokerproof.reports.judging.protocol_columns.CODES`."""
 
 
 def summarise(spark: SparkSession, source: Source, ground: Expectations) -> DataFrame:
-    """Summarise every piece in a task of its own (:data:`SUMMARIES`)."""
+    """Summarise each piece in its own task (:data:`SUMMARIES`)."""
     return source.each(spark, summariser(source.open, ground), spark_schema(SUMMARIES))
 
 
@@ -108,11 +108,11 @@ class SegmentSummaries:
         self._spoken: dict[int, int] = {}
         """By scope (:func:`brokerproof.reports.judging.protocol_columns.all_known`)."""
         self._other_protocols: set[tuple[int, int]] = set()
-        """Connections and the protocols they speak, without STOMP."""
+        """Connections and the protocols they speak, STOMP excepted."""
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of the trace's columns (at least
-        :data:`brokerproof.reports.judging.columns.NEEDED`)."""
+        """Add a batch with at least the columns of
+        :data:`brokerproof.reports.judging.columns.NEEDED`."""
         if not batch.num_rows:
             return
         events = columns(batch, self._names)
@@ -158,7 +158,7 @@ class SegmentSummaries:
                 self._other_protocols.add((packed >> _BITS, packed & ((1 << _BITS) - 1)))
 
     def rows(self, place: int) -> Iterator[dict[str, Any]]:
-        """Yield the summaries as rows of :data:`SUMMARIES`; ``place`` is that of the piece."""
+        """Yield the summaries as rows of :data:`SUMMARIES`. ``place``: the place of the piece."""
         for kind, scope, group, summary in self._summaries(place):
             yield {
                 "kind": kind,

@@ -1,8 +1,8 @@
-"""Small recordings, judged in this process and without Spark.
+"""Small recordings, judged in this process without Spark.
 
 For a few thousand events, the queries of :mod:`brokerproof.reports.judging.judge` cost many times
-more than the judgement. Here this process summarises the pieces as Spark's tasks do, and reads a
-suspicious recording again completely. The same steps run over lists
+more than the judgement. Here this process summarises the pieces as Spark's tasks do, and rereads a
+suspicious recording completely. The same steps then run over lists
 (:class:`brokerproof.reports.judging.executors.InProcess`).
 """
 
@@ -104,7 +104,7 @@ def find_anomalies(source: Source, ground: Expectations) -> SmallJudgement:
 
 
 def _within(scopes: Container[Scope], read: Work) -> Work:
-    """Return ``read`` without the events of other scopes, which are most of a run's."""
+    """Return ``read`` without the events of other scopes, which are most events of a run."""
 
     def read_some(piece: Piece) -> Iterator[pa.RecordBatch]:
         for events in read(piece):
@@ -115,8 +115,8 @@ def _within(scopes: Container[Scope], read: Work) -> Work:
 
 
 def _merged(summaries: Iterable[Row], *, whole: bool) -> list[Row]:
-    """Merge the summaries of each group (:data:`brokerproof.reports.judging.merge.MERGED`). If the
-    recording is not ``whole``, other connections may have sent messages too."""
+    """Merge the summaries of each group (:data:`brokerproof.reports.judging.merge.MERGED`). Unless
+    the recording is ``whole``, unrecorded connections may have sent messages too."""
 
     def group_of(row: Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in GROUP)

@@ -2,9 +2,9 @@
 
 The task that reads a piece makes one summary for each group: a block of a producer's messages on a
 queue, the order on a subscription, a connection, and so on. The summaries of a group are merged in
-the order of their pieces. A merged summary is either clean, or requires rereading the group's
-events. It never misses an anomaly that the oracles of
-:mod:`brokerproof.harness.oracles.recorded_anomalies` find."""
+the order of their pieces. A merged summary is either clean or requires rereading the group's
+events. No clean summary hides an anomaly that the oracles of
+:mod:`brokerproof.harness.oracles.recorded_anomalies` would find."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Summary(Protocol[Later]):
     """One group in consecutive pieces.
 
     Without arguments the constructor makes the empty summary. ``Later`` is the summary of a single
-    piece, for most kinds the class itself.
+    piece: for most kinds, the class itself.
     """
 
     always_kept: ClassVar[bool] = False
-    """True if later steps read the summary although nothing in it needs a recheck."""
+    """True if later steps read the summary even if it needs no recheck."""
 
     def merge(self, later: Later) -> Self:
-        """Return the summary of these pieces and the next one."""
+        """Return the summary of these pieces and the next one, ``later``."""
         ...
 
     @property
@@ -99,7 +99,6 @@ class ScopeProtocols(Summary["ScopeProtocols"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if a message may have been sent that could not be read."""
         return not all_known(self.spoken)
 
 

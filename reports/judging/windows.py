@@ -2,12 +2,13 @@
 a delivery is a running sum: deliveries add their size, settlements subtract it.
 
 Of a piece only the largest sum matters, relative to the amount at its beginning, so a piece is
-summarised where it is read. The size of a delivery of an earlier piece is unknown there, so its
-settlement divides the piece into *slices*, and the ledger that merges the pieces looks it up among
-those carried over. In mode ``client`` settlements are cumulative. Both interpretations are kept
-until the SUBSCRIBE that decides has been read, in this piece or an earlier one.
+summarised where it is read. If a settlement belongs to a delivery of an earlier piece, its size is
+unknown there. It therefore divides the piece into *slices*, and the ledger that merges the pieces
+looks the size up among the deliveries carried over. In mode ``client`` settlements are cumulative.
+Both interpretations are kept until the SUBSCRIBE that decides has been read, in this piece or an
+earlier one.
 
-The family of brokers decides whether a window counts bytes or messages
+The broker family decides whether a window counts bytes or messages
 (:class:`brokerproof.harness.oracles.expectations.Expectations`).
 """
 
@@ -29,10 +30,10 @@ from brokerproof.reports.judging.summary import Summary
 
 NONE = -1
 MOST_SLICES = 50_000
-"""More slices of one connection than this in one piece, and a recheck reads all of it."""
+"""With more slices of a connection than this in one piece, a recheck reads the whole connection."""
 MOST_CLOSED = 64
-"""So many pieces in which the window of one connection was overrun are read again by themselves. Of
-more, all of the connection is read."""
+"""If the window of a connection was overrun in at most this many pieces, only these are read again;
+otherwise the whole connection."""
 _WIDE = np.int64(1) << 42
 
 
@@ -45,13 +46,13 @@ class WindowRequest:
 
 
 Held: TypeAlias = Mapping[str, Mapping[str, int]]
-"""By subscription: the tokens of the deliveries that it holds, with their sizes, in order."""
+"""By subscription: tokens and sizes of the deliveries that it holds, in order."""
 
 
 @dataclass(frozen=True)
 class WindowClosed:
-    """A piece in which a delivery began while its window was closed, with the requests and the held
-    deliveries at its beginning."""
+    """A piece in which a delivery began while its window was closed; with the requests and the held
+    deliveries at the piece's beginning."""
 
     place: int
     requests: Mapping[str, WindowRequest]
@@ -63,34 +64,35 @@ class WindowSlice:
     """The largest sum held before a delivery; NONE without a delivery."""
 
     individual: int = NONE
-    """If each settlement settles one delivery; relative to the beginning of the piece."""
+    """If each settlement settles one delivery: relative to the beginning of the piece."""
     before_ack: int = NONE
-    """If each settles all before: until the first settlement of a delivery of this piece, relative
-    to its beginning."""
+    """If each settles all earlier ones: up to the first settlement of a delivery of this piece,
+    relative to its beginning."""
     after_ack: int = NONE
-    """If each settles all before: behind that settlement, absolute."""
+    """If each settles all earlier ones: after that settlement, absolute."""
 
 
 @dataclass
 class WindowSummary:
-    """One connection in the piece at ``place``; subscriptions by name."""
+    """One connection in the piece at ``place``. Subscriptions are named."""
 
     place: int = 0
     slices: dict[tuple[int, str], WindowSlice] = field(default_factory=dict)
     """Slices by number and subscription."""
     unmatched: list[str] = field(default_factory=list)
-    """The tokens that settle deliveries of an earlier piece. The n-th precedes slice n + 1."""
+    """Tokens that settle deliveries of an earlier piece. The n-th precedes slice n + 1."""
     requests: dict[str, WindowRequest] = field(default_factory=dict)
     held: dict[str, list[tuple[str, int, bool]]] = field(default_factory=dict)
-    """The deliveries that were not settled one by one: token, size, and whether a settlement of all
-    before covers them."""
+    """Deliveries not settled individually: token, size, and whether a cumulative settlement covers
+    them."""
     covered: set[str] = field(default_factory=set)
-    """Subscriptions in which a delivery of this piece was settled. In mode ``client`` everything
-    before is settled too."""
+    """Subscriptions in which a delivery of this piece was settled. In mode ``client``, that settled
+    everything before it too."""
     unsubscribed: bool = False
     """True if a subscription ended."""
     ambiguous: bool = False
-    """True if only a recheck can judge: a subscription began anew, or a token was used twice."""
+    """True if only a recheck can judge: a subscription was made again, or a token was used
+    twice."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,10 @@ class WindowLedger(Summary[WindowSummary]):
     held: Held = field(default_factory=dict)
     closed: tuple[WindowClosed, ...] = ()
     ambiguous: bool = False
-    """True if only all of the connection tells whether a window was overrun."""
+    """True if only the whole connection shows whether a window was overrun."""
     unsubscribed: bool = False
-    """True if a subscription ended. Deliveries that arrive later do not count, which a single piece
-    does not show."""
+    """True if a subscription ended. Deliveries that arrive after its end do not count, which a
+    single piece does not show."""
     cumulative: frozenset[str] = frozenset()
     """Subscriptions on which one answer settles all earlier deliveries too."""
 
@@ -135,15 +137,15 @@ class WindowLedger(Summary[WindowSummary]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if a delivery began while its window was closed, or only a recheck can tell."""
+        """True if a delivery began while its window was closed, or only a recheck can decide."""
         return self.ambiguous or bool(self.closed)
 
 
 def _overruns(
     piece: WindowSummary, requests: Mapping[str, WindowRequest], held: dict[str, dict[str, int]]
 ) -> bool:
-    """True if a delivery of the piece began while its window was closed. Removes from ``held`` what
-    the piece settles."""
+    """True if a delivery of the piece began while its window was closed. Removes the deliveries
+    that the piece settles from ``held``."""
     overrun = False
     for number, names in _by_slice(piece):
         if number:
@@ -161,8 +163,8 @@ def _overruns(
 
 
 def _most_held(part: WindowSlice, mode: str, carried: int) -> int:
-    """Return the largest amount held before a delivery, with ``carried`` bytes of earlier
-    pieces."""
+    """Return the largest amount held before a delivery, ``carried`` bytes of earlier pieces
+    included."""
     relative = part.before_ack if mode == "client" else part.individual
     most = NONE if relative == NONE else relative + carried
     return max(most, part.after_ack) if mode == "client" else most
@@ -291,7 +293,7 @@ class WindowSummaries:
         self, connection: Ints, row: Ints, tokens: pa.Array, batch: Columns
     ) -> tuple[Ints, Bools]:
         """Return for each answer the place of the delivery it names (-1: in an earlier piece), and
-        whether an earlier answer named it."""
+        whether an earlier answer named it too."""
         count, answers = len(connection), batch.answers
         every = pa.concat_arrays([tokens, batch.answer_tokens]).dictionary_encode()
         of_name = every.indices.to_numpy().astype(np.int64)
@@ -306,7 +308,7 @@ class WindowSummaries:
         match = place[number[count:]]
         match[(match >= 0) & (np.append(row, -1)[match] > answers)] = -1
         first = np.full(count + 1, -1, np.int64)
-        first[match[::-1]] = np.arange(len(match))[::-1]  # of several answers the first one stays
+        first[match[::-1]] = np.arange(len(match))[::-1]  # of several answers the first is kept
         return match, (match >= 0) & (first[match] != np.arange(len(match)))
 
     def _slice_numbers(self, batch: Columns, connection: Ints, rows: Ints, unmatched: Ints) -> Ints:
@@ -340,7 +342,7 @@ class WindowSummaries:
         answers: tuple[Ints, Ints],
         known: tuple[Ints, Ints, Ints],
     ) -> None:
-        """Run the sums through the batch in the order of its rows, per subscription."""
+        """Run the sums through the batch, row by row, for each subscription."""
         rows, sub, size, end, slices = deliveries
         answer_rows, match = answers
         all_sub, all_size, all_end = known

@@ -1,4 +1,4 @@
-"""An atlas of releases: when each difference appeared, disappeared and returned, and the changes
+"""An atlas of releases: when each difference appeared, disappeared and returned, and what changed
 between two releases."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATES = dict.fromkeys(("FAIL", "KNOWN", "WARN"), "broken") | {"PASS": "kept", 
 
 @dataclass(frozen=True)
 class Judged:
-    """A release and its results; ``sentence`` says why they are incomplete."""
+    """A release and its results. ``sentence``: why they are incomplete."""
 
     release: Release
     sentence: str
@@ -51,8 +51,7 @@ class Phase(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A requirement or a behaviour over the releases of a broker; ``question`` belongs to a
-    behaviour."""
+    """A requirement, or a behaviour with its ``question``, over the releases of a broker."""
 
     name: str
     question: str
@@ -65,8 +64,8 @@ class Past(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Changes for an application from ``a`` to ``b``: requirements and behaviours, the worst first.
-    Of ``undecided`` requirements only one release is known to break them."""
+    """What changes for an application from ``a`` to ``b``: requirements and behaviours, the worst
+    first. A requirement is ``undecided`` if only one of the two releases is known to break it."""
 
     a: Judged
     b: Judged
@@ -78,8 +77,8 @@ class Change(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """``pasts`` are the broken requirements and changed behaviours: the worst first, unchanged ones
-    last."""
+    """A broker's releases. ``pasts``: its broken requirements and changed behaviours, the worst
+    first, unchanged ones last."""
 
     name: str
     judged: Sequence[Judged]
@@ -89,8 +88,8 @@ class Broker(NamedTuple):
 
 
 class Atlas(NamedTuple):
-    """``others`` are releases without a result, each with the reason; ``changes`` compare
-    neighbours, each release with the newest, and brokers."""
+    """``others`` are releases without a result, each with the reason. ``changes`` compare
+    neighbouring releases, each release with the newest, and brokers."""
 
     brokers: Sequence[Broker]
     others: Sequence[tuple[Release, str]]
@@ -98,7 +97,8 @@ class Atlas(NamedTuple):
 
 
 def read(folder: Path, releases: Iterable[Release]) -> Atlas:
-    """Raises :class:`~brokerproof.reports.sources.runs.UnreadableRun` or ``UnreadableResults``."""
+    """Read an atlas. Raises :class:`~brokerproof.reports.sources.runs.UnreadableRun` or
+    ``UnreadableResults``."""
     by_broker: dict[str, list[Judged]] = {}
     others = []
     for release in releases:
@@ -120,7 +120,7 @@ def read(folder: Path, releases: Iterable[Release]) -> Atlas:
 
 
 def _judged(release: Release, sentence: str, run: Run) -> Judged:
-    # A release has one target, whatever it is called.
+    # A release has one target, under any name.
     latest = records.last_of_each(records.read(run.folder))
     results = [replace(one.result, target="") for one in latest]
     counts = Counter(result.verdict for result in results)
@@ -150,7 +150,7 @@ def _pasts(of_broker: Sequence[Judged]) -> list[Past]:
 
 
 def _phases(of_broker: Sequence[Judged], values: Sequence[str | None]) -> list[Phase]:
-    """Return the results by ranges of releases, skipping those without a result."""
+    """Return results by range of releases, without releases that have none."""
     phases: list[Phase] = []
     for judged, value in zip(of_broker, values, strict=True):
         if phases and phases[-1].value == value:

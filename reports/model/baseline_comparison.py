@@ -1,4 +1,4 @@
-"""The comparison of a run with its baseline, from the header of the run."""
+"""The comparison of a run with its baseline, as the run's header has it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from brokerproof.reports.model.slugs import case_link
 from brokerproof.reports.sources.runs import Run
 
 MOST_BROKERS = 2
-"""Different brokers of a baseline that a sentence names."""
+"""The most brokers of a baseline that a sentence names."""
 _CHANGED = (Course.WORSE, Course.UNDECIDED, Course.BETTER)
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The run that another was compared with; strings are empty if missing in the header.
+    """The run with which another was compared. Strings missing from the header are empty.
 
-    ``brokers`` are the different brokers of its targets with their versions.
+    ``brokers``: the distinct brokers of its targets, with versions.
     """
 
     run: str
@@ -32,7 +32,7 @@ class Baseline:
 
     @property
     def words(self) -> str:
-        """Its name, its broker and its start, or that these are unknown."""
+        """Return its name, its broker and its start, or that these are unknown."""
         named = ", ".join(self.brokers[:MOST_BROKERS])
         if len(self.brokers) > MOST_BROKERS:
             named += f" and {len(self.brokers) - MOST_BROKERS} more"
@@ -47,7 +47,7 @@ class Baseline:
 
     @property
     def facts(self) -> str:
-        """Everything known about it, and what is unknown."""
+        """Return everything known about it, and name what is unknown."""
         known = {
             "broker": ", ".join(self.brokers),
             "start": self.started and f"started {self.started}",
@@ -74,8 +74,8 @@ class ChangedCase:
 
 @dataclass(frozen=True, slots=True)
 class LostService:
-    """A service that the broker has lost since the baseline: the control that failed, and how many
-    cases rely on it."""
+    """A service that the broker has lost since the baseline: the failed control, and the number of
+    cases that rely on it."""
 
     target: str
     observed: str
@@ -84,25 +84,25 @@ class LostService:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A run compared with its baseline: cases by course, and the first of those that changed."""
+    """A run compared with its baseline: the numbers of cases by course, and the first changed
+    ones."""
 
     run: str
     baseline: Baseline
     counts: Mapping[str, int]
     changes: tuple[ChangedCase, ...]
     seed: str = ""
-    """The run's own, empty where it is not known."""
+    """The run's own seed; empty if unknown."""
     lost: tuple[LostService, ...] = ()
 
     @property
     def has_other_examples(self) -> bool:
-        """True if the baseline is known to have used another seed: then the example may be new, and
-        not the fault."""
+        """True if the baseline is known to have used another seed. Then a new FAIL may come from a
+        new example, not a new fault."""
         return bool(self.seed and self.baseline.seed) and self.seed != self.baseline.seed
 
     @property
     def total(self) -> int:
-        """The number of cases that changed."""
         return sum(self.counts.values())
 
     def since(self, target: str, cases: Iterable[str]) -> str:
@@ -147,7 +147,7 @@ def baseline_of(header: Mapping[str, Any]) -> Baseline | None:
 
 
 def comparison_of(run: Run, *, several: bool) -> Comparison | None:
-    """Return the comparison in the header of a run; None without a readable one. ``several``: the
+    """Return the comparison in a run's header; None if it has no readable one. ``several``: the
     report has several runs."""
     baseline = baseline_of(run.header)
     if baseline is None:

@@ -1,5 +1,4 @@
-"""Certainty of a failure: how often it occurred, and why the host's lateness does not explain
-it."""
+"""Certainty of a failure: how often it occurred, and why a late host does not explain it."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from brokerproof.reports.sources.recorded_cases import RecordedCase
 from brokerproof.reports.sources.runs import Run
 
 CLEARLY_LONGER = 10
-"""A wait that is this many times as long as the host's worst lateness is not explained by it, even
-where several threads were late one after the other."""
+"""A wait of this many times the host's worst lateness is not explained by it, even if several
+threads were late in turn."""
 _TRAFFIC = frozenset(
     (
         *("FrameSent", "FrameReceived", "HeartBeatSent", "HeartBeatReceived"),
@@ -26,10 +25,10 @@ _TRAFFIC = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A failure in its recording: ``violated`` of ``examples``, both 0 for a case that is not a
-    property.
+    """A failure in its recording: ``violated`` of ``examples`` (both 0 unless the case is a
+    property).
 
-    ``waited_ns`` is the shortest time without traffic before a violation, None if none was
+    ``waited_ns`` is the shortest time without traffic before a violation; None if no such time was
     recorded.
     """
 
@@ -41,8 +40,8 @@ class Sighting:
 def sighting(
     recorded: RecordedCase, requirements: Collection[str], unrecorded: int = 0
 ) -> Sighting:
-    """Return how a case's recording shows the violation of ``requirements``; ``unrecorded`` more
-    examples passed."""
+    """Return how a case's recording shows the violation of ``requirements``. ``unrecorded``: passed
+    examples that were not recorded."""
     columns = (recorded.column(name) for name in ("kind", "at_ns", "seen", "requirement"))
     last: dict[int, int] = {}
     violated: set[int] = set()
@@ -61,8 +60,8 @@ def sighting(
 
 @dataclass(frozen=True, slots=True)
 class Certainty:
-    """Why a failure is the broker's and not the host's: ``whole`` is more detailed than ``brief``.
-    Both are empty if the run does not record it."""
+    """Why a failure is the broker's fault and not the host's. ``whole`` has more detail than
+    ``brief``; both are empty if the run does not record it."""
 
     whole: str = ""
     brief: str = ""
@@ -73,7 +72,8 @@ def certainty(
 ) -> Certainty:
     """Return the certainty of the failure on ``target`` that the results ``failed`` share."""
     facts = next((facts for facts in run.targets if facts["name"] == target), {})
-    match facts.get("clock") if facts.get("kind") != "proxy" else None:  # nothing is repeated there
+    # Return the certainty of the failure that the results ``failed`` on ``target`` share.
+    match facts.get("clock") if facts.get("kind") != "proxy" else None:
         case Clock.VIRTUAL:
             sentence = "found in virtual time, where every run with this seed is the same"
             return Certainty(sentence, sentence)
@@ -94,7 +94,7 @@ def certainty(
 
 
 def _repeated(sightings: Sequence[Sighting]) -> str:
-    # A failure that did not happen again is INCONCLUSIVE (harness/cases/execution.py).
+    # A failure that did not recur is INCONCLUSIVE (harness/cases/execution.py).
     examples = sum(sighting.examples for sighting in sightings)
     violated = sum(sighting.violated for sighting in sightings)
     if not violated:
@@ -103,7 +103,8 @@ def _repeated(sightings: Sequence[Sighting]) -> str:
 
 
 def _unexplained(worst: Duration, failed: Iterable[Result], seen_by: Iterable[Sighting]) -> str:
-    """Return why lateness of at most ``worst`` explains nothing; empty if that is not certain."""
+    """Return why a lateness of at most ``worst`` does not explain the failure; empty if it
+    might."""
     distances = [
         -distance
         for result in failed

@@ -1,4 +1,4 @@
-"""The counterexample of a case, stored in its page's data, so that a copied report stays
+"""The counterexample of a case. The page's data contains it, so that a copied report is
 complete."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from brokerproof.reports.model.index_model import CaseRow
 from brokerproof.reports.sources.runs import Run
 
 MOST_BYTES = 256 * 1024
-"""A larger file is named, not carried."""
+"""A larger file is named but not included."""
 
 _KINDS = {
     case_file.SUFFIX: "the conversation, byte for byte",
@@ -31,7 +31,7 @@ class Kept:
 
 
 def kept(run: Run, case: CaseRow) -> list[Kept]:
-    """The files that the run kept of this failure; none for a case that did not fail."""
+    """Return the run's files on this failure; none for a case that did not fail."""
     if case.verdict != "FAIL":
         return []
     main = case_file.path_of(run.folder, case.target, case.case)
@@ -46,8 +46,8 @@ def kept(run: Run, case: CaseRow) -> list[Kept]:
 
 
 def violation_of(run: Run, case: CaseRow) -> list[str]:
-    """The drawn arguments and the violation of the counterexample, which may be smaller than the
-    recorded examples; empty if the file lacks them."""
+    """Return the drawn arguments and the violation of the counterexample, which may be smaller than
+    the recorded examples; empty if the file lacks them."""
     path = case_file.path_of(run.folder, case.target, case.case)
     try:
         with path.open(encoding="utf-8") as file:
@@ -58,7 +58,7 @@ def violation_of(run: Run, case: CaseRow) -> list[str]:
 
 
 def replay(run: Run, case: CaseRow) -> str:
-    """The command that replays the counterexample on the target as given to the run."""
+    """Return the command that replays the counterexample on the target as given to the run."""
     name = f"{case_file.slug(case.target, case.case)}{case_file.SUFFIX}"
     return shlex.join(["brokerproof", "replay", name, "--target", run.asked_for(case.target)])
 

@@ -1,6 +1,6 @@
 """Curves of an example's state over time, computed from its frames: the credit of AMQP links, the
-room in session windows, the messages held by consumers of STOMP and AMQP 0-9-1 against their
-windows, the fullness of addresses as reported by the broker.
+room in session windows, the messages that STOMP and AMQP 0-9-1 consumers hold against their
+windows, and the fullness of addresses that the broker reports.
 
 Each follower reads the frames of one example in order and keeps :class:`Curve` objects with the
 bounds to draw.
@@ -26,14 +26,14 @@ from brokerproof.harness.targets.parameters import merged
 from brokerproof.reports.model.tables.addresses import ATTRIBUTES
 
 MOST_POINTS = 240
-"""The most points of a curve; beyond that each stretch keeps its least and greatest value."""
+"""The most points of a curve. With more, each stretch keeps its lowest and highest value."""
 MOST_CURVES = 6
 MOST_FRAMES = 200_000
 """The most frames of an example that are drawn."""
 SEEN = 50
-"""A curve that moves by less than this part of its greatest value is not drawn."""
+"""A curve that moves by less than this fraction of its highest value is not drawn."""
 MOST_WINDOW = 10_000
-"""Larger session windows, in transfers, are not drawn: they bound nothing of interest."""
+"""A larger session window, in transfers, is not drawn: it limits nothing of interest."""
 
 _WINDOWS = ("consumer-window-size", "prefetch-count", "activemq.prefetchSize")
 """Headers by which a subscription asks for its window; only the first is in bytes."""
@@ -44,12 +44,12 @@ _READINGS = {
 }
 
 Settings = Sequence[Mapping[str, Any]]
-"""Address-settings of a broker, as the header of a run has them."""
+"""A broker's address-settings, as in the header of a run."""
 
 
 @dataclass
 class Curve:
-    """A quantity over time: ``points`` are instants and the value from then on; ``bounds`` are
+    """A quantity over time. ``points``: instants, each with the value from then on; ``bounds``:
     named limits."""
 
     title: str
@@ -62,8 +62,8 @@ class Curve:
 
 
 def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[Curve]:
-    """The curves of one example, those with bounds and the most steps first, without curves that
-    hardly change.
+    """Return the curves of one example, those with bounds and the most steps first, without curves
+    that hardly change.
 
     The rows are frames from :mod:`brokerproof.reports.model.excerpts`. ``settings`` are the
     broker's address-settings, which limit addresses.
@@ -90,15 +90,14 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
 
 
 def _moves(curve: Curve) -> bool:
-    """True if the curve changes visibly: using up three of a thousand credits looks like a straight
+    """True if the curve changes visibly: using three of a thousand credits looks like a straight
     line."""
     values = [value for _, value in curve.points]
     return max(values) - min(values) > max(values) // SEEN
 
 
 def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """At most :data:`MOST_POINTS` of them: the lowest, the highest, and the last of each
-    stretch."""
+    """Return at most :data:`MOST_POINTS`: the lowest, the highest and the last of each stretch."""
     if len(points) <= MOST_POINTS:
         return list(points)
     stretch = -(-len(points) * 3 // MOST_POINTS)
@@ -253,8 +252,8 @@ class _Held:
 
 
 class _Unsettled:
-    """Unsettled deliveries of AMQP 0-9-1 consumers, against the prefetch that applied when the
-    consumers began."""
+    """Unsettled deliveries of AMQP 0-9-1 consumers, against the prefetch in force when they
+    began."""
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
@@ -265,8 +264,8 @@ class _Unsettled:
     def see(self, row: Mapping[str, Any], fields: Mapping[str, str]) -> None:
         command, channel = row["command"], (row["conn"], fields.get("channel", "0"))
         if command == "basic.qos":
-            # With "global" it bounds a channel in RabbitMQ and a connection in the standard, so no
-            # consumer by itself.
+            # With "global", the prefetch limits a channel in RabbitMQ and a connection in the
+            # standard, but no single consumer.
             alone = fields.get("global") != "true"
             self._prefetch[channel] = int(fields.get("prefetch-count") or 0) if alone else 0
         elif command == "basic.consume":
@@ -317,7 +316,7 @@ class _Unsettled:
 
 
 class _Told:
-    """Fullness of addresses in the broker's answers (management over messages)."""
+    """Fullness of addresses according to the broker's answers (management over messages)."""
 
     def __init__(self, settings: Settings) -> None:
         self.curves: dict[object, Curve] = {}
@@ -348,7 +347,7 @@ class _Told:
 
 
 def limits(what: str, settings: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
-    """Return an address's limits of size (bytes), messages or pages; -1: no limit."""
+    """Return an address's limits in bytes, messages or pages; -1 for no limit."""
     policy = f", {settings['address_full_policy']}" if "address_full_policy" in settings else ""
     paged = f", {settings['page_full_policy']}" if "page_full_policy" in settings else ""
     page, pages = settings.get("page_size_bytes", 0), settings.get("page_limit_bytes", -1)

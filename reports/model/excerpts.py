@@ -1,4 +1,4 @@
-"""Chooses the events that a case's page shows: bounded parts of a few examples."""
+"""Chooses the events that a case's page shows: limited parts of a few examples."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from brokerproof.reports.model.redaction import blank_header, blank_text
 from brokerproof.reports.sources.recorded_cases import RecordedCase
 
 HEAD, TAIL, MARKED = 120, 60, 60
-"""Events from the beginning and the end of an example, and judgements and the like from between."""
+"""The most events from the beginning and the end of an example, and the most judgements and
+measurements from between."""
 HEAD_OF_PASS, TAIL_OF_PASS = 80, 40
-"""Events shown of an example of a passed case: fewer, as nobody asks why it passed."""
+"""The most events of an example of a passed case: fewer, as nobody asks why a case passed."""
 BODY_BYTES = 200
 HEADERS = 40
 HEADER_LENGTH = 300
@@ -37,7 +38,6 @@ _MARKED = frozenset(
 _INSTANTS = ("lo_ns", "hi_ns")
 
 Places = np.ndarray[Any, Any]
-"""Places of events in their case."""
 
 
 def violations(case: RecordedCase) -> dict[int, list[tuple[str, str]]]:
@@ -61,8 +61,8 @@ def chosen_parts(
 
     For a property, failing examples come first: the one behind the page's headline (``quoted``: the
     case's findings as requirement and detail, the worst first), then the last, which in virtual
-    time is the shrunk one. Then follow the ``disputed`` examples, on which the second judge
-    disagrees, and those nearest to a bound.
+    time is the shrunk one. Next are the ``disputed`` examples, on which the second judge disagrees,
+    and those nearest to a bound.
     """
     parts = case.parts
     by_part = dict(
@@ -86,7 +86,7 @@ def chosen_parts(
                 nearest[part] = min(room, nearest.get(part, room))
 
     def rank(part: int) -> tuple[Any, ...]:
-        # What comes before the first example is not an example.
+        # Events before the first example belong to none.
         if part in violated:
             of_headline = min(places.get(finding, len(places)) for finding in violated[part])
             return part == 0, 0, of_headline, -part
@@ -97,8 +97,8 @@ def chosen_parts(
 
 
 def _room(value: int | None, low: int | None, high: int | None) -> float | None:
-    """Return the distance of a value inside its bounds from the nearer one, as a fraction of their
-    width."""
+    """Return the distance of a value from its nearest bound as a fraction of the interval's width;
+    positive inside."""
     if value is None or (low is None and high is None):
         return None
     rooms = [value - low] if low is not None else []
@@ -108,8 +108,8 @@ def _room(value: int | None, low: int | None, high: int | None) -> float | None:
 
 
 def shown_places(case: RecordedCase, places: Places, *, passed: bool = False) -> Places:
-    """Return the events of an example that its page shows: beginning, end, and those judged or
-    measured between. ``passed`` is the verdict of its case."""
+    """Return the places of the events of an example that its page shows: beginning, end, and any
+    judged or measured between. ``passed``: its case passed."""
     head, tail = (HEAD_OF_PASS, TAIL_OF_PASS) if passed else (HEAD, TAIL)
     size = case.total if len(places) == len(case) else len(places)
     index = case.numbers[places] - case.numbers[places[0]]
@@ -124,11 +124,11 @@ def shown_places(case: RecordedCase, places: Places, *, passed: bool = False) ->
 def excerpt(
     case: RecordedCase, places: Places, settings: Settings = (), *, passed: bool = False
 ) -> dict[str, Any]:
-    """Return one example as its page draws it: ``part`` (0 for a case that is not a property), the
-    number of its ``events``, its ``rows``, and its ``curves``.
+    """Return one example as its page draws it: its ``part`` (0 unless the case is a property), the
+    number of its ``events``, its ``rows`` and its ``curves``.
 
-    Instants of a row are nanoseconds since the first one. ``index`` is given where events before a
-    row were omitted: its place in the example, from 1.
+    Instants of a row are nanoseconds since the first one. After omitted events, a row has
+    ``index``, its place in the example, from 1.
     """
     shown = shown_places(case, places, passed=passed).tolist()
     at = case.column("at_ns")
@@ -196,7 +196,7 @@ _AMQP091 = ("qos", "consume", "consume-ok", "deliver", "ack", "nack", "reject")
 """Methods of the class basic."""
 _DRAWN = frozenset((*_AMQP, *_STOMP, *(f"basic.{method}" for method in _AMQP091)))
 _SHORT = 40
-"""Bytes of a body that may be a broker's reading."""
+"""The most bytes of a body that may be an answer of the broker's management."""
 
 
 def _spoken(case: RecordedCase, places: Places) -> Iterator[dict[str, Any]]:

@@ -23,7 +23,7 @@ LETTERS: Mapping[str, str] = {
     "NOTE": "N",
     "PASS": "P",
 }
-"""One letter per verdict, so that no colour is needed to tell them apart."""
+"""One letter per verdict, so that nobody depends on colour to tell them apart."""
 
 MEANINGS: Mapping[str, str] = {
     "ERROR": "an error in brokerproof; says nothing about the broker",
@@ -43,14 +43,14 @@ SHOWN: tuple[str, ...] = tuple(verdict.value for verdict in LISTED)
 """The order in which verdicts are listed."""
 
 MOST_NAMED = 3
-"""Targets that the title of a window names."""
+"""The most targets in the title of a window."""
 _BAD = ("FAIL", "ERROR", "INCONCLUSIVE")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One target of one run: a column of the matrix. ``label`` names it, with its run when there
-    are several runs.
+    """One target of one run: a column of the matrix. ``label`` is its name, with its run if there
+    are several.
 
     ``facts`` are the broker's version and its profile; ``latest``: no later run judged the same
     target.
@@ -65,7 +65,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Bar:
-    """The verdict counts of one column, worst first; only verdicts that occur."""
+    """The verdict counts of one column: verdicts that occur, worst first."""
 
     column: Column
     counts: tuple[tuple[str, int], ...]
@@ -78,8 +78,8 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case on one target. ``page`` is the address of its page relative to the report's folder,
-    None without one."""
+    """One case on one target. ``page`` is the address of its page, relative to the report's folder;
+    None without a page."""
 
     run: str
     target: str
@@ -100,7 +100,6 @@ class CaseRow:
 
     @property
     def title(self) -> str:
-        """The first sentence of its description, or its name."""
         return title(self.doc) or self.case
 
     @property
@@ -110,8 +109,8 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The worst verdict on a requirement for a column, the number of cases, and the page of the
-    worst one."""
+    """The worst verdict on a requirement in a column, the number of cases, and the page of the
+    worst case."""
 
     verdict: str
     cases: int
@@ -121,7 +120,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One requirement; a column without a cell judged nothing about it."""
+    """One requirement. In a column without a cell, nothing judged it."""
 
     words: Words
     cells: tuple[Cell | None, ...]
@@ -138,7 +137,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The groups of one source, one after the other."""
+    """The successive groups of one source."""
 
     source: str
     groups: tuple[Group, ...]
@@ -151,8 +150,8 @@ class Document:
 
 @dataclass(frozen=True)
 class Unjudged:
-    """Requirements of one source that no finding judged: ``missing`` of ``of``; ``words`` are the
-    listed ones."""
+    """Requirements of one source on which no case gave a finding: ``missing`` of ``of``; ``words``
+    lists some."""
 
     source: str
     words: tuple[Words, ...]
@@ -162,8 +161,8 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Again:
-    """Results of judging the recordings again: the first rows, their total, and how many are in
-    cases that reported no violation."""
+    """Results of judging the recordings again: the first rows, the total, and the number in cases
+    that reported no violation."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     total: int = 0
@@ -172,7 +171,7 @@ class Again:
 
 @dataclass
 class Model:
-    """The index. Where a list was capped, a count gives its full length."""
+    """Model of the index. If a list was capped, a count has its full length."""
 
     runs: list[Run]
     columns: list[Column]
@@ -192,7 +191,6 @@ class Model:
 
     @property
     def targets(self) -> int:
-        """The number of different targets, over all runs."""
         return len({bar.column.target for bar in self.bars})
 
     @property
@@ -220,7 +218,6 @@ class Model:
 
     @property
     def listed(self) -> int:
-        """Requirements in the matrix."""
         return sum(len(group.rows) for group in self.groups)
 
     def halved(self) -> Model:
@@ -248,17 +245,18 @@ class Model:
 
     @property
     def totals(self) -> dict[str, int]:
-        """Cases by verdict over all columns, worst first, without zeros."""
+        """Cases by verdict over all columns: verdicts that occur, worst first."""
         return _total(self.bars)
 
     @property
     def now(self) -> dict[str, int]:
-        """The counts over the last run of each target, without violations fixed since."""
+        """The counts over the last run of each target, so that violations fixed since do not
+        count."""
         return _total(self.latest)
 
     @property
     def begun(self) -> list[str]:
-        """The start times of the runs, first to last, as far as they are recorded."""
+        """The start times of the first and the last run, as far as recorded."""
         return sorted(str(run.header["started"]) for run in self.runs if run.header.get("started"))
 
 

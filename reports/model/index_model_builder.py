@@ -1,4 +1,4 @@
-"""Builds the index's model from a bounded part of the tables."""
+"""Builds the index's model from limited parts of the tables."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the HTML for runs of any size. ``findings`` is the number of worst cases that the
-    page without JavaScript lists."""
+    """Limits of the HTML for runs of any size. ``findings``: the most cases that the page without
+    JavaScript lists."""
 
     columns: int = 12
     findings: int = 1500
@@ -61,10 +61,10 @@ class Limits:
 
 
 def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Column]:
-    """One per run and target with a result or in the header.
+    """Return a column for each run and target with a result or an entry in the header.
 
-    For one run in the order of its header; for several, each target's runs together, in order of
-    start.
+    With one run, they are in the order of its header; with several, each target's runs are
+    together, in order of start.
     """
     with_results = {(row["run"], row["target"]) for row in counts}
     by_target: dict[str, list[Column]] = {}
@@ -86,7 +86,7 @@ def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Co
 
 
 def shown_columns(every: Sequence[Column], runs: Sequence[Run], most: int) -> list[Column]:
-    """At most ``most`` columns, from the latest runs, in the order of ``every``."""
+    """Return at most ``most`` columns of the latest runs, in the order of ``every``."""
     age = {run.name: place for place, run in enumerate(reversed(in_order(runs)))}
     newest = sorted(every, key=lambda column: age[column.run])[:most]
     return [column for column in every if column in newest]
@@ -104,7 +104,7 @@ def bars(of: Sequence[Column], counts: Iterable[Mapping[str, Any]]) -> list[Bar]
 
 
 def case_rows(results: pa.Table, runs: Sequence[Run]) -> list[CaseRow]:
-    """Every case with its page, the worst verdicts and impacts first."""
+    """Return every case with its page, the worst verdicts and impacts first."""
     facts = {run.name: run.cases for run in runs}
     several = len(runs) > 1
     rows = [
@@ -126,7 +126,7 @@ def case_rows(results: pa.Table, runs: Sequence[Run]) -> list[CaseRow]:
 def case_row(
     row: Mapping[str, Any], facts: Mapping[str, Mapping[str, CaseFacts]], page: str | None = None
 ) -> CaseRow:
-    """A row of the table of cases, with the facts of its run (``facts`` has runs by name)."""
+    """Return a row of the table of cases with the facts of its run (``facts`` has runs by name)."""
     described = facts[row["run"]].get(row["case"])
     return CaseRow(
         run=row["run"],
@@ -153,8 +153,8 @@ def groups(
     requirements: Requirements,
     pages: Mapping[Any, str],
 ) -> list[Group]:
-    """The matrix, grouped by source and section in the catalogue's order; unknown requirements
-    last."""
+    """Return the matrix, grouped by source and section in the catalogue's order; unknown
+    requirements last."""
     places = {(column.run, column.target): place for place, column in enumerate(of)}
     cells: dict[str, list[Cell | None]] = defaultdict(lambda: [None] * len(of))
     for row in rows:
@@ -178,8 +178,8 @@ def groups(
 def unjudged(
     coverage: Iterable[Mapping[str, Any]], requirements: Requirements, profiles: set[str], most: int
 ) -> tuple[list[Unjudged], int]:
-    """Return the requirements that could have been judged on these targets but were not, by source,
-    at most ``most``; and their total."""
+    """Return at most ``most`` requirements, by source, that could have been judged on these targets
+    but were not, and the total number."""
     judged = {row["requirement"] for row in coverage}
     by_source: dict[str, list[Words]] = defaultdict(list)
     totals: dict[str, int] = defaultdict(int)
@@ -204,8 +204,8 @@ def model(
     requirements: Requirements,
     limits: Limits,
 ) -> Model:
-    """Return the index's model without results from recordings, each part bounded. ``rows`` are the
-    cases."""
+    """Return the index's model, all its parts limited, without results from recordings. ``rows``:
+    the cases."""
     counted = tables.counts.to_pylist()
     all_columns = columns(runs, counted)
     shown = shown_columns(all_columns, runs, limits.columns)
@@ -242,7 +242,7 @@ def with_recordings(
     errors: Sequence[Mapping[str, Any]],
     limits: Limits,
 ) -> Model:
-    """Return the model with the results from recordings, contradictions first, and with errors."""
+    """Return the model with errors, and with results from recordings, contradictions first."""
     contradictions = sum(bool(row["contradicts"]) for row in irregular)
     several = len(shown.runs) > 1
     rows = [

@@ -1,9 +1,9 @@
-"""Small charts for the first screen: every quantity measured on a target against its expected
-interval, by area of the mission and unit.
+"""Small charts for the first screen: every quantity measured on a target, by mission area and unit,
+against its expected interval.
 
-A measurement is a dot on the bar of its interval. Measurements are ordered by expectation, so that
-correct TTLs rise with the requested TTL. The scale is logarithmic, for both milliseconds and
-minutes.
+A measurement is a dot on the bar of its interval. Measurements are ordered by expectation, so
+correct TTLs rise with the requested TTL. The scale is logarithmic, so that milliseconds and minutes
+fit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from brokerproof.reports.model.quantities import counted, duration
 
 AREAS = (Area.HEARTBEAT, Area.WINDOW, Area.THRESHOLD, Area.PAGING)
 WIDTH, HEIGHT, HEAD, FOOT = 240, 64, 15, 4
-"""Of a chart, in its own units; ``HEAD`` is the room above for the greatest value."""
+"""Size of a chart, in its own units; ``HEAD`` is the space above the highest value."""
 MOST_MARKS = 40
 SHORTEST_BAR = 3.0
 _UNITS = {"ns": "time", "octets": "bytes"}
@@ -36,7 +36,6 @@ class Measured:
 
     @property
     def words(self) -> str:
-        """The quantity and its expectation."""
         low, high, unit = self.value.low, self.value.high, self.value.unit
         bounds = [quantity(bound, unit) for bound in (low, high) if bound is not None]
         expected = " … ".join(dict.fromkeys(bounds))
@@ -60,20 +59,19 @@ class Measured:
 
     @property
     def is_outside(self) -> bool:
-        """True if it is outside its bounds by more than its margin."""
         distance = self.value.distance_to_bound
         return distance is not None and distance < -self.value.margin
 
     @property
     def is_undecided(self) -> bool:
-        """True if it is outside its bounds, but within its margin."""
+        """True if the value is outside its bounds, but within its margin."""
         distance = self.value.distance_to_bound
         return distance is not None and -self.value.margin <= distance < 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A drawn measurement: its bar from ``top`` for ``length``, its dot at ``y``."""
+    """A drawn measurement: a bar from ``top`` of this ``length``, and a dot at ``y``."""
 
     x: float
     top: float
@@ -86,7 +84,7 @@ class Mark:
 @dataclass(frozen=True, slots=True)
 class Chart:
     """The measurements of one area in one unit. ``nearest`` is the one nearest to a bound, or
-    furthest outside."""
+    furthest outside its bounds."""
 
     area: str
     unit: str
@@ -97,7 +95,7 @@ class Chart:
     undecided: int
     nearest: Measured
     hides_break: bool = False
-    """True if the area is broken and none of its measurements shows it."""
+    """True if the area is broken but none of its measurements shows why."""
 
 
 def quantity(value: int, unit: str) -> str:
@@ -107,8 +105,8 @@ def quantity(value: int, unit: str) -> str:
 
 
 def charts(cases: Iterable[CaseRow]) -> list[Chart]:
-    """The charts of one target in one run, in the order of areas, without measurements that have no
-    bounds."""
+    """Return the charts of one target in one run, in the order of areas, without unbounded
+    measurements."""
     grouped: dict[tuple[Area, str], list[Measured]] = {}
     for case in cases:
         if case.measurements == "{}" or not case.requirements:
@@ -163,7 +161,7 @@ def _chart(area: str, unit: str, measured: list[Measured]) -> Chart:
 
 
 def _spread(measured: list[Measured]) -> list[Measured]:
-    """At most :data:`MOST_MARKS` of them: those outside, and evenly chosen others."""
+    """Return at most :data:`MOST_MARKS`: those outside, and others at even distances."""
     outside = [place for place, value in enumerate(measured) if value.is_outside][:MOST_MARKS]
     inside = [place for place, value in enumerate(measured) if not value.is_outside]
     room = MOST_MARKS - len(outside)

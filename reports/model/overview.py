@@ -1,5 +1,5 @@
-"""The first screen of a report: the state of each area of the mission on each target, and the
-causes of failures."""
+"""The first screen of a report: the state of each mission area on each target, and the causes of
+failures."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from brokerproof.reports.sources.runs import Run
 MOST_CAUSES = 40
 MOST_REASONS = 60
 MOST_MAIN_REASONS = 2
-"""Reasons for skips that the box of a target names."""
+"""The most reasons for skips in the box of a target."""
 MOST_OBSERVED = 3
 MOST_CASES = 6
-"""Cases of a cause that the index names; the list of cases has all."""
+"""The most cases of a cause in the index; the list of cases has them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class CauseLine:
-    """Cases that fail for one reason: ``cases`` are names with their variants, a page
-    and a title."""
+    """Cases that fail for one reason: ``cases`` are names with their variants, each with a page and
+    a title."""
 
     run: str
     target: str
@@ -52,15 +52,15 @@ class CauseLine:
     cases: tuple[tuple[str, tuple[str, ...], str, str], ...]
     more: int
     repeat: str
-    """The command that judges the first of the cases again."""
+    """The command that judges the first of these cases again."""
     areas: frozenset[str] = frozenset()
-    """The areas of all requirements that its cases violated: what is observed alike is one
-    cause, whatever requirement is charged with it."""
+    """The areas of all requirements that its cases violated. Cases with the same observation share
+    a cause, whichever requirement reports it."""
     certainty: Certainty = field(default_factory=Certainty)
     since: tuple[str, ...] = ()
-    """Sentences on it from the baseline and earlier runs; empty if there are none."""
+    """Sentences about the cause from the baseline and earlier runs; empty if there are none."""
     anchor: str = ""
-    """Its place on the index, empty if it is not listed there."""
+    """Its place on the index; empty if it is not listed there."""
 
     def sentence(self, most: int) -> str:
         """Return the requirement's deciding words in quotation marks, or our own, cut to ``most``
@@ -83,7 +83,7 @@ class CauseLine:
 
 @dataclass(frozen=True, slots=True)
 class AreaLine:
-    """An area on a target in its last run. ``link`` leads to its first cause or to its cases."""
+    """An area on a target in its last run. ``link``: address of its first cause or of its cases."""
 
     label: str
     state: str
@@ -92,14 +92,14 @@ class AreaLine:
     why: str
     link: str
     cases: str
-    """Leads to its cases."""
+    """Address of its cases."""
     causes: tuple[CauseLine, ...] = ()
-    """The causes for which it is broken, the worst first."""
+    """The causes that break it, worst first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skips:
-    """The cases skipped on a target: the most frequent reasons with their numbers of cases, and the
+    """Cases skipped on a target: the most frequent reasons, each with its number of cases, and the
     number of ``others``."""
 
     reasons: tuple[tuple[str, int], ...]
@@ -115,18 +115,19 @@ class Overview:
     more: int
     charts: Mapping[tuple[str, str], Sequence[Chart]]
     order_breaks: Mapping[tuple[str, str], int]
-    """Messages that the recordings of a target certainly show after a later one."""
+    """Messages that, according to the recordings of a target, certainly arrived after a later
+    message."""
     skipped: Sequence[tuple[str, str, int]]
-    """Targets, reasons for skips and their cases, the most frequent first."""
+    """By target: reasons for skips with their cases, the most frequent first."""
     skips: Mapping[tuple[str, str], Skips]
     judged: int
-    """Requirements that were judged or left open on a target in its last run."""
+    """Requirements judged or left open on a target in its last run."""
     open: int
-    """The ones that are open on some target."""
+    """Requirements left open on some target."""
     comparisons: Sequence[Comparison] = ()
     """Comparisons with a baseline, of the last run of each target."""
     has_past: bool = False
-    """True if it is known of any cause since when it is there."""
+    """True if for some cause it is known when it first appeared."""
 
 
 _STYLES = {
@@ -145,7 +146,7 @@ _VERDICTS = {
     State.UNDECIDED: "ERROR,INCONCLUSIVE",
     State.DEVIATES: "KNOWN,WARN",
 }
-"""The verdicts of the cases that make a state what it is."""
+"""The verdicts of the cases that determine a state."""
 
 
 def overview(
@@ -159,8 +160,8 @@ def overview(
     sightings: Mapping[tuple[str, str, str], Sighting] | None = None,
 ) -> Overview:
     """Return the first screen of the last run of each target; ``groups`` and ``columns`` are those
-    of the matrix, which includes earlier runs. ``irregular`` has the irregularities in recordings,
-    and ``sightings`` the failures, by run, target and case."""
+    of the matrix, which includes earlier runs. By run, target and case, ``irregular`` has the
+    irregularities in recordings, ``sightings`` the failures."""
     by_name = {run.name: run for run in runs}
     wanted: dict[str, set[str]] = {}
     for bar in latest:
@@ -211,8 +212,8 @@ def overview(
 
 
 def _charts(states: Iterable[AreaState], cases: Iterable[CaseRow]) -> list[Chart]:
-    """Return the charts of a target. In a broken area where none shows the violation, they say
-    so."""
+    """Return the charts of a target. In a broken area whose charts do not show the violation, they
+    say so."""
     drawn = charts(cases)
     broken = {state.area.label for state in states if state.state is State.BROKEN}
     shown = {chart.area for chart in drawn if chart.outside}
@@ -253,7 +254,7 @@ def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -
 
 @dataclass(frozen=True)
 class _Past:
-    """The known history before a run: its baseline, and earlier runs."""
+    """The known history before a run: its baseline and earlier runs."""
 
     runs: Sequence[Run]
     groups: Sequence[Group]
@@ -288,7 +289,8 @@ class _Past:
         return [releases[version] for version in sorted(releases)]
 
     def _first_failure(self, cells: Sequence[Cell | None], places: Sequence[int]) -> str:
-        """Return the first of the final runs or releases that all failed, and the one before it."""
+        """Return the first of the latest runs or releases that all failed, and the one before
+        it."""
         first = len(places) - 1
         while first > 0 and _verdict(cells[places[first - 1]]) == Verdict.FAIL:
             first -= 1

@@ -19,12 +19,12 @@ _UNCOUNTED = frozenset(("credit",))
 
 
 def duration(nanoseconds: int) -> str:
-    """A duration with up to four significant figures after the unit that suits it: ``2.1 s``, ``35
+    """Return a duration with up to four significant figures and the suitable unit: ``2.1 s``, ``35
     min``, ``-4 ms``."""
     if nanoseconds == 0:
         return "0 s"
     size = abs(nanoseconds)
-    # minutes and hours only where they are exact or large: "90 s" reads better than "1.5 min"
+    # minutes and hours only if they are exact or large: "90 s" reads better than "1.5 min"
     for unit, scale in _UNITS:
         if size >= scale and (unit not in ("h", "min") or size >= 10 * scale or size % scale == 0):
             return f"{_trimmed(nanoseconds, scale)} {unit}"
@@ -36,14 +36,13 @@ def grouped(number: int) -> str:
 
 
 def rounded_up(nanoseconds: int) -> int:
-    """A duration rounded up to two significant figures, for "at most"."""
+    """Return a duration rounded up to two significant figures, for "at most"."""
     scale = int(10 ** max(len(str(abs(nanoseconds))) - 2, 0))
     return -(-nanoseconds // scale) * scale
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, given in the singular or the plural: ``1 delivery``, ``2
-    deliveries``."""
+    """Return a number with its noun in the singular or plural: ``1 delivery``, ``2 deliveries``."""
     one = re.sub(r"ies$", "y", noun).removesuffix("s")
     if abs(number) == 1 or one in _UNCOUNTED:
         return f"{grouped(number)} {one}"

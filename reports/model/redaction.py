@@ -1,5 +1,5 @@
 """Redaction: reports are published, so credentials are blanked before they leave Spark. The trace
-itself keeps them."""
+keeps them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 NAMES = ("passcode", "password", "authorization", "initial-response", "response")
-"""Headers whose value is blanked, in any case of letters; the last two are those of SASL in AMQP
+"""Headers whose values are blanked, in upper or lower case; the last two are those of SASL in AMQP
 1.0 and 0-9-1."""
 BLANK = "(blanked)"
 
 _LINE = rf"(?im)^({'|'.join(NAMES)})([ \t]*:)[^\r\n]*"
 _PLAIN = r"(?s)(PLAIN(?:\xa0.|\xb0.{4}|\x00.{3})\x00).*"
-"""The mechanism PLAIN and, as binary of AMQP 1.0 or long string of 0-9-1, its response: NUL, user,
-NUL, passcode."""
+"""The mechanism PLAIN and its response (NUL, user, NUL, passcode), as a binary of AMQP 1.0 or a
+long string of 0-9-1."""
 
 
 _IN_LINES, _IN_SASL = re.compile(_LINE), re.compile(_PLAIN)
@@ -30,7 +30,7 @@ def blank_header(name: str, value: str) -> str:
 
 
 def blank_text(data: bytes, most: int) -> str:
-    """Return the first ``most`` bytes as text, blanked as :func:`blanked_bytes` does."""
+    """Return the first ``most`` bytes as text, with secrets blanked (:func:`blanked_bytes`)."""
     text = data.decode("latin-1")
     if ":" in text or "PLAIN" in text:
         text = _IN_SASL.sub(rf"\1{BLANK}", _IN_LINES.sub(rf"\1\2{BLANK}", text))
@@ -43,14 +43,14 @@ def blanked(name: Column, value: Column) -> Column:
 
 
 def blanked_bytes(data: Column, most: int) -> Column:
-    """Return the first ``most`` bytes as text, one character a byte.
+    """Return the first ``most`` bytes as text, one character per byte.
 
     Header lines with a secret are blanked, and everything after a SASL PLAIN. Bytes that are not a
     well-formed frame may contain a secret too.
     """
     text = F.decode(data, "ISO-8859-1")
     cleaned = F.regexp_replace(F.regexp_replace(text, _LINE, f"$1$2{BLANK}"), _PLAIN, f"$1{BLANK}")
-    # Most bodies are short and hold neither a header line nor a mechanism: looking for both costs
-    # less than matching.
+    # Most bodies are short and contain neither a header line nor a mechanism. Looking for these
+    # first is faster than matching.
     suspect = F.contains(text, F.lit(":")) | F.contains(text, F.lit("PLAIN"))
     return F.substring(F.when(suspect, cleaned).otherwise(text), 1, most)

@@ -1,4 +1,4 @@
-"""Compliance with a requirement: the worst verdict by target and run for its page, with the cases
+"""Compliance with a requirement: for its page, the worst verdict by target and run, and the cases
 that show it."""
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any
 from brokerproof.reports.model.index_model import VERDICTS, Column
 
 ROWS = 12
-"""Cases of a requirement on a target that its page lists, the worst first."""
+"""The most cases on a target that a requirement's page lists, worst first."""
 KEPT_ROWS = 6
-"""The most kept or skipped cases that a page lists; more would say the same."""
+"""The most passed or skipped cases on a page; more would add nothing."""
 _UNREMARKABLE = ("PASS", "SKIP")
 LONGEST_DETAIL, LONGEST_UNREMARKABLE = 400, 160
-"""Characters of what was received that a page shows; the case's page has all of it."""
+"""The most characters of an observation on a page; the case's page has all of it."""
 _RANK = {verdict: place for place, verdict in enumerate(VERDICTS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A finding on the requirement; ``page`` is its case's, relative to the report's folder."""
+    """A finding on the requirement. ``page``: its case's page, relative to the report's folder."""
 
     case: str
     verdict: str
@@ -40,7 +40,6 @@ class Keeper:
 
     @property
     def verdict(self) -> str:
-        """The worst."""
         return self.rows[0].verdict
 
 
@@ -49,8 +48,8 @@ def keepers(
     columns: Sequence[Column],
     pages: Mapping[tuple[str, str, str], str],
 ) -> dict[str, list[Keeper]]:
-    """By requirement, in the order of ``columns``. A case counts once, by its worst finding on the
-    requirement."""
+    """Return compliance by requirement, in the order of ``columns``. A case counts once, by its
+    worst finding on the requirement."""
     worst: dict[tuple[str, str], dict[str, dict[str, Mapping[str, Any]]]] = {
         (column.run, column.target): {} for column in columns
     }

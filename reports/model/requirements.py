@@ -1,4 +1,5 @@
-"""The requirement catalogue as the report needs it. Of an unknown id, only the id is shown."""
+"""The requirement catalogue as the report needs it. Of an unknown requirement, only the id is
+shown."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Words:
     """A requirement in the report's words; everything but the id is empty if the catalogue lacks
     it.
 
-    ``judgeable``: brokers can be judged on it; ``profile`` is the family of brokers it applies to,
+    ``judgeable``: brokers can be judged by it. ``profile``: the broker family that it applies to,
     empty for all.
     """
 
@@ -36,7 +37,7 @@ class Words:
 
     @property
     def required(self) -> str:
-        """The requirement: the document's words in quotation marks, or our own."""
+        """The document's words in quotation marks, or else ours."""
         return f"“{self.quotation}”" if self.quotation else self.statement
 
     @property
@@ -72,20 +73,18 @@ class Requirements:
         return iter(self._known.values())
 
     def find(self, requirement: str) -> Words:
-        """Return the facts of ``requirement``: at least its id."""
+        """Return the facts about ``requirement``; of an unknown one, only its id."""
         return self._known.get(requirement) or Words(requirement)
 
     def place(self, requirement: str) -> int:
-        """Return its position in the catalogue; unknown ones come last."""
+        """Return its position in the catalogue; unknown requirements come last."""
         return self._place.get(requirement, len(self._place))
 
     def level(self, requirement: str) -> Level | None:
-        """Return its level; None for an unknown id."""
         words = self._known.get(requirement)
         return None if words is None else Level(words.level)
 
     def table(self) -> pa.Table:
-        """One row per requirement."""
         rows = [{"requirement": words.id, **dataclasses.asdict(words)} for words in self]
         return pa.Table.from_pylist(rows, schema=SCHEMA)
 

@@ -1,4 +1,4 @@
-"""File names for pages: readable, safe on every file system, and unique."""
+"""File names for pages: readable, safe on every file system, unique."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from urllib.parse import urlencode
 
 
 def slug(run: str, target: str, case: str) -> str:
-    """A name of at most 90 ASCII characters; a digest of all three parts makes it unique."""
+    """Return a name of at most 90 ASCII characters; a digest of all three parts makes it unique."""
     return _named(f"{target}-{case}".lower(), "\0".join((run, target, case)))
 
 
 def case_link(run: str, target: str, case: str, *, several: bool) -> str:
-    """The address of a case's page, relative to the report's folder. It names the run only if there
-    are ``several``; without it, the address is the same in every report."""
+    """Return the address of a case's page, relative to the report's folder. It names the run only
+    if there are ``several``, so otherwise it is the same in every report."""
     named = {"case": case, "target": target} | ({"run": run} if several else {})
     return f"case.html#{urlencode(named, errors='replace')}"
 
 
 def plain_slug(name: str) -> str:
-    """``name`` itself if it is a safe file name, like requirement ids; otherwise with a digest."""
+    """Return ``name`` itself if it is a safe file name, as requirement ids are; else add a
+    digest."""
     return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}", name) else _named(name, name)
 
 

@@ -1,5 +1,5 @@
-"""Each target over time, as plain data: verdict counts per run in order of start, and the cases
-that changed."""
+"""Each target over time, as plain data: verdict counts per run in order of start, and changed
+cases."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ WORDS: Mapping[str, str] = {
     "BETTER": "better",
     "SAME": "changed and changed back",
 }
-"""Words for the change of a case between the first and the last run that judged it, by course."""
+"""Words for a case's change from its first to its last run, by course."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One target in one run of several: the counts are worst first."""
+    """One target in one of several runs; counts are worst first."""
 
     run: str
     started: str
@@ -37,7 +37,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The verdict of a case in one run, and its page if it has one."""
+    """A case's verdict in one run, and its page if it has one."""
 
     run: str
     verdict: str
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A case whose verdict was not always the same: a step per stage; None if it was not judged."""
+    """A case whose verdict was not always the same: a step per stage (None: not judged)."""
 
     case: str
     went: str
@@ -55,7 +55,8 @@ class Changed:
 
 @dataclass(frozen=True)
 class Past:
-    """One target over time. ``changed`` may list only the first; ``ways`` counts all, by course."""
+    """One target over time. ``changed`` may have only the first cases; ``ways`` counts all, by
+    course."""
 
     target: str
     stages: tuple[Stage, ...]
@@ -68,7 +69,6 @@ class Past:
 
     @property
     def verdicts(self) -> list[str]:
-        """Every verdict of any stage, in the usual order of verdicts."""
         verdicts = {verdict for stage in self.stages for verdict in stage.counts}
         return sorted(verdicts, key=lambda verdict: LISTED.index(Verdict(verdict)))
 

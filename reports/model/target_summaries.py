@@ -21,14 +21,14 @@ from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources.runs import Run, UnreadableRun
 
 SKIPPED = 40
-"""Reasons for skips that are listed."""
+"""The most reasons for skips that are listed."""
 INFERRED = "inferred"
 """The folder in a run's folder for the measured parameters of its targets, ``TARGET.json``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter, as documented and as measured; ``agrees`` is None if undecided."""
+    """One parameter as documented and as measured. ``agrees`` is None if undecided."""
 
     name: str
     documented: str = ""
@@ -52,12 +52,12 @@ class Deviating:
 
 @dataclass(frozen=True)
 class Broker:
-    """One target over all runs; ``facts`` is its entry in the header of the last run, with
-    capabilities."""
+    """One target over all runs. ``facts``: its entry in the header of the last run, capabilities
+    included."""
 
     target: str
     asked_for: str
-    """The value of ``--target`` for it, quoted for a shell."""
+    """Its value of ``--target``, quoted for a shell."""
     facts: Mapping[str, Any]
     bars: tuple[Bar, ...]
     sources: Mapping[str, Mapping[str, int]]
@@ -70,7 +70,6 @@ class Broker:
 
     @property
     def of_sources(self) -> list[str]:
-        """Every verdict on a requirement, in the usual order of verdicts."""
         return [
             verdict
             for verdict in SHOWN
@@ -92,7 +91,7 @@ def brokers(
     measured: Measured,
     requirements: Requirements,
 ) -> list[Broker]:
-    """Return one broker per target, in the order of the bars."""
+    """Return a broker for each target, in the order of the bars."""
     by_name = {run.name: run for run in runs}
     skips = _skips(cases)
     known = _known(findings)
@@ -174,8 +173,8 @@ def _parameters(
             str(measured.get("how") or ""),
         )
 
-    # Measured parameters first, then quantities, then words: names that a client uses are no
-    # promise.
+    # Measured parameters first, then quantities, then words: a name that clients use promises
+    # nothing.
     def place(row: Parameter) -> tuple[bool, bool]:
         return not row.measured, isinstance(documented.get(row.name), str)
 
@@ -204,8 +203,8 @@ def _in_words(value: object) -> str:
 def _deviations(
     facts: Mapping[str, Any], shown: Mapping[ListedDeviation, int], requirements: Requirements
 ) -> tuple[Deviating, ...]:
-    """Return the family's deviations that cover this target and version: those that showed first,
-    the worst impact first."""
+    """Return the family's deviations that cover this target and version: first those that occurred,
+    worst impact first."""
     profile = str(facts.get("profile") or "-")
     path = Path(str(files("brokerproof.fixtures"))) / "brokers" / profile / "known_deviations.toml"
     if Path(profile).name != profile:
@@ -250,7 +249,7 @@ def _sources(
         source: {verdict: counts[verdict] for verdict in SHOWN if verdict in counts}
         for source, counts in by_source.items()
     }
-    # A document of which every requirement was skipped says nothing of the target.
+    # If every requirement of a document was skipped, it says nothing about the target.
     return dict(sorted(sources.items(), key=lambda item: item[1].keys() == {"SKIP"}))
 
 
@@ -269,7 +268,8 @@ def _skips(cases: Iterable[CaseRow]) -> dict[tuple[str, str], list[tuple[str, in
 def _known(
     findings: Iterable[Mapping[str, Any]],
 ) -> dict[tuple[str, str], Counter[ListedDeviation]]:
-    """Return by run and target the listed deviations that findings matched, with their number."""
+    """Return by run and target the listed deviations that findings matched, each with the number of
+    findings."""
     known: dict[tuple[str, str], Counter[ListedDeviation]] = {}
     for finding in findings:
         if finding["verdict"] == "KNOWN":

@@ -1,8 +1,8 @@
-"""``brokerproof soak``: drives a target as ``brokerproof load`` does, judges while it lasts, and
+"""``brokerproof soak``: drives a target as ``brokerproof load`` does, judges it while it runs, and
 stops at the first violation.
 
-Exit: 0 nothing is violated · 1 a violation, with its witness · 2 nothing worse than inconclusive ·
-3 target unreachable, set-up failed, or no usable Java or Spark · 4 usage error · 5 internal error.
+Exit: 0 no violation · 1 a violation, with its witness · 2 inconclusive · 3 target unreachable,
+set-up failed, or no usable Java or Spark · 4 usage error · 5 internal error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from brokerproof.reports.spark.load import SparkCrew
 from brokerproof.reports.spark.session import session
 
 VIOLATION = "violation.json"
-"""The file of the run folder that keeps what ended a soak."""
+"""The run folder's file with what ended a soak."""
 SEGMENT_S = 2
 
 
@@ -71,7 +71,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
         load = Session(
             target, wished, who, folder, begin=discovery.begin, backlog=0, segment_s=SEGMENT_S
         )
-        # The broker's configuration is not in the trace.
+        # The trace does not contain the broker's configuration.
         judged = ground_of(profile.name, guessed=True)
         stream = Stream(spark, folder, judged, wished.drivers, level_of, world.now)
         try:
@@ -114,7 +114,6 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
 def _keep(
     load: Session, outcome: LoadOutcome, conclusion: Conclusion, profile: str, code: int
 ) -> dict[str, Any]:
-    """Write the header, the result, and the witness of a violation."""
     results = summary.data(load, outcome)
     folder = load.folder
     if code == 1:

@@ -15,7 +15,7 @@ from brokerproof.reports.soak.stream import Seen
 
 PLAIN_EVERY: Duration = 5 * NS_PER_S
 SPAN = 8
-"""The number of looks over which rates are averaged."""
+"""The number of calls over which rates are averaged."""
 
 
 class Dashboard:
@@ -126,5 +126,5 @@ def _violations(seen: Seen) -> str:
 
 
 def _lasts(progress: Progress) -> str:
-    """Return how long it has been sending; drivers begin shortly after the first look."""
+    """Return how long it has been sending: drivers begin shortly after the first call."""
     return f"{max(0, progress.at - progress.since) / NS_PER_S:.0f} s"

@@ -1,10 +1,10 @@
 """Judges a recording while it still grows.
 
-Every finished segment is summarised where it is, and merged with earlier summaries, by the same
-engine that judges a whole recording (:mod:`brokerproof.reports.judging.judge`). Merged summaries
-make a *suspicion* at once (order, windows, connections, a message delivered twice) or in time (a
-message was overtaken and still has not arrived). A suspicion is not a verdict: it starts a
-judgement of everything recorded so far, as by ``brokerproof judge``, and only its anomalies count.
+The engine that judges whole recordings (:mod:`brokerproof.reports.judging.judge`) summarises every
+finished segment and merges the summary with earlier ones. Merged summaries raise a *suspicion*
+immediately (order, windows, connections, a message delivered twice) or after some time (a message
+was overtaken and still has not arrived). A suspicion is not a verdict: it starts a judgement of
+everything recorded so far, as by ``brokerproof judge``, and only the anomalies found there count.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from brokerproof.reports.judging.summary import (
 )
 
 GRACE: Duration = 10 * NS_PER_S
-"""Longest time that a message may be in flight after a later one of its producer has arrived: other
-consumers have buffers too."""
+"""The longest time that a message may be in flight after a later one of its producer has arrived:
+other consumers have buffers too."""
 FULL = (1 << BLOCK) - 1
 
 Key = tuple[Any, ...]
@@ -52,7 +52,7 @@ class _Overdue:
 
 @dataclass
 class Suspicions:
-    """All merged summaries so far.
+    """The merged summaries so far.
 
     With several ``drivers``, the segments of one may be read before those of another, so a message
     may seem to arrive before it was sent.
@@ -63,16 +63,16 @@ class Suspicions:
     grace: Duration = GRACE
     groups: dict[Key, Summary[Any]] = field(default_factory=dict)
     amqp: bool = False
-    """True if there are connections that only a full reading can judge: AMQP 1.0 and CORE."""
+    """True if there are connections that must be read as a whole to be judged: AMQP 1.0 and
+    CORE."""
     _overdue: dict[Key, _Overdue] = field(default_factory=dict)
     _delivered: dict[Key, int] = field(default_factory=dict)
-    """The greatest number that arrived, by run, target, case, example, queue and producer."""
+    """The highest number that arrived, by run, target, case, example, queue and producer."""
     _known: dict[Key, Any] = field(default_factory=dict)
-    """The state for which a suspicion was returned, by group."""
+    """The state in which a suspicion was raised, by group."""
 
     def enter(self, rows: Iterable[Mapping[str, Any]], now: Instant) -> list[str]:
-        """Merge the summaries of segments, sorted by ``place``. Returns the new suspicions,
-        in words."""
+        """Merge the summaries of segments, sorted by ``place``; return new suspicions in words."""
         changed: dict[Key, Summary[Any]] = {}
         for row in rows:
             if row["kind"] == ORACLE_JUDGED:
@@ -131,12 +131,12 @@ class Suspicions:
         return suspicions
 
     def _overtaken(self, key: Key) -> int:
-        """Return the numbers of a block that a later message of their producer overtook."""
+        """Return the numbers in a block that a later message of their producer overtook."""
         last = self._delivered.get(_producer(key), -1) - _named(key)["block"] * BLOCK
         return FULL if last >= BLOCK else (1 << max(0, last)) - 1
 
     def _forget(self, changed: Mapping[Key, Summary[Any]]) -> None:
-        """Forget blocks all of whose messages were sent and delivered, once each."""
+        """Forget blocks in which every message was sent and delivered exactly once."""
         for key, summary in changed.items():
             complete = isinstance(summary, DeliveryBitmap) and summary.sent == FULL
             if complete and not summary.needs_recheck:
@@ -175,7 +175,7 @@ _SUSPICIONS: Mapping[str, Callable[[Suspicions, Key, Any], tuple[int, str]]] = {
     CHANNELS: _of_windows,
     CONNECTION: _of_connection,
 }
-"""A state that is 0 while nothing is suspicious, and the suspicion in words, by kind."""
+"""By kind: a state that is 0 while nothing is suspicious, and the suspicion in words."""
 
 
 def _named(key: Key) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The preflight of a soak: judges a recording of a few events, in which two messages were delivered
+"""The preflight of a soak: judges a recording of a few events in which two messages were delivered
 twice.
 
-It tests the judges, and loads everything that they need: the first judgement of a session takes ten
-times as long as the next ones, too long when a soak has a suspicion.
+It tests the judges, and loads everything that they need: a session's first judgement takes ten
+times as long as later ones, which is too long once a soak has a suspicion.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NotFound(Exception):
 
 
 def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> None:
-    """Raise :class:`NotFound` if the judges do not find exactly the violations."""
+    """Raise :class:`NotFound` unless the judges find exactly the violations."""
     with tempfile.TemporaryDirectory(prefix="brokerproof-rehearsal-") as temporary:
         recorder = Recorder(Path(temporary), "rehearsal", "rehearsal", Clock.REAL)
         recorder.write("load", events())
@@ -51,8 +51,9 @@ def rehearse(spark: SparkSession, level_of: Callable[[str], Level | None]) -> No
 
 
 def events() -> list[Event]:
-    """Three messages: the second is redelivered after its acknowledgement, the third while it is
-    held, under the same name. And an AMQP connection, which is read as a whole."""
+    """Return the events of three messages (the second is redelivered after its acknowledgement, the
+    third under the same name while it is held) and of an AMQP connection, which is read as a
+    whole."""
     recorded: list[Event] = [ConnectionOpened(at_ns=0, conn=1, protocol="STOMP", acceptor="stomp")]
 
     def frame(

@@ -1,5 +1,4 @@
-"""Judges a recording while it grows: a streaming query whose batches are the newly finished
-segments."""
+"""Judges a recording while it grows: a streaming query with batches of newly finished segments."""
 
 from __future__ import annotations
 
@@ -28,32 +27,33 @@ from brokerproof.reports.spark import paths as spark_paths
 _ORDER = re.compile(r"part-(?P<tag>.*)-(?P<number>\d+)\.parquet")
 LISTED = 20
 AMQP_EVERY = 10
-"""After so many batches AMQP connections are read as a whole again, if there are any."""
+"""The number of batches after which AMQP connections are read as a whole again, if there are
+any."""
 
 
 @dataclass
 class Seen:
-    """The state of the judges; read by the thread that shows it."""
+    """The state of the judges. The thread that displays it reads it."""
 
     segments: int = 0
     batches: int = 0
     looks: int = 0
     under_way: int = 0
     took: Duration = 0
-    """Duration of the last batch, with the recheck that it may have asked for."""
+    """Duration of the last batch, including its recheck if there was one."""
     longest: Duration = 0
     suspicion: str = ""
-    """The last one."""
+    """The last suspicion."""
     conclusion: Conclusion | None = None
-    """The last conclusion on everything that found a violation."""
+    """The last conclusion, on everything recorded, that found a violation."""
     problem: BaseException | None = None
     judged_until: Instant = 0
 
 
 @dataclass
 class Stream:
-    """``folder`` is the run folder, ``now`` returns the time on the recording's clock. Between
-    judgements of everything, at least ``pause`` times the duration of the last one passes."""
+    """``folder`` is the run folder; ``now`` returns the time on the recording's clock. After a
+    judgement of everything, the next waits at least ``pause`` times its duration."""
 
     spark: SparkSession
     folder: Path
@@ -74,9 +74,9 @@ class Stream:
         self._query: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Begin to judge all present and future segments. Returns when workers are ready and the
-        judges have passed the preflight (:mod:`brokerproof.reports.soak.preflight`), which takes
-        ten seconds of processor time. Raises :class:`NotFound`."""
+        """Start judging all present and future segments. Returns once workers are ready and the
+        judges have passed the preflight (:mod:`brokerproof.reports.soak.preflight`), for ten
+        seconds of processor time. Raises :class:`NotFound`."""
         rehearse(self.spark, self.level_of)
         nothing = [
             {"place": at, "paths": []} for at in range(self.spark.sparkContext.defaultParallelism)
@@ -122,7 +122,7 @@ class Stream:
         begun = self.now()
         try:
             self._judge(sorted((row.path for row in files.collect()), key=_order))
-        # the caller has to know the cause; Spark would only report that a thread of ours failed
+        # the caller needs the cause; Spark would only report that one of our threads failed
         except BaseException as problem:
             self.seen.problem = problem
             raise
@@ -132,7 +132,7 @@ class Stream:
     def _judge(self, paths: Sequence[str]) -> None:
         if self.seen.conclusion is not None:
             return
-        # What one driver recorded is one piece: a task costs more than the summary of a segment.
+        # All segments of a driver are one piece: a task costs more than the summary of a segment.
         by_driver = groupby(
             (path.removeprefix("file:") for path in paths), key=lambda path: _order(path)[0]
         )

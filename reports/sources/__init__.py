@@ -1,4 +1,4 @@
-"""Sources of recordings: the pieces of a recording, and how a worker reads one piece as trace
+"""Sources of recordings: the pieces of a recording, and how a worker reads a piece as trace
 batches."""
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 Piece: TypeAlias = Mapping[str, Any]
 Opener: TypeAlias = Callable[[Piece, Sequence[str]], Iterator[pa.RecordBatch]]
 Work: TypeAlias = Callable[[Piece], Iterator[pa.RecordBatch]]
-"""The work of a task on a piece."""
 
 
 @dataclass(frozen=True)
 class Source:
     """A recording in pieces, each small enough to be one task.
 
-    A piece has at least ``place``, its position among all: the events of one connection must be in
-    pieces with ascending places. ``open`` runs on a worker and must be picklable: it yields the
-    batches of one piece, in order, with at least the requested columns, in the types of
+    A piece has at least ``place``, its position among all pieces. The places of a connection's
+    successive events must ascend. ``open`` runs on a worker and must be picklable. It yields the
+    batches of one piece in order, with at least the requested columns, in the types of
     :data:`brokerproof.harness.trace.columns.SCHEMA` (a dictionary of strings for a string).
     ``profile`` is the broker's family according to the recording itself, empty if unknown.
     """
@@ -41,15 +40,15 @@ class Source:
     unseen: Sequence[str] = field(default_factory=tuple)
     """Sentences about files that could not be read."""
     whole: bool = True
-    """True if every connection of the broker is known to be in the recording."""
+    """True if the recording is known to contain every connection of the broker."""
     captured: bool = False
-    """True if the events are captured packets, with the instants of the kernel that saw them, or
-    those of a proxy."""
+    """True if the events are captured packets with the instants of the kernel that saw them, or
+    events of a proxy with the proxy's instants."""
     proxied: bool = False
-    """True if they were captured next to the application too, so that its half can be judged."""
+    """True if events were also captured next to the application, so that its half can be judged."""
     load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
-    """Fetches what workers cannot: returns the pieces as rows with ``place`` and the other keys
-    that ``open`` needs."""
+    """Fetches for workers what they cannot reach: returns the pieces as rows with ``place`` and the
+    other keys that ``open`` needs."""
 
     def each(
         self,
@@ -59,7 +58,7 @@ class Source:
         places: Container[int] | None = None,
     ) -> DataFrame:
         """Return the batches that ``work`` yields for each piece, or for those with ``places``.
-        Every piece is a separate task, and no data is moved."""
+        Every piece is a separate task; no data is moved between workers."""
         chosen = [piece for piece in self.pieces if places is None or piece["place"] in places]
         if self.load is not None:
 
@@ -83,7 +82,8 @@ class Source:
         return [row for piece in self.pieces for batch in work(piece) for row in batch.to_pylist()]
 
     def of_clients(self) -> Source:
-        """Return the recording with both sides exchanged: clients' events become the broker's."""
+        """Return the recording with both sides exchanged: the clients' events become the
+        broker's."""
         return replace(self, open=partial(_exchanged, self.open))
 
     def events(self, spark: SparkSession) -> DataFrame:
@@ -98,7 +98,7 @@ class Source:
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with strings instead of dictionaries of strings, even in headers."""
+    """Return the batch with strings instead of dictionaries of strings, in headers too."""
     return pa.RecordBatch.from_arrays(
         [batch.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA
     )
@@ -119,7 +119,7 @@ def _exchanged(
     open_piece: Opener, piece: Piece, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     for batch in open_piece(piece, [*dict.fromkeys((*columns, *_EXCHANGED))]):
-        # Both halves keep the interval of tune-ok, which only a client says.
+        # Both halves keep the interval of tune-ok, which only a client sends.
         is_kept = pc.fill_null(
             pc.equal(batch["command"].cast(pa.string()), "connection.tune-ok"), False
         )

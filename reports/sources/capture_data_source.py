@@ -23,9 +23,9 @@ from brokerproof.reports.spark.schema import trace_schema
 class Captures(DataSource):
     """``brokerproof.pcap``: the events of captured packets, with the columns of the trace.
 
-    Options: ``parts``, into how many the connections are divided (by default two for each processor
-    of this machine; one if the captures are small); ``whole``, whether the files hold every
-    connection of one broker (``false``).
+    Options: ``parts``, the number of parts that the connections are divided into (by default two
+    for each processor of this machine; one if the captures are small); ``whole``, whether the files
+    hold every connection of one broker (by default ``false``).
     """
 
     @classmethod

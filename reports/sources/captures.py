@@ -1,9 +1,8 @@
-"""Captured packets as a source: pcap and pcapng files, as tasks that each follow a part of the
-connections.
+"""Captured packets as a source: pcap and pcapng files. Each task follows a part of the connections.
 
 All files named together are one recording: a connection may continue in the next file. Every task
-reads all of them and quickly skips the packets of other connections, so that each connection is in
-one task, in order, and memory holds only the connections open at one time.
+reads all files and quickly skips the packets of other connections, so each connection belongs to
+one task, in order, and memory holds only connections that are open at the same time.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from brokerproof.reports.sources import Piece, Source
 ROWS = 8192
 RUN, CASE = "capture", "capture"
 ONE_BROKER = "broker"
-"""The target of everything, where all that was captured belongs to one broker."""
+"""The target of every event if the captures belong to one broker."""
 UNDIVIDED = 8 << 20
-"""Captures of fewer bytes are one task."""
+"""Captures with fewer bytes are one task."""
 TASKS_EACH = 2
-"""Tasks for each that can run at once: connections are of unequal size."""
+"""Tasks per parallel slot: connections differ in size."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Opening:
     whole: bool
 
     def __call__(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of the part with the piece's place."""
+        """Yield the batches of the part with the given place."""
         for recorded in self.batches(piece["place"]):
             yield recorded.select(list(columns))
 
@@ -74,7 +73,7 @@ class Opening:
             name: pa.repeat(pa.scalar(value, pa.string()), size) for name, value in same.items()
         }
         envelope["target"] = pa.array(brokers, pa.string())
-        # Numbers are given once in the whole recording, and rise within each part.
+        # Numbers are unique in the whole recording and rise within each part.
         envelope["seq"] = pa.array(range(first, first + size * self.parts, self.parts), pa.int64())
         return batch([record.event for record in chunk], envelope)
 
@@ -83,7 +82,7 @@ def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> So
     """Return the captures under these paths (files, folders, patterns), in pieces for ``parallel``
     tasks at once.
 
-    ``whole`` says that they hold every connection of one broker. Raises
+    With ``whole`` they hold every connection of one broker. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace` if there are none.
     """
     paths = tuple(str(path.resolve()) for path in files(names))
@@ -93,14 +92,14 @@ def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> So
 
 
 def divided(paths: Iterable[str], parallel: int) -> int:
-    """Return the number of parts of captures for ``parallel`` tasks at once."""
+    """Return the number of parts into which ``parallel`` simultaneous tasks divide captures."""
     size = sum(Path(path).stat().st_size for path in paths)
     return 1 if size < UNDIVIDED else parallel * TASKS_EACH
 
 
 def files(names: Iterable[str]) -> list[Path]:
     """Return the captures that paths, folders and patterns name. Raises :class:`UnreadableTrace`
-    for a name without any."""
+    for a name that matches none."""
     captures: set[Path] = set()
     for name in names:
         path = Path(name.removeprefix("file://"))

@@ -20,29 +20,26 @@ if TYPE_CHECKING:
 CASE = ("run", "target", "case")
 """The columns that name one case of one run against one target."""
 LOAD = "load"
-"""The key that only the header of a load's run has."""
+"""A key that only the header of a load's run has."""
 
 
 def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A DataFrame of an Arrow table, which may be empty."""
-    if table.num_rows == 0:  # Spark's own way from Arrow needs a batch
+    if table.num_rows == 0:  # Spark's own conversion from Arrow needs a batch
         return empty(spark, spark_schema(table.schema))
     return spark.createDataFrame(table)
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """No rows, without the Python worker that an empty list would start."""
+    """Return no rows, without starting a Python worker as an empty list would."""
     return spark.range(0).select(
         [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
     )
 
 
 def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
-    """Every recorded event of ``runs`` with its ``position`` in its case and the ``part`` it
-    belongs to.
-
-    Of a case recorded more than once (a resumed run), the last recording counts.
-    """
+    """Return every recorded event of ``runs`` with its ``position`` in its case and its ``part``.
+    If a case was recorded more than once (a resumed run), its last recording counts."""
     reader = (
         spark.read.schema(trace_schema())
         .option("recursiveFileLookup", True)
@@ -50,7 +47,7 @@ def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
     )
     segment = F.struct("_metadata.file_modification_time", "_metadata.file_path")
     parts = [
-        # The folder decides which run it is: two machines may have given their runs one name.
+        # The folder identifies the run: two machines may have given their runs the same name.
         reader.parquet(spark_paths.read(run.trace))
         .withColumns(
             {
@@ -73,9 +70,9 @@ def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
 
 
 def ordered(events: DataFrame) -> DataFrame:
-    """Events with columns ``segment``, ``row`` and ``once``: keeps each case's last segment, or
-    where cases are recorded but ``once`` all of them (a load goes on over many segments of several
-    recorders), numbers its events and parts.
+    """Take events with columns ``segment``, ``row`` and ``once``. Keep each case's last segment, or
+    all segments if cases are recorded only ``once`` (a load fills many segments of several
+    recorders). Number the events and parts.
 
     ``position`` counts from 0 in each case; ``part`` is 0 before a property's first example, then
     1, 2, ….
@@ -87,7 +84,7 @@ def ordered(events: DataFrame) -> DataFrame:
     until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     throughout = order.rowsBetween(
         Window.unboundedPreceding, Window.unboundedFollowing
-    )  # one order, one sort
+    )  # the same order, so Spark sorts once
     starts = (F.col("kind") == "ExampleStarted").cast("long")
     return (
         events.withColumn("latest", F.max("segment").over(throughout))

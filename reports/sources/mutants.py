@@ -1,5 +1,5 @@
-"""The kill matrix of a run folder, ``mutants.json``: which seeded faults the suites caught, and
-through which requirements."""
+"""The kill matrix of a run folder, ``mutants.json``: which seeded faults the suites detected, and
+by which requirements."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One requirement: ``marks`` has the name, the mark and the fault of each mutant that breaks
-    it."""
+    """One requirement. ``marks``: name, mark and fault of each mutant that violates it."""
 
     requirement: str
     marks: tuple[tuple[str, str, str], ...]
@@ -37,8 +36,6 @@ class Row:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The kill matrix of the suites, from a run folder."""
-
     killed: int
     mutants: int
     effort: str
@@ -47,23 +44,23 @@ class Matrix:
     groups: tuple[Caught, ...]
     rows: tuple[Row, ...]
     left: tuple[Mapping[str, Any], ...]
-    """Mutants that were not killed, as ``mutants.json`` has them."""
+    """Mutants that survived, as in ``mutants.json``."""
     controls: Mapping[str, Mapping[str, int]]
 
     @property
     def noticed(self) -> int:
-        """How many were not killed, but made a control fail."""
+        """The number of mutants that survived but made a control fail."""
         return sum(mutant["status"] == NOTICED for mutant in self.left)
 
     @property
     def rate(self) -> str:
-        """The killed ones, in percent."""
+        """The percentage of killed mutants."""
         return f"{self.killed / self.mutants:.1%}" if self.mutants else "none"
 
 
 def read(folder: Path) -> Matrix | None:
-    """The matrix in ``folder``; None if there is none. Raises :class:`UnreadableRun` for one of
-    another format."""
+    """Return the matrix in ``folder``; None without one. Raises :class:`UnreadableRun` for another
+    format."""
     path = folder / NAME
     try:
         data = strict_json.read(path) if path.exists() else None

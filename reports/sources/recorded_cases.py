@@ -1,5 +1,5 @@
-"""Events of recorded cases, column by column: Arrow reads segments, and only requested columns
-become Python objects."""
+"""Events of recorded cases, column by column: Arrow reads segments; only requested columns become
+Python objects."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FIELDS
 
 MOST_EVENTS = 500_000
-"""Events of a case that are read from its beginning. A case with more is not a case of a suite but
-a load; of that, the last segment is read as well."""
+"""The most events of a case that are read from its beginning. A case with more is a load; its last
+segment is read as well."""
 
 _KINDS = {kind.__name__: kind for kind in ev.ALL}
 _VANTAGES = {vantage.value: vantage for vantage in Vantage}
@@ -28,8 +28,8 @@ _VANTAGES = {vantage.value: vantage for vantage in Vantage}
 class Columns:
     """Columns of recorded events as Python values.
 
-    Each is converted on first use, for all cases of a segment at once, because a conversion costs
-    more than the values of most cases.
+    A column is converted on first use, for all cases of a segment together, because a conversion
+    costs more than most cases' values.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -49,11 +49,10 @@ class Columns:
 
 
 class RecordedCase:
-    """The events of one case, in order, by their place from 0: ``rows`` of the columns, all by
-    default.
+    """The events of one case, in order, by place from 0: ``rows`` of the columns (all by default).
 
-    ``total`` is how many the recording has. Places are contiguous; ``numbers`` are the places in
-    the whole recording, which differ after omitted events.
+    ``total`` is the number of the case's recorded events. Places are contiguous; ``numbers`` are
+    the places in the whole recording, which differ after omitted events.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class RecordedCase:
         self._columns: dict[str, list[Any]] = {}
         self._fields: dict[str, list[tuple[str, list[Any]]]] = {}
         self._typed_fields: dict[str, list[tuple[str, list[Any]]]] = {}
-        """Names and columns of an event's arguments by its kind."""
+        """Names and columns of an event's arguments, by its kind."""
         self.numbers = numbers
         self.total = total
 
@@ -72,7 +71,7 @@ class RecordedCase:
         return len(self.numbers)
 
     def column(self, name: str) -> list[Any]:
-        """One column of the trace as Python values; headers as pairs of name and value."""
+        """Return one column as Python values; headers are pairs of name and value."""
         values = self._columns.get(name)
         if values is None:
             values = self._columns[name] = self._source[name][self._rows]
@@ -80,11 +79,11 @@ class RecordedCase:
 
     @cached_property
     def parts(self) -> np.ndarray[Any, Any]:
-        """The example that each event belongs to: 0 before the first, then 1, 2, …."""
+        """Return the example of each event: 0 before the first, then 1, 2, …."""
         return np.cumsum([kind == "ExampleStarted" for kind in self.column("kind")])
 
     def fields(self, kind: str) -> list[tuple[str, list[Any]]]:
-        """Names and columns of the fields specific to events of a kind."""
+        """Return names and columns of the fields that events of a kind have."""
         fields = self._fields.get(kind)
         if fields is None:
             fields = self._fields[kind] = [(name, self.column(name)) for name in FIELDS[kind]]
@@ -127,13 +126,13 @@ def _headers(column: pa.ListArray) -> list[tuple[tuple[str, str], ...]]:
 
 
 def cases_of(paths: Sequence[str]) -> Iterator[tuple[str, RecordedCase]]:
-    """Yield the cases recorded in segments that belong together, with their names: one segment, or
-    those of a load in order."""
+    """Yield the named cases in segments that belong together: a single segment, or a load's
+    segments in order."""
     tables, numbers, total = _tables(paths)
     table = pa.concat_tables(tables).unify_dictionaries()
     names = table.column("case").combine_chunks()
     codes = np.asarray(names.indices)
-    # The recorder writes whole cases, so this mostly sorts what is sorted.
+    # The recorder writes whole cases, so the rows are mostly sorted already.
     if (np.diff(codes) < 0).any():
         order = np.argsort(codes, kind="stable")
         codes = codes[order]
@@ -151,7 +150,7 @@ def cases_of(paths: Sequence[str]) -> Iterator[tuple[str, RecordedCase]]:
 
 
 def _tables(paths: Sequence[str]) -> tuple[list[pa.Table], np.ndarray[Any, Any], int]:
-    """Read the needed part of the segments: rows, their places, and the total."""
+    """Read the needed part of the segments: rows, their places, and the total number."""
     tables, numbers, before = [], [], 0
     for at, path in enumerate(paths):
         rows = pq.read_metadata(path).num_rows
@@ -163,7 +162,7 @@ def _tables(paths: Sequence[str]) -> tuple[list[pa.Table], np.ndarray[Any, Any],
 
 
 def read_segment(path: str | Path, *columns: str) -> pa.Table:
-    """Read these columns of a segment, or all, with cases as a dictionary.
+    """Read these columns of a segment (or all), with cases as a dictionary.
 
     ``pq.read_table`` is avoided: it imports pyarrow.dataset, which takes longer than the read.
     """

@@ -1,7 +1,7 @@
 """Turns ``results.ndjson`` into rows: results, and findings with their verdicts.
 
-The lines are read one by one and kept as Arrow batches, so that the error for an unreadable line
-names its file and number.
+Lines are read one by one, so that the error for an unreadable line names its file and number, and
+kept as Arrow batches.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ RESULTS = pa.schema(
         ("behaviours", pa.string()),
     ]
 )
-"""``measurements`` and ``behaviours`` are JSON.
-``unrecorded_examples`` are those that were judged and left out of the recording."""
+"""``measurements`` and ``behaviours`` are JSON. ``unrecorded_examples``: examples that were judged
+but not recorded."""
 
 FINDINGS = pa.schema(
     [
@@ -62,7 +62,7 @@ FINDINGS = pa.schema(
 
 @dataclass(frozen=True)
 class Outcomes:
-    """All results of some runs and their findings, as Arrow tables."""
+    """Results and findings of some runs, as Arrow tables."""
 
     results: pa.Table
     findings: pa.Table
@@ -71,7 +71,8 @@ class Outcomes:
 def flatten(runs: Iterable[Run]) -> Outcomes:
     """Read every result of every run.
 
-    Raises :class:`brokerproof.harness.results.records.UnreadableResults` for any other line.
+    Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
+    result.
     """
     results, findings = _Batches(RESULTS), _Batches(FINDINGS)
     for run in runs:
@@ -83,7 +84,7 @@ def flatten(runs: Iterable[Run]) -> Outcomes:
 
 
 def _text(value: str | None) -> str | None:
-    """``value`` without lone surrogates, which JSON can carry and UTF-8 cannot."""
+    """Return ``value`` without lone surrogates, which JSON can represent and UTF-8 cannot."""
     return None if value is None else value.encode("utf-8", "replace").decode()
 
 

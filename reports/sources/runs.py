@@ -1,5 +1,5 @@
-"""Run folders: finds them, reads ``run.json`` and ``cases.json``, and refuses anything but a run of
-this version."""
+"""Finds run folders, reads ``run.json`` and ``cases.json``, and rejects anything but a run of this
+version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, ro
 
 
 class UnreadableRun(OneSentence):
-    """A folder contains no reportable run. The message has the file, the error and the remedy."""
+    """A folder without a reportable run. The message has the file, the error and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,6 @@ class CaseFacts:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder: the content of ``run.json``, and the segments of its trace."""
-
     folder: Path
     name: str
     header: Mapping[str, Any]
@@ -44,7 +42,7 @@ class Run:
 
     @property
     def footer(self) -> Mapping[str, Any] | None:
-        """The run's footer; None for a run that was cut off."""
+        """The run's footer; None if the run was cut off."""
         footer = self.header.get("footer")
         return footer if isinstance(footer, dict) else None
 
@@ -59,7 +57,7 @@ class Run:
         )
 
     def asked_for(self, target: str) -> str:
-        """Return the value of ``--target`` for a target, such as a file; its name if unknown."""
+        """Return a target's value of ``--target``, such as a file; its name if unknown."""
         asked = self.header.get("asked")
         texts = asked.get("targets") if isinstance(asked, dict) else None
         if not isinstance(texts, list) or len(texts) != len(self.targets):
@@ -92,15 +90,14 @@ class Run:
         return sum(int(pq.read_metadata(segment).num_rows) for segment in self.segments())
 
     def segments(self) -> list[Path]:
-        """Every finished segment of the trace."""
         return sorted(self.trace.glob("target=*/part-*.parquet"))
 
 
 def open_runs(folders: Iterable[Path]) -> list[Run]:
-    """The runs in ``folders``, in that order, each with a unique name.
+    """Return the runs in ``folders``, in that order, with unique names.
 
-    Raises :class:`UnreadableRun` for a folder without one. The footer of every segment is checked,
-    so a damaged one is named before Spark reads it.
+    Raises :class:`UnreadableRun` for a folder without a run. The footer of every segment is
+    checked, so that a damaged segment is named before Spark reads it.
     """
     runs: list[Run] = []
     for folder in folders:
@@ -113,7 +110,7 @@ def open_runs(folders: Iterable[Path]) -> list[Run]:
 
 
 def open_run(folder: Path) -> Run:
-    """The run in ``folder``; raises :class:`UnreadableRun`."""
+    """Return the run in ``folder``. Raises :class:`UnreadableRun`."""
     path = folder / HEADER
     if not path.is_file():
         raise UnreadableRun(
@@ -176,8 +173,8 @@ def _check_segment(segment: Path) -> None:
 
 
 def check_data(runs: Iterable[Run]) -> None:
-    """Read every segment to its end, a batch at a time; raise :class:`UnreadableRun` for the
-    first damaged one."""
+    """Read every segment to its end, a batch at a time. Raises :class:`UnreadableRun` for the first
+    damaged one."""
     for run in runs:
         for segment in run.segments():
             try:

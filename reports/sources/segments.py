@@ -1,5 +1,5 @@
 """Recorded segments as a source: a run folder, a folder of segments, single Parquet files, on a
-disk visible to the workers or anywhere Spark can read (``hdfs://``, ``s3a://`` and so on)."""
+disk that workers can reach or anywhere Spark can read (``hdfs://``, ``s3a://`` and so on)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 2**18
-"""Rows read at once: some tens of megabytes."""
+"""Rows read together: some tens of megabytes."""
 PIECE_ROWS = 4_000_000
-"""A piece has about this number of rows, or is a single segment."""
+"""A piece has about this many rows or is a single segment."""
 
 _PLACES = pa.schema([("path", pa.string()), ("place", pa.int64())])
 _TAG = re.compile(r"(?P<tag>.*)-(?P<number>\d+)\.parquet")
@@ -43,7 +43,7 @@ DICTIONARIES = (
     "command",
     "headers.list.element.name",
 )
-"""Columns that repeat so much that they are read as numbers of a dictionary."""
+"""Columns so repetitive that they are read as dictionaries."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class _Segment:
 
     @property
     def order(self) -> tuple[str, str, int]:
-        """Folder, recorder, number."""
+        """The sort key: folder, recorder, number."""
         match = _TAG.fullmatch(self.path.name)
         if match is None:
             return str(self.path), "", 0
@@ -109,7 +109,7 @@ def files(names: Iterable[str]) -> list[Path]:
 
 
 def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
-    """Return the segments under URIs, listed and later read through Spark's file systems."""
+    """Return the segments under URIs; Spark's file systems list them here and read them later."""
     files = (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", True)
@@ -124,7 +124,7 @@ def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
         raise UnreadableTrace(f"{', '.join(uris)}: contains no segments part-*.parquet")
 
     def load(spark: SparkSession, chosen: Sequence[Piece]) -> DataFrame:
-        # Spark reads each file where it is needed; only the list of places travels.
+        # Spark reads each file where it is needed, so only the list of places is sent.
         table = pa.table(
             {
                 "path": [piece["paths"][0] for piece in chosen],
@@ -142,7 +142,6 @@ def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
 
 
 def read_files(piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a piece's files, in order."""
     content = piece.get("content")
     for path in piece["paths"]:
         yield from read_file(path if content is None else bytes(content), columns)
@@ -184,7 +183,6 @@ def _under(path: Path) -> Iterator[Path]:
 
 
 def _headers(names: Iterable[str]) -> list[Mapping[str, Any]]:
-    """Return the headers of the segments' run folders."""
     headers: list[Mapping[str, Any]] = []
     for name in names:
         for folder in (Path(name), *Path(name).parents):

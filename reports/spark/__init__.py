@@ -1,1 +1,1 @@
-"""Spark as the report needs it: a session, schemas, paths."""
+"""Spark for the report: a session, schemas, paths."""

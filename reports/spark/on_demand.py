@@ -41,7 +41,7 @@ def require(purpose: str) -> None:
 
 
 def problems() -> tuple[type[Exception], ...]:
-    """Return the exceptions of Spark and of its gateway; none before either was imported."""
+    """Return the exceptions of Spark and its gateway; none before either was imported."""
     if sys.modules.get("pyspark") is None:
         return ()
     errors, protocol = import_module("pyspark.errors"), import_module("py4j.protocol")

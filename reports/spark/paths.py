@@ -1,4 +1,4 @@
-"""Local paths in the form that Spark needs: its file systems do not decode URIs, and treat every
+"""Local paths in the form that Spark needs: its file systems do not decode URIs and treat every
 path as a pattern."""
 
 from __future__ import annotations
@@ -8,10 +8,8 @@ from pathlib import Path
 
 
 def written(path: Path) -> str:
-    """Return ``path`` for writing, independent of Spark's default file system."""
     return f"file://{path.resolve()}"
 
 
 def read(path: Path) -> str:
-    """Return ``path`` for reading, with the characters of patterns escaped."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", written(path))

@@ -1,5 +1,5 @@
-"""Spark's view of the trace table, derived from the recorder's Arrow schema, so that there is no
-second list of columns."""
+"""Spark's schema of the trace table, derived from the recorder's Arrow schema, so that columns are
+listed only once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _SIMPLE = {
 
 
 def spark_type(arrow: pa.DataType) -> DataType:
-    """Spark's type for ``arrow``; raises ``TypeError`` for a type that our columns do not use."""
+    """Return Spark's type for ``arrow``. Raises ``TypeError`` for a type that our columns do not
+    use."""
     from pyspark.sql import types
 
     if pa.types.is_struct(arrow):
@@ -61,5 +62,4 @@ def in_batches(rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Iterator
 
 
 def trace_schema() -> StructType:
-    """Return Spark's schema for a recorded segment."""
     return spark_schema(SCHEMA)

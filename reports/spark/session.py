@@ -1,5 +1,4 @@
-"""The Spark context or session of a report: finds Java, prints nothing, and leaves nothing
-behind."""
+"""The Spark context or session of a report: finds Java, prints nothing, leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ from brokerproof.reports.spark.class_archive import class_archive
 from brokerproof.reports.spark.gateway import gateway
 
 JAVA_MINIMUM = 17
-# Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB: without
-# saying so first, every step on the way there is a collection of the whole heap.
+# Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB: unless
+# the JVM is told so, it collects the whole heap at every step up to this size.
 _BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -39,13 +38,12 @@ def context(
     daemon: str | None = None,
     classes: str = "rdd",
 ) -> Iterator[SparkContext]:
-    """A Spark context on ``master`` (default ``local[*]``), ended and cleaned up when the block
-    ends.
+    """Provide a Spark context on ``master`` (default ``local[*]``) for the block, then clean up.
 
-    ``cores`` are those of the default master (all of the machine's by default). ``brief`` is for
-    little data: the JVM then does not optimise code that runs once. ``heap`` is the driver's memory
+    ``cores``: those of the default master (by default all of the machine's). ``brief``: there is
+    little data, so the JVM should not optimise code that runs once. ``heap`` is the driver's memory
     as Spark writes it (``4g``; by default 1g if brief, else a share of the machine's). ``daemon``
-    is the module from which a local master forks its Python workers (by default PySpark's own),
+    is the module from which a local master forks its Python workers (by default PySpark's own);
     ``classes`` names the archive of classes (:mod:`brokerproof.reports.spark.class_archive`).
 
     Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of version 17 or
@@ -61,7 +59,7 @@ def context(
             conf["spark.python.daemon.module"] = daemon
         with contextlib.ExitStack() as stack:
             connection: dict[str, str] = {}
-            if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started one already
+            if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started one
                 java, home = find_java(JAVA_MINIMUM), spark_home()
                 archive = class_archive(java, home, classes)
                 port, secret = stack.enter_context(gateway(java, home, conf, scratch, archive))
@@ -72,7 +70,7 @@ def context(
                         PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable
                     )
                 )
-            # Only now: a process that is started later would take our JVM for its own.
+            # Only now: a process started later would take our JVM for its own.
             with _environment(**connection):
                 started = _connect(conf)
             stack.callback(_disconnect, started)
@@ -89,8 +87,8 @@ def session(
     brief: bool = False,
     heap: str | None = None,
 ) -> Iterator[SparkSession]:
-    """A Spark session, for DataFrames, on a :func:`context` with the same arguments. Loading the
-    classes of Spark SQL takes seconds, so code without DataFrames avoids it."""
+    """Provide a Spark session, for DataFrames, on a :func:`context` with the same arguments.
+    Loading the classes of Spark SQL takes seconds, so code without DataFrames avoids it."""
     with context(master, cores=cores, brief=brief, heap=heap, classes="sql") as started:
         spark = SparkSession(started)
         if brief and master is not None and not master.startswith("local"):
@@ -98,18 +96,17 @@ def session(
         try:
             yield spark
         finally:
-            with contextlib.suppress(Py4JError, OSError):  # the JVM may be gone
+            with contextlib.suppress(Py4JError, OSError):  # the JVM may have ended
                 spark.stop()
 
 
 def spark_home() -> Path:
-    """Return Spark's home: its jars, its scripts."""
     return Path(_find_spark_home())
 
 
 def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False) -> dict[str, str]:
-    """Every setting of the session; ``scratch`` is a folder removed with it, ``cores`` sizes local
-    shuffles."""
+    """Return every setting of the session. ``scratch`` is a folder removed with it; ``cores`` sizes
+    local shuffles."""
     options = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     conf = {
         "spark.master": master,
@@ -122,15 +119,14 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
-        # Names of headers are ASCII: Unicode's rules for lower case cost a tenth of a table of
-        # frames and change nothing.
+        # Header names are ASCII: Unicode's rules for lower case take a tenth of the time of a table
+        # of frames and change nothing.
         "spark.sql.icu.caseMappings.enabled": "false",
     }
     if brief:
-        # Planning anew between stages and compiling a class per query cost more here than they
-        # save.
+        # Replanning between stages and compiling a class per query cost more here than they save.
         conf |= {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
-        # So does compressing what is kept in memory.
+        # So does compressing data in memory.
         conf |= {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
         conf |= {"spark.executor.extraJavaOptions": _BRIEF}
     if master.startswith("local"):
@@ -141,8 +137,7 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
             "spark.driver.memory": "1g" if brief else f"{_memory_mb()}m",
             "spark.sql.shuffle.partitions": str(min(max(cores, 2), 16)),
             "spark.default.parallelism": str(min(max(cores, 2), 16)),
-            # A sum over every row that is shuffled finds out a task that was run twice; here none
-            # is.
+            # A checksum over every shuffled row detects tasks that ran twice; here none does.
             "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
             "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
         }
@@ -150,20 +145,17 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
 
 
 def _few_partitions(spark: SparkSession) -> None:
-    """Use a few partitions per core for shuffles, which move little data or only summaries. Spark's
-    default is 200, and each is a task that starts Python. A ``spark-defaults.conf`` takes
-    precedence."""
+    """Use a few partitions per core for shuffles, which move little data. Spark's default is 200,
+    each a task that starts Python. A ``spark-defaults.conf`` takes precedence."""
     configured = spark.sparkContext.getConf().get("spark.sql.shuffle.partitions")
     if configured is None:
-        cores = (
-            spark.sparkContext.defaultParallelism
-        )  # of the executors that are there already, two at least
+        cores = spark.sparkContext.defaultParallelism  # of the executors so far, at least two
         spark.conf.set("spark.sql.shuffle.partitions", str(min(2 * cores, 200)))
 
 
 def _memory_mb() -> int:
-    """A quarter of the machine's memory, between 1 and 16 GiB: the driver of a local master does
-    all the work."""
+    """Return a quarter of the machine's memory, between 1 and 16 GiB: the driver of a local master
+    does all the work."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(max(memory // 4, 2**30), 2**34) // 2**20
 
@@ -192,11 +184,11 @@ def _connect(conf: dict[str, str]) -> SparkContext:
 
 def _disconnect(started: SparkContext) -> None:
     connection = SparkContext._gateway
-    with contextlib.suppress(Py4JError, OSError):  # the JVM may be gone
+    with contextlib.suppress(Py4JError, OSError):  # the JVM may have ended
         started.stop()
     if connection is not None:
         with contextlib.suppress(Py4JError, OSError):
             connection.shutdown()
-    # Otherwise the next session of this process would talk to a JVM that is gone.
+    # Otherwise this process's next session would talk to an ended JVM.
     SparkContext._gateway = None
     SparkContext._jvm = None

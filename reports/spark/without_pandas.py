@@ -1,8 +1,8 @@
 """Prevents needless imports of pandas, which take longer than judging a small recording.
 
-Besides pyarrow (``harness/trace/without_pandas.py``) py4j imports it, to check whether a value is
-one of its objects: through PySpark's converters of NumPy values, for the first argument of a call
-to the JVM. They also import PySpark's tests. No setting prevents this.
+Like pyarrow (``harness/trace/without_pandas.py``), py4j imports pandas to check whether a value is
+one of its objects: PySpark's converters of NumPy values do so for the first argument of a call to
+the JVM. They also import PySpark's tests. No setting prevents this.
 ``suites/units/reports/spark/test_without_pandas.py`` fails if a release imports it in another way.
 """
 
@@ -17,8 +17,9 @@ from brokerproof.harness.trace import without_pandas
 
 
 def leave_pandas_out() -> None:
-    """From now on, pyarrow and py4j neither import pandas in this process nor accept its objects.
-    ``import pandas`` works as before, and so does pyarrow's support if it was already loaded."""
+    """From now on, keep pyarrow and py4j from importing pandas in this process and from accepting
+    its objects. ``import pandas`` works as before, and so does pyarrow's support if it was already
+    loaded."""
     if "pandas" in sys.modules:
         return
     without_pandas.leave_pandas_out()

@@ -1,4 +1,4 @@
-"""The pages of an atlas. All are in one folder, so every link is just a name."""
+"""The pages of an atlas. All are in one folder, so a link is just a name."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.view.templates import STYLE, THEME, templates
 
 _COLOURS = ("FAIL", "INCONCLUSIVE", "KNOWN", "PASS", "NOTE", "SKIP")
-"""The verdicts that have the colours of the states of an area."""
+"""The verdicts whose colours the states of an area use."""
 
 
 def pages(atlas: Atlas, data: str, requirements: Requirements) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each page; ``data`` is the name of the tables' folder."""
+    """Yield each page's name and text. ``data`` names the folder of the tables."""
 
     def page(template: str, **facts: object) -> str:
         return templates().get_template(template).render(atlas=atlas, **facts)

@@ -1,4 +1,4 @@
-"""The data of a case's page, which ``case.js`` turns into the page. Made in Spark's workers, so
+"""The data of a case's page, from which ``case.js`` draws it. Spark's workers make it, so
 everything here is picklable."""
 
 from __future__ import annotations
@@ -109,14 +109,13 @@ class CasePages:
 
 
 def target_facts(target: Mapping[str, Any]) -> str:
-    """Return broker, version and kind of a target, and the profile by which it was judged."""
     broker = f"{target.get('broker') or ''} {target.get('version') or ''}".strip()
     promises = target.get("profile") or "its specifications alone"
     return f"{broker} · {target.get('kind') or ''} · judged by what {promises} promises"
 
 
 def worst_first(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a case's findings by verdict, violations first within a verdict."""
+    """Return a case's findings by verdict, the worst first; of a verdict, violations first."""
     order = list(MEANINGS)
     return sorted(
         findings,
@@ -125,8 +124,8 @@ def worst_first(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _lateness(run: Run, target: str) -> list[int]:
-    """The lateness of this host's timer in nanoseconds (99th percentile and maximum); empty if not
-    measured."""
+    """Return the lateness of the host's timer in nanoseconds (99th percentile and maximum); empty
+    if not measured."""
     try:
         canary = run.header["host"]["canary"][target]
         return [int(canary["p99_ns"]), int(canary["worst_ns"])]
@@ -135,8 +134,8 @@ def _lateness(run: Run, target: str) -> list[int]:
 
 
 def _before(run: Run, case: CaseRow) -> list[str]:
-    """The run's baseline, its start, and the case's verdict there (empty if it was missing there).
-    Empty without a baseline in the header."""
+    """Return the run's baseline, its start, and the case's verdict there (empty if it was missing);
+    empty without a baseline in the header."""
     try:
         recorded = run.header["baseline"]
         baseline = [str(recorded["run"]), str(recorded.get("started") or "")]
@@ -148,8 +147,8 @@ def _before(run: Run, case: CaseRow) -> list[str]:
         changed = sum(int(counts[way]) for way in ("worse", "undecided", "better"))
     except (KeyError, TypeError, ValueError):
         return []
-    # The header keeps a limited number of changes. A case that changed nothing may be new there if
-    # it has one of these verdicts, or may have been listed meanwhile.
+    # The header lists only some changes. An unlisted case with one of these verdicts may still have
+    # changed.
     is_same = changed == len(changes) and case.verdict in ("FAIL", "WARN", "INCONCLUSIVE", "ERROR")
     return [*baseline, case.verdict] if is_same else []
 
@@ -176,12 +175,13 @@ def _gauges(case: CaseRow) -> list[list[Any]]:
 
 
 def _web_address(link: str) -> str:
-    """``link``, or nothing for another scheme: a page must not execute content of a result."""
+    """Return ``link``, or nothing for another scheme: a page must not execute content of a
+    result."""
     return link if link.startswith(("https://", "http://")) else ""
 
 
 def entry(case: CaseRow, findings: Sequence[Mapping[str, Any]]) -> str:
-    """An entry for a list of known deviations, filled in as far as possible."""
+    """Return an entry for a list of known deviations, filled in as far as possible."""
     violated = next(
         (finding for finding in findings if finding["seen"] == "VIOLATED"),
         findings[0] if findings else None,
@@ -203,4 +203,4 @@ def entry(case: CaseRow, findings: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # a basic string of TOML escapes as JSON does
+    return json.dumps(text, ensure_ascii=False)  # a basic string in TOML is escaped as in JSON

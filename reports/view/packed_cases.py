@@ -1,5 +1,5 @@
-"""Every case of the index as packed data: columns of small numbers, compressed, so that a hundred
-thousand fit on one page."""
+"""Every case of the index as packed data: compressed columns of small numbers, so that a hundred
+thousand cases fit on one page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.model.slugs import plain_slug
 
 DETAIL = 260
-"""Characters of a case's detail in the list."""
+"""The most characters of a case's detail in the list."""
 
 
 class _Numbers:
-    """Numbers things in order of first occurrence."""
+    """Numbers values in order of first occurrence."""
 
     def __init__(self) -> None:
         self._places: dict[Hashable, int] = {}
@@ -34,8 +34,8 @@ class _Numbers:
 
 
 def listing(model: Model, requirements: Requirements, judged: Collection[str]) -> str:
-    """Return the data that ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order;
-    requirements that are not ``judged`` have no page."""
+    """Return the data that ``index.js`` unpacks: JSON, gzip, base64. Cases keep the model's order.
+    Requirements that are not ``judged`` have no page."""
     names, details, sets, columns, ids = _Numbers(), _Numbers(), _Numbers(), _Numbers(), _Numbers()
     harms = _Numbers()
     verdicts = {verdict: place for place, verdict in enumerate(VERDICTS)}
@@ -76,12 +76,12 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
         "several": len(model.runs) > 1,
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    # Without a time of its own, the same cases make the same page.
+    # Without a timestamp, the same cases give the same page.
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
 
 
 def choices(model: Model, requirements: Requirements) -> list[tuple[str, str, list[str]]]:
-    """The filters that are lists: name in the address, label, values."""
+    """Return the filters that are lists: name in the address, label, values."""
     suites: dict[str, None] = {}
     cited: dict[str, None] = {}
     for row in model.cases:

@@ -22,9 +22,9 @@ from brokerproof.reports.view.packed_cases import choices, listing
 from brokerproof.reports.view.templates import STYLE, THEME, of_target, templates
 
 BEGUN = 60
-"""Cases that are listed in the index for readers without JavaScript."""
+"""The most cases in the index for readers without JavaScript."""
 _SHEET_CAUSES = {1: 8, 2: 6, 3: 4}
-"""How many causes fit on one sheet, by the number of targets."""
+"""The number of causes that fit on one sheet, by number of targets."""
 
 
 class Pages:
@@ -54,7 +54,7 @@ class Pages:
         )
 
     def summary(self, model: Model, first: Overview) -> str:
-        """The page to print on one sheet: areas and causes of the last run of each target."""
+        """Return the page to print on one sheet: areas and causes of each target's last run."""
         targets = min(max(_SHEET_CAUSES), len(model.latest))
         return (
             templates()
@@ -69,18 +69,18 @@ class Pages:
         )
 
     def case(self, facts: Mapping[str, Any]) -> str:
-        """The page that draws the case named in its address, from ``facts`` of the runs and the
-        chunks of cases."""
+        """Return the page that draws the case named in its address, from the runs' ``facts`` and
+        the chunks of cases."""
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         return templates().get_template("case.html.j2").render(facts=Markup(text))
 
     def moved(self, row: CaseRow) -> str:
-        """A redirect from the address of a case's page in older reports."""
+        """Return a redirect from the address of a case's page in older reports."""
         return templates().get_template("moved.html.j2").render(page=row.page, case=row.case)
 
     def findings(self, model: Model, findings: Iterable[Mapping[str, Any]], most: int) -> str:
-        """The page without scripts: the ``most`` worst cases that did not pass, with requirements
-        and observations; skipped cases by reason."""
+        """Return the page without scripts: the ``most`` worst cases that did not pass, with
+        requirements and observations; skipped cases by reason."""
         named = [row for row in model.cases if row.verdict not in ("PASS", "SKIP")]
         listed: dict[tuple[str, str, str], tuple[CaseRow, list[Any]]] = {
             (row.run, row.target, row.case): (row, []) for row in named[:most]
@@ -114,7 +114,7 @@ class Pages:
         return templates().get_template("target.html.j2").render(broker=broker)
 
     def behaviours(self, model: Model, rows: Sequence[Row]) -> str:
-        """The page that compares the targets where specifications leave a choice."""
+        """Return the page that compares the targets where specifications leave a choice."""
         return (
             templates()
             .get_template("behaviours.html.j2")
@@ -127,7 +127,6 @@ class Pages:
         )
 
     def shared(self) -> dict[str, str]:
-        """The files shared by the requirement pages, by name."""
         loaded = templates().globals
         return {STYLE: str(loaded["style"]), THEME: str(loaded["theme"])}
 
@@ -137,7 +136,8 @@ class Pages:
 
 
 def facts(run: Run) -> dict[str, str]:
-    """Return the facts about a run for the index, by label, without those missing in the header."""
+    """Return the facts about a run for the index, by label, omitting those missing from the
+    header."""
     head, host = run.header, run.header.get("host")
     host = host if isinstance(host, dict) else {}
     command = head.get("command")

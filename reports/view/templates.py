@@ -27,7 +27,7 @@ _SCRIPTS = (THEME, "index.js", "words.js", "drawings.js", "case.js")
 
 @cache
 def templates() -> Environment:
-    """The environment of all templates; all input is escaped."""
+    """Return the environment of all templates, which escape all input."""
     environment = Environment(
         loader=PackageLoader("brokerproof.reports.view", "."),
         autoescape=True,
@@ -67,17 +67,17 @@ def templates() -> Environment:
 
 
 def _digest(script: str) -> str:
-    """Return the content security policy's hash of this script, the only one that a page runs."""
+    """Return this script's hash for the content security policy; no other script may run."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def of_requirement(requirement: str) -> str:
-    """The page of a requirement, relative to the report's folder."""
+    """Return the address of a requirement's page, relative to the report's folder."""
     return f"requirements/{plain_slug(requirement)}.html"
 
 
 def of_target(target: str) -> str:
-    """The page of a target, relative to the report's folder."""
+    """Return the address of a target's page, relative to the report's folder."""
     return f"targets/{plain_slug(target)}.html"
 
 
@@ -88,25 +88,24 @@ def by_verdict(listed: Sequence[tuple[CaseRow, Any]]) -> Iterator[tuple[str, lis
 
 
 def took(duration_s: float) -> str:
-    """Return the duration of a case, to the millisecond."""
     return duration(round(duration_s * 1000) * NS_PER_MS)
 
 
 def breakable(name: str) -> Markup:
-    """A case's name with possible line breaks between words, at least six characters apart, which
-    do not affect searching and copying."""
+    """Return a case's name with possible line breaks between words, at least six characters apart,
+    which do not affect searching and copying."""
     return Markup(re.sub(r"(.{6,}?[_.])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def in_css(text: str) -> Markup:
-    """Any ``text`` as a CSS string: everything but letters and digits is escaped by number."""
+    """Return ``text`` as a CSS string: everything but letters and digits is escaped by number."""
     return Markup(
         f'"{"".join(char if char.isascii() and char.isalnum() else f"{chr(92)}{ord(char):06x}" for char in text)}"'  # noqa: E501
     )
 
 
 def paragraphs(doc: str) -> list[str]:
-    """A docstring without its line breaks."""
+    """Return a docstring without its line breaks."""
     return [
         " ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", doc) if paragraph.strip()
     ]

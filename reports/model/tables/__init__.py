@@ -1,2 +1,2 @@
-"""The report's tables, each a small pure function: on Arrow tables in this process for results, on
-Spark's DataFrames for data that grows with the recording."""
+"""The report's tables. Each is a small pure function: for results, of Arrow tables in this process;
+for data that grows with the recording, of Spark's DataFrames."""

@@ -1,5 +1,5 @@
-"""Usage of addresses as brokers reported it when asked: sizes, messages, pages, and whether they
-paged to disk."""
+"""Usage of addresses, as brokers report it: sizes, messages, pages, and whether they page to
+disk."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ATTRIBUTES = {
     "numberOfPages": "pages",
     "paging": "paging",
 }
-"""Attributes that cases ask for (:mod:`brokerproof.harness.clients.artemis_management`), and what
-they are called here."""
+"""Attributes that cases request (:mod:`brokerproof.harness.clients.artemis_management`), and their
+names here."""
 _SHORT = 64
-"""Bytes of an answer that is one number, or one truth value."""
+"""The most bytes of an answer that is a number or a boolean."""
 
 
 def addresses(trace: DataFrame) -> DataFrame:
@@ -59,7 +59,7 @@ def addresses(trace: DataFrame) -> DataFrame:
 
 
 def _number(answer: Column) -> Column:
-    """The value of a JSON array with one number or boolean; null for anything else."""
+    """Return the number or boolean that a JSON array holds alone; null for anything else."""
     bare = F.regexp_extract(answer, r"^\s*\[\s*(\d+|true|false)\s*\]\s*$", 1)
     truth = F.when(bare == "true", F.lit(1)).when(bare == "false", F.lit(0))
     return F.coalesce(truth.cast("long"), bare.try_cast("long"))

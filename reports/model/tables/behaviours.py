@@ -26,7 +26,7 @@ def behaviours(results: pa.Table) -> pa.Table:
 
 
 def compared(table: pa.Table, columns: Sequence[tuple[str, str]]) -> list[Row]:
-    """Return the behaviours of the targets of those runs side by side."""
+    """Return the behaviours of these runs' targets side by side."""
     seen: dict[tuple[str, str], dict[str, list[str]]] = {column: {} for column in columns}
     for row in table.to_pylist():
         if (column := seen.get((row["run"], row["target"]))) is not None:

@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 
 
 def coverage(catalogue: pa.Table, findings: pa.Table) -> pa.Table:
-    """The catalogue with ``cases`` (that cite it), ``judged`` (findings that held or not) and
-    ``covered``.
+    """The catalogue with ``cases`` (those that cite it), ``judged`` (findings that held or were
+    violated) and ``covered``.
 
     ``covered``: a finding on any target judged the requirement; one that was only cited is not
     covered.

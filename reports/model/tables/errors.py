@@ -1,4 +1,4 @@
-"""Errors of ours, and bytes that could not be read."""
+"""Errors of ours, and unreadable bytes."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BODY_BYTES = 256
-"""The limit on the part of a body that is kept, as text, with everything that is not printable
-ASCII replaced by a dot."""
+"""The most bytes of a body that are kept, as text; a dot replaces everything but printable
+ASCII."""
 
 _OUT = ("FrameSent", "HeartBeatSent", "OctetsSent")
 _IN = ("FrameReceived", "HeartBeatReceived", "OctetsRefused")

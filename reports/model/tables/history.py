@@ -31,8 +31,8 @@ HISTORY = pa.schema(
 
 
 def history(cases: pa.Table, runs: Sequence[str]) -> pa.Table:
-    """``target, case, first, last, verdicts, course, runs``, from the table of cases, by target and
-    case; the argument ``runs`` has their names in order of start.
+    """``target, case, first, last, verdicts, course, runs``, by target and case, from the table of
+    cases. The argument ``runs`` has the names of the runs in order of start.
 
     ``first`` and ``last`` are the verdicts of the first and the last run that judged the case,
     ``verdicts`` the number of different ones, ``course`` the change from first to last (in the
@@ -67,8 +67,8 @@ def history(cases: pa.Table, runs: Sequence[str]) -> pa.Table:
 
 
 def changed(history: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows of cases whose verdict was not always the same: by target, worse ones first,
-    those that recovered last."""
+    """Return the cases whose verdict was not always the same: by target, those that got worse
+    first, those that recovered last."""
     order = {way.value: place for place, way in enumerate(Course)}
     return sorted(
         (row for row in history if row["verdicts"] > 1),

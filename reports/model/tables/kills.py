@@ -1,5 +1,5 @@
 """The kill matrix as a table: a row for each pair of a seeded fault and a requirement that it
-breaks."""
+violates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latencies: quantiles by case, of what a recording shows."""
+"""Latencies by case: quantiles, from recordings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def latencies(trace: DataFrame) -> DataFrame:
 
     ``what`` is ``receipt``, from a STOMP frame that requests one to its RECEIPT on the same
     connection, or ``delivery``, from a SEND to the first MESSAGE with its body in the same example,
-    without bodies sent more than once. Quantiles are Spark's approximate ones (one part in 10,000
-    of the count).
+    except bodies sent more than once. Quantiles are Spark's, approximate to 1/10,000 of the count.
     """
     stomp = trace.where(F.col("protocol") == "STOMP")
     sent, got = (

@@ -16,9 +16,9 @@ def liveness(trace: DataFrame) -> DataFrame:
 
     ``opened_ns, ended_ns`` are instants of the trace (null when not seen), ``ended`` is ``broker
     EOF``, ``broker RESET``, ``harness EOF``, ``harness RESET`` or null; ``longest_sent_gap_ns`` and
-    ``longest_received_gap_ns`` are the longest silences in either direction between opening, bytes
-    and end; ``silent_before_end_ns`` is how long the harness had written nothing when the
-    connection ended; ``beats_sent`` and ``beats_received`` count heartbeats.
+    ``longest_received_gap_ns`` are the longest silences in either direction, from opening to end;
+    ``silent_before_end_ns`` is the time between the harness's last bytes and the end;
+    ``beats_sent`` and ``beats_received`` count heartbeats.
     """
     ended = F.col("kind").isin("ConnectionClosed", "ConnectionAbandoned")
     opened = F.col("kind") == "ConnectionOpened"

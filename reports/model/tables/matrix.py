@@ -9,12 +9,12 @@ from brokerproof.reports.model.tables.verdicts import rank
 
 def matrix(findings: pa.Table) -> pa.Table:
     """``requirement, run, target, verdict, rank, cases, case``, the worst first; ``case`` is one
-    that has the worst verdict."""
+    with the worst verdict."""
     cell = ["requirement", "run", "target"]
     ranked = findings.select([*cell, "case", "verdict"])
     ranked = ranked.append_column("rank", rank(ranked.column("verdict")))
     worst_first = ranked.sort_by([("rank", "ascending"), ("case", "ascending")])
-    # Without threads the first row of a group is the first in this order.
+    # Only without threads is the first row of a group the first in this order.
     cells = worst_first.group_by(cell, use_threads=False).aggregate(
         [("verdict", "first"), ("rank", "first"), ("case", "count_distinct"), ("case", "first")]
     )

@@ -1,4 +1,4 @@
-"""Every quantity that was measured, against its interval."""
+"""Every measured quantity, against its interval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def measurements(trace: DataFrame) -> DataFrame:
     """
     above = F.col("value") - F.col("lo")
     below = F.col("hi") - F.col("value")
-    distance = F.least(above, below)  # least() skips a bound that is missing
+    distance = F.least(above, below)  # least() skips a missing bound
     lies = (
         F.when(distance.isNull() | (distance >= 0), "inside")
         .when(distance >= -F.col("margin"), "margin")

@@ -1,4 +1,4 @@
-"""Producers that had to wait, because of a full address or a slow broker."""
+"""Producers that had to wait for a full address or a slow broker."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SHORTEST: Duration = NS_PER_S // 10
 
 def stalls(trace: DataFrame, shortest: Duration = SHORTEST) -> DataFrame:
     """``run, target, case, part, conn, since_ns, until_ns, lasted_ns, ended_by``: the times of at
-    least ``shortest`` (ns) in which a connection received no frame until one that lets a producer
-    go on: a RECEIPT, or an AMQP flow."""
+    least ``shortest`` (ns) in which a connection received nothing before a frame that lets a
+    producer continue: a RECEIPT or an AMQP flow."""
     frames = trace.where(F.col("kind").isin("FrameSent", "FrameReceived"))
     line = Window.partitionBy(*SCOPE, "conn").orderBy("position")
     before = frames.select(

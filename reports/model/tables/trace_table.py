@@ -33,7 +33,7 @@ def tables(events: DataFrame, delivered: DataFrame) -> dict[str, DataFrame]:
         "credit": credit(events),
         "stalls": stalls(events),
         "addresses": addresses(events),
-        # Its rows are few. Were they coalesced, one task would do all that leads to them.
+        # These tables have few rows. Coalesced, they would be computed by a single task.
         "latencies": latencies(events).repartition(1),
     }
 

@@ -11,8 +11,8 @@ from brokerproof.reports.model.tables.deliveries import SCOPE, value
 
 def held(deliveries: DataFrame) -> DataFrame:
     """``run, target, case, part, conn, subscription, at_ns, messages, octets``: a row for each
-    change, of the deliveries that a frame settles by name; ``messages`` and ``octets`` are held
-    after it."""
+    change, of the deliveries that frames settle by name; ``messages`` and ``octets`` are those held
+    afterwards."""
     counted = deliveries.where(F.col("settled_by").isNotNull())
     line = (*SCOPE, "conn", "subscription")
     came = counted.select(
@@ -25,7 +25,7 @@ def held(deliveries: DataFrame) -> DataFrame:
         F.lit(-1).alias("by"),
         (-F.col("size")).alias("octets"),
     )
-    # A connection is one task here; its rows are sorted on a disk where they are many.
+    # One task processes a connection, and sorts its rows on disk if they are many.
     so_far = (
         Window.partitionBy(*line)
         .orderBy("at_ns", F.desc("by"), "position")
