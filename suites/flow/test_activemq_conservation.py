@@ -1,5 +1,4 @@
-"""Conservation in the ActiveMQ family: a destination that was used and emptied has as much room as
-a fresh one.
+"""In the ActiveMQ family, a used and emptied destination has as much room as a fresh one.
 
 (ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) Messages enter and leave
 a queue and a topic in several ways. When none is left, the broker's statistics report no memory in
@@ -30,15 +29,13 @@ ROOM_AGAIN = "ACTIVEMQ-PFC-2"
 NEEDS = {"stomp-1.2", "openwire", "statistics", "producer-flow-control"}
 
 SIZE = 1000
-"""Bytes of a body."""
 SOME = 3
 BEGIN, COMMIT, ROLLBACK = 0, 2, 4
 """Types of TransactionInfo."""
 
 
 class Used:
-    """A queue or topic whose producers wait when it is full, and the ways in which messages enter
-    and leave it."""
+    """A queue or topic with flow control, and the ways in which messages enter and leave it."""
 
     def __init__(self, target: Bench, routing: RoutingType) -> None:
         self.target = target
@@ -53,7 +50,7 @@ class Used:
         consumer.peer.close_socket()
 
     def leave(self, how: str) -> None:
-        """A consumer that received one message ends by ``how`` while others wait for it."""
+        """A consumer that received one message, while more wait for it, ends by ``how``."""
         consumer = StompConsumer(self.target, self.to, prefetch=1)
         producer = StompProducer(self.target)
         for number in range(SOME):
@@ -63,7 +60,7 @@ class Used:
         consumer.peer.close_socket(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
 
     def transact(self, end: int | None) -> None:
-        """Send messages in a transaction that ``end`` ends; None is the end of the connection."""
+        """Send messages in a transaction that ``end`` ends; None: the connection is closed."""
         peer: OpenWirePeer = self.target.openwire()
         number = {"value": 1, "connectionId": peer.connection}
         transaction = Structure("LocalTransactionId", number)
@@ -123,8 +120,8 @@ OF_TOPICS = tuple(WAYS)[:4]
     ways=st.lists(st.sampled_from(list(WAYS)), min_size=1, max_size=4),
 )
 def test_a_used_queue_has_as_much_room_as_a_fresh_one(target: Bench, ways: list[str]) -> None:
-    """Messages enter and leave a queue in several ways, each of which leaves none, and no memory in
-    use. It then accepts as many messages up to its limit as a fresh queue."""
+    """Messages enter and leave a queue in several ways, none of which leaves a message or memory in
+    use. The queue then accepts as many messages up to its limit as a fresh one."""
     fresh = Used(target, RoutingType.ANYCAST).capacity()
     used = Used(target, RoutingType.ANYCAST)
     for way in ways:
@@ -144,8 +141,8 @@ def test_a_used_queue_has_as_much_room_as_a_fresh_one(target: Bench, ways: list[
     ways=st.lists(st.sampled_from(OF_TOPICS), min_size=1, max_size=3),
 )
 def test_a_used_topic_has_all_of_its_room(target: Bench, ways: list[str]) -> None:
-    """Messages of a topic are consumed, or their subscriber ends while they wait for it. After each
-    of these no memory is in use."""
+    """Messages of a topic are consumed, or wait for a subscriber whose connection ends. After each
+    of these, no memory is in use."""
     used = Used(target, RoutingType.MULTICAST)
     for way in ways:
         WAYS[way](used)

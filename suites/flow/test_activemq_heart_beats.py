@@ -1,4 +1,4 @@
-"""When an ActiveMQ disconnects a silent STOMP client, and how late a client's heartbeats may be.
+"""When ActiveMQ disconnects a silent STOMP client, and how late a client's heartbeats may be.
 
 (ActiveMQ documentation, STOMP, "Heart-Beat Grace Periods"; the connectors of
 fixtures/brokers/activemq/activemq.xml.)
@@ -32,7 +32,7 @@ def multiplier(parameters: Parameters) -> float:
 
 
 def promises(*intervals_ms: int) -> Callable[[Target], st.SearchStrategy[int]]:
-    """Intervals in milliseconds that a client promises."""
+    """Draw the interval in milliseconds that a client promises."""
     return lambda target: st.sampled_from(waited_for(target, *intervals_ms))
 
 
@@ -49,7 +49,7 @@ def each_acceptor(target: Target) -> list[dict[str, Any]]:
 
 
 def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
-    """Return how long the documentation allows a client to be silent if it promised a heartbeat
+    """Return how long the documentation allows a client to be silent that promised a heartbeat
     every ``promised`` ms."""
     return ms(int(promised * multiplier(target.parameters(acceptor))))
 
@@ -65,8 +65,8 @@ def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
 def test_a_silent_client_is_given_up_in_time_and_not_before(
     target: Bench, acceptor: str, promised: int, beats: int
 ) -> None:
-    """A client beats as agreed and falls silent. The connection is closed after the agreed silence
-    times the connector's multiplier, and not before."""
+    """A client sends heartbeats as agreed and falls silent. The connection is closed after the
+    agreed silence times the connector's multiplier, and not before."""
     requirements = (
         (SILENCE, NO_LESS) if multiplier(target.parameters(acceptor)) == 1.0 else (SILENCE,)
     )
@@ -93,8 +93,8 @@ def test_a_silent_client_is_given_up_in_time_and_not_before(
 @case(GRACE, needs=NEEDS)
 @over(examples=10, promised=promises(400, 1000, 1500), beats=st.integers(4, 8))
 def test_late_beats_are_forgiven_within_the_grace(target: Bench, promised: int, beats: int) -> None:
-    """On a connector with a grace of one half a client beats a fifth too late. Its connection stays
-    open and works."""
+    """On a connector with a grace of one half, a client sends heartbeats a fifth too late. Its
+    connection stays open and works."""
     forgiving = [
         name
         for name, parameters in speaking(target.target.acceptors(), "STOMP").items()

@@ -55,9 +55,8 @@ def corners(target: Target) -> list[dict[str, Any]]:
 def test_a_message_waits_from_the_very_octet(
     target: Bench, protocol: str, gap: int, sizes: list[int]
 ) -> None:
-    """A queue is filled with non-persistent messages to its limit or some bytes below or above.
-    Below, one more is accepted; from the limit on it is answered only after a consumer has made
-    room."""
+    """A queue is filled with non-persistent messages to its limit, or some bytes below or above.
+    Below, one more is accepted; from the limit on it is answered only once there is room."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     limit, scale = to.policy.memory_limit, Scale(target, producer, statistics)
     data = scale.bodies(limit + gap, sizes)
@@ -90,8 +89,8 @@ def test_a_message_waits_from_the_very_octet(
     size=st.integers(10, 5000),
 )
 def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int, size: int) -> None:
-    """On one connection a SEND waits at each of several full queues. SENDs to other destinations,
-    deliveries and ACKs continue, and room at one queue confirms only the SEND to it."""
+    """SENDs of one connection wait at several full queues. Its other SENDs, deliveries and ACKs
+    continue, and room at one queue confirms only the SEND to it."""
     statistics, producer, other = target.statistics(), StompProducer(target), place(target, "off")
     waiting = []
     for _ in range(full):
@@ -125,8 +124,7 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
 
 @case(ONE_BY_ONE, WAITS, needs=NEEDS)
 def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
-    """In one AMQP session a link waits at a full queue. Other links continue, and a receiver of the
-    same session makes room."""
+    """In one AMQP session a link waits at a full queue. Its other links continue and make room."""
     statistics, producer, other = target.statistics(), AmqpProducer(target), place(target, "off")
     to, still = place(target, "vm"), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
@@ -152,8 +150,8 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     size=st.integers(10, 3000),
 )
 def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) -> None:
-    """SENDs without receipt to a full queue get no answer, and neither does any other frame on the
-    connection. When a consumer has made room, all messages arrive, once and in order."""
+    """SENDs without receipt to a full queue get no answer, and neither does any later frame of the
+    connection. Once a consumer has made room, all messages arrive, once and in order."""
     statistics, owner, stalled = target.statistics(), StompProducer(target), StompProducer(target)
     to, other = place(target, "vm"), place(target, "off")
     count = filled(target, owner, statistics, to, 1000)
@@ -200,7 +198,7 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
 )
 def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size: int) -> None:
     """Producers send many times the queue's capacity without waiting. The queue exceeds its limit
-    by at most one message of each, and every message arrives once, each producer's in order."""
+    by at most one message of each, and every message arrives once, in its producer's order."""
     statistics, to = target.statistics(), place(target, "vm")
     crowd = [StompProducer(target) for _ in range(producers)]
     weight, limit = Scale(target, crowd[0], statistics).weight(size), to.policy.memory_limit
@@ -226,7 +224,7 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
 @both
 def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit. The one without flow control accepts many times that, and the
+    """Two queues have the same limit. The one without flow control accepts many times that; the
     other makes its producer wait."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     on, off = place(target, "vm"), place(target, "off")
@@ -249,8 +247,7 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
 def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
     """Two topics with the same limit each have a subscriber that acknowledges nothing. The one
-    without flow control accepts many times the limit; at the other a producer waits until the
-    subscriber has acknowledged."""
+    without flow control accepts many times the limit; at the other a producer waits for an ACK."""
     statistics, producer = target.statistics(), StompProducer(target)
     on, off = (place(target, kind, RoutingType.MULTICAST) for kind in ("vm", "off"))
     slow, other = StompConsumer(target, on, prefetch=1), StompConsumer(target, off, prefetch=1)
@@ -273,7 +270,7 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
 @both
 def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str) -> None:
     """Two queues have the same limit. The one with a file cursor accepts many times that, and its
-    messages arrive once, in order; the other keeps to its limit."""
+    messages arrive once, in order; the other keeps its limit."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     memory, files = place(target, "vm"), place(target, "file")
     size, limit = 1000, files.policy.memory_limit

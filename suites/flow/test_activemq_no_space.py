@@ -1,7 +1,7 @@
-"""ActiveMQ configured to refuse a send for which there is no room: at once, or after some time.
+"""ActiveMQ configured to refuse a send without room: immediately, or after a time-out.
 
-(ActiveMQ documentation, "Configure Client-Side Exceptions"; fixtures/brokers/activemq/fail.xml and
-timeout.xml.)
+(ActiveMQ documentation, "Configure Client-Side Exceptions"; fail.xml and timeout.xml in
+fixtures/brokers/activemq.)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ both = pytest.mark.parametrize("protocol", ["stomp", "amqp"])
 
 
 def full_of(target: Bench, protocol: str) -> tuple[Statistics, Producer, Place, int]:
-    """A full queue whose producer has all its answers; return how many messages filled it."""
+    """Fill a queue, with all answers received; return the number of messages."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     return statistics, producer, to, filled(target, producer, statistics, to, 1000)
 
@@ -51,8 +51,7 @@ def refused(
     bounds: tuple[Duration, Duration],
     since: int,
 ) -> None:
-    """Require that the message is refused within ``bounds`` after ``since``, over AMQP with the
-    reason."""
+    """The message must be refused within ``bounds`` after ``since``, over AMQP with the reason."""
     producer.expect(offered, "refused", "a message for which there is no room", proves)
     target.judge_duration(
         proves, "until it was refused", producer.answered_at(offered) - since, bounds, since
@@ -76,8 +75,8 @@ def refused(
 def test_a_send_without_room_fails_at_once(
     target: Bench, protocol: str, gap: int, sizes: list[int]
 ) -> None:
-    """A queue is filled to its limit or some bytes below or above. Below, one more message is
-    accepted; from the limit on it is refused at once with the reason, and the connection
+    """A queue is filled to its limit or slightly below or above. Below, one more message is
+    accepted; from the limit on it is refused immediately with the reason. The connection
     continues."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     data = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
@@ -106,8 +105,8 @@ def test_a_send_without_room_fails_at_once(
 def test_a_transaction_whose_send_finds_no_room_is_whole(
     target: Bench, before: int, behind: int
 ) -> None:
-    """One SEND of a transaction goes to a full queue, without receipt; others have room. Either the
-    COMMIT is confirmed and all of them arrive, or it is not and none does."""
+    """In a transaction, one SEND without receipt goes to a full queue, the rest have room. Either
+    the COMMIT is confirmed and all messages arrive, or it is not and none does."""
     _, _, full, count = full_of(target, "stomp")
     to, producer = place(target, "vm"), target.stomp()
     named = {"transaction": producer.transaction}
@@ -148,7 +147,7 @@ def test_a_send_without_room_fails_after_the_time(
         target.advance(wait // 8)
     for _, offered in waiting:
         producer.heard(offered)
-    target.advance(QUIET)  # by then it is known how late the host was
+    target.advance(QUIET)  # by then the host's delay is known
     for since, offered in waiting:
         refused(target, producer, offered, AFTER_A_WHILE, (wait, wait + slack(target, wait)), since)
     received = CONSUMERS[protocol](target, to).rest(count)
@@ -165,8 +164,7 @@ def test_a_send_without_room_fails_after_the_time(
 
 
 def earlier(target: Target) -> st.SearchStrategy[Duration]:
-    """Return how long before the time-out there is room. A host may be slow, so real brokers get
-    more time."""
+    """Return how long before the time-out there is room: longer on real, slower hosts."""
     return st.sampled_from(
         [ms(50), ms(500), ms(2900)]
         if target.clock is Clock.VIRTUAL
@@ -179,7 +177,7 @@ def earlier(target: Target) -> st.SearchStrategy[Duration]:
 @over(examples=6, always=lambda target: [{"early": ms(1500)}], early=earlier)
 def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration) -> None:
     """A consumer makes room at a full queue shortly before a waiting message's time-out. The
-    message is accepted at once and arrives. One scenario: the wait is needed to reach the room."""
+    message is accepted immediately and arrives. One scenario: room ends the wait."""
     _, producer, to, count = full_of(target, protocol)
     since = target.now()
     waiting = producer.offer(to, body(count, 20))

@@ -1,5 +1,4 @@
-"""Producers at the limit of a queue over OpenWire, ActiveMQ's own protocol: Responses, windows and
-ProducerAcks.
+"""OpenWire producers at the limit of an ActiveMQ queue: Responses, windows and ProducerAcks.
 
 (ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) Messages are consumed
 over STOMP.
@@ -46,14 +45,13 @@ RESOURCE = "ResourceAllocationException"
 
 
 class Window:
-    """A producer with a window, as its client has to account for it: bytes sent, and bytes
-    acknowledged."""
+    """A producer with a window, as its client accounts for it: bytes sent and acknowledged."""
 
     def __init__(self, target: Bench, producer: OpenWireProducer, to: Place) -> None:
         self.target, self.producer, self.to = target, producer, to
         self.id = producer.producer(to)
         self.costs: list[int] = []
-        """How much of the window each sent message takes, in order."""
+        """Bytes of the window that each sent message takes, in order."""
         self.acks: list[int] = []
         """The acknowledged sizes, in order."""
 
@@ -63,7 +61,7 @@ class Window:
         return sum(self.costs) - sum(self.acks)
 
     def send(self, size: int) -> None:
-        """Send one more message, whether the window allows it or not."""
+        """Send one more message, even if the window does not allow it."""
         message = self.producer.message(self.to, body(len(self.costs), size))
         self.costs.append(message.cost)
         self.producer.peer.publish(message)
@@ -94,9 +92,8 @@ def corners(target: Target) -> list[dict[str, Any]]:
 )
 def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: int) -> None:
     """A producer with a window sends without waiting for Responses. Each accepted message gets a
-    ProducerAck with its size, and none does from the queue's limit on; once there is room, all
-    messages are acknowledged and arrive in order. One scenario: it takes a full window to see room
-    reopen it."""
+    ProducerAck with its size, but none from the queue's limit on; once there is room, all messages
+    are acknowledged and arrive in order. One scenario: only a full window can reopen."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, other = place(target, "vm"), place(target, "off")
     weight = Scale(target, producer, statistics).weight(size)
@@ -153,8 +150,8 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
 )
 def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: int) -> None:
     """Two of three producers of a connection wait at full queues, for a Response and for a
-    ProducerAck. The third continues, and room at one queue releases one of them. One scenario: it
-    takes both kinds of waiting on one connection."""
+    ProducerAck. The third continues, and room at one queue releases only its producer. One
+    scenario: it takes both kinds of waiting on one connection."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     first, second, other = place(target, "vm"), place(target, "vm"), place(target, "off")
     counts = [filled(target, producer, statistics, peer, 1000) for peer in (first, second)]
@@ -235,8 +232,7 @@ def refused(
     bounds: tuple[int, int],
     since: int,
 ) -> None:
-    """An ExceptionResponse within ``bounds`` from ``since``, with the exception that the
-    documentation names."""
+    """Require an ExceptionResponse with the documented exception within ``bounds``."""
     producer.expect(offered, "refused", "a message for which there is no room", proves)
     target.judge_duration(
         proves, "until it was refused", producer.answered_at(offered) - since, bounds, since
@@ -249,8 +245,8 @@ def refused(
 
 @case(AT_ONCE, needs={*BASE, "send-fail"})
 def test_a_message_without_room_fails_at_once(target: Bench) -> None:
-    """A message to a full queue gets an ExceptionResponse with ResourceAllocationException at once.
-    The connection continues, and once there is room the message is accepted."""
+    """A message to a full queue gets an ExceptionResponse with ResourceAllocationException
+    immediately. The connection continues, and once there is room the message is accepted."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for number in range(2):
@@ -279,9 +275,8 @@ def test_a_message_without_room_fails_at_once(target: Bench) -> None:
 def test_a_transaction_whose_message_finds_no_room_is_whole(
     target: Bench, before: int, behind: int
 ) -> None:
-    """One message of a transaction goes to a full queue, and no Response is requested; others have
-    room. Either the commit is answered with a Response and all of them arrive, or it is not and
-    none does."""
+    """One message of a transaction goes to a full queue without requesting a Response; the rest
+    have room. Either the commit gets a Response and all arrive, or it does not and none does."""
     statistics, producer = target.statistics(), OpenWireProducer(target)
     full, to = place(target, "vm"), place(target, "vm")
     count = filled(target, producer, statistics, full, 1000)

@@ -1,9 +1,8 @@
-"""Broker-wide limits of an ActiveMQ: its memory, its store, its temporary store, and their flow
-control.
+"""ActiveMQ's broker-wide limits of memory, store and temporary store, and their flow control.
 
 (ActiveMQ documentation, "System usage" and "Disabling Flow Control";
-fixtures/brokers/activemq/usage.xml.) These cases use up a whole broker's resources, so they run one
-after the other on separate targets, and each restores the initial state.
+fixtures/brokers/activemq/usage.xml.) These cases use up the resources of a whole broker, so they
+run one after the other on separate targets, and each restores the initial state.
 """
 
 from __future__ import annotations
@@ -44,15 +43,14 @@ LIMITS = "ACTIVEMQ-PFC-11"
 TO_THE_DISK = "ACTIVEMQ-PFC-12"
 NEEDS = {"stomp-1.2", "amqp", "system-usage", "statistics"}
 SIZE = 10_000
-"""Bytes of a body: a few of them fill the room available."""
+"""Bytes of a body: a few messages fill the available room."""
 FULL: Duration = seconds(4)
-"""If no answer has arrived by then, the send waits for room: writing to a disk takes less time,
+"""After this time without an answer, the send waits for room: writing to a disk takes less time,
 even on a busy host."""
 MOST_BESIDES = 1500
-"""Bytes on disk that a message may take in addition to its body: its headers, its place in an
-index."""
+"""Bytes that a message may take on disk beyond its body: its headers and its index entry."""
 SPARE = 250_000
-"""Bytes that a store may hold in addition to messages: an index, a file that is not full."""
+"""Bytes that a store may hold besides messages: an index, a partly filled file."""
 
 
 def used(statistics: Statistics, kind: str) -> int:
@@ -60,7 +58,7 @@ def used(statistics: Statistics, kind: str) -> int:
 
 
 def empty(target: Bench, statistics: Statistics, kind: str) -> int:
-    """A control that little is used before the case begins."""
+    """Control: little is in use before the case begins. Return how much."""
     limit, deadline = broker_limit(target, kind), target.now() + PATIENCE
     while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
         target.advance(QUIET)
@@ -78,9 +76,9 @@ def on_disk(
     before: int,
     proves: tuple[str, ...],
 ) -> tuple[int, str]:
-    """Send messages until one is not answered. Return how many were accepted, and that one. Require
-    that this happens at the limit of ``kind``, of which ``before`` bytes were in use: neither
-    earlier nor beyond it."""
+    """Send messages until one is not answered. Return how many were accepted, and the unanswered
+    one. Require that this happens at the limit of ``kind``, of which ``before`` bytes were in use:
+    neither earlier nor beyond it."""
     limit, count = broker_limit(target, kind), 0
     least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     while True:
@@ -106,7 +104,7 @@ def on_disk(
 
 @case(LIMITS, WAITS, ONE_BY_ONE, needs=NEEDS)
 def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
-    """Two queues without their own limits fill the broker's memory. A producer to either queue
+    """Two queues without limits of their own fill the broker's memory. A producer to either queue
     then waits, and continues when its connection consumes messages."""
     statistics, producer = target.statistics(), StompProducer(target)
     limit, weight = broker_limit(target, "memory"), Scale(target, producer, statistics).weight(SIZE)
@@ -117,8 +115,8 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
         which = sum(sent) % 2
         producer.send(queues[which], body(sent[which], SIZE), proves=LIMITS)
         sent[which] += 1
-    # What was in use before may have been given back since; what is asked for it is charged too,
-    # for a moment.
+    # Memory in use at the start may have been freed since; the statistics' own queries briefly take
+    # some too.
     least, most = (limit - before) // weight, limit // weight + 1
     target.judge_count(
         LIMITS, "messages in all of the memory", sum(sent), (least, most), "messages"
@@ -145,7 +143,7 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     """Persistent messages fill the store and their producer waits, while non-persistent ones are
-    accepted. When the queue is consumed the producer continues."""
+    accepted. Once the queue is consumed, the producer continues."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, "vm")
     before = empty(target, statistics, "store")
@@ -164,7 +162,7 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     """Non-persistent messages fill the temporary store and their producer waits, while persistent
-    ones are accepted. When the queue is consumed the producer continues."""
+    ones are accepted. Once the queue is consumed, the producer continues."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN)
     before = empty(target, statistics, "temp")
@@ -232,8 +230,8 @@ SMALL = st.sampled_from(
 @case(TO_THE_DISK, LIMITS, needs={*NEEDS, RECONFIGURABLE})
 @over(examples=4, where=SMALL, kind=st.sampled_from(["store", "temp"]))
 def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None:
-    """A broker's limit is larger than its disk. Without flow control it accepts messages until the
-    disk is full; then a producer waits, and all messages arrive."""
+    """A broker's limit exceeds its disk. Without flow control it accepts messages until the disk is
+    full; then a producer waits, and all messages arrive."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
     before = empty(target, statistics, kind)
     count, waiting = on_disk(target, producer, to, kind, before, (TO_THE_DISK, LIMITS))

@@ -1,8 +1,7 @@
-"""AMQP at the exact byte at which an address is full: refused, dropped, or no credit
-(ARTEMIS-PAGING-8).
+"""AMQP at the exact byte that fills an address: refused, dropped, or no credit (ARTEMIS-PAGING-8).
 
-A message's charge is measured first. Then an address is filled to one byte below its limit, to it,
-and to one above, message by message, each after the answer to the previous one: in a burst only
+First the charge of a message is measured. Then an address is filled to one byte below its limit, to
+the limit, and to one above, each message after the answer to the previous one: in a burst only
 bounds are certain.
 """
 
@@ -33,8 +32,7 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[AmqpPeer, int]:
-    """Fill ``place`` with messages that are charged ``total`` bytes, each of which must be
-    accepted; return how many."""
+    """Fill ``place`` with accepted messages charged ``total`` bytes; return how many."""
     bodies = small_addresses.filling(total, small_addresses.overhead(target), sizes)
     peer, link = small_addresses.producer(target, place)
     for size in bodies:
@@ -49,8 +47,8 @@ def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[Am
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """An address under FAIL is filled to its limit or one byte below or above. Below, one more
-    message is accepted; from the limit on it is refused and not queued, and other addresses accept
-    messages."""
+    message is accepted; from the limit on it is refused and not queued. Other addresses still
+    accept messages."""
     place = small_addresses.node(target, "fail")
     with bystander(target):
         peer, count = filled(target, place, limit_of(target) + gap, sizes)
@@ -147,7 +145,7 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """An address under BLOCK is filled to its limit or one byte below or above. A new producer gets
-    credit below the limit and none from there on; messages sent on earlier credit are accepted."""
+    credit only below the limit; messages sent on earlier credit are accepted."""
     place = small_addresses.node(target, "block")
     peer, count = filled(target, place, limit_of(target) + gap, sizes)
     late, link = small_addresses.producer(target, place)
@@ -213,7 +211,7 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
 def test_the_threshold_rejects_above_its_very_octet(
     target: Bench, gap: int, sizes: list[int]
 ) -> None:
-    """Under BLOCK with a reject threshold an address is filled on earlier credit. One byte below
+    """Under BLOCK with a reject threshold, an address is filled on earlier credit. One byte below
     the threshold messages are accepted, one byte above they are rejected and not queued."""
     place = small_addresses.node(target, "reject")
     peer, count = filled(target, place, threshold_of(target) + gap, [*sizes, 9000])
@@ -242,8 +240,8 @@ def test_the_threshold_rejects_above_its_very_octet(
 
 @case(REFUSED_AT_THRESHOLD, POLICIES, needs={"amqp", "address-full"})
 def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
-    """An address holds exactly the bytes of its reject threshold. The next message is rejected: one
-    chapter of the manual says so, another does not."""
+    """An address holds exactly the bytes of its reject threshold. The next message is rejected, as
+    one chapter of the manual says and another does not."""
     place = small_addresses.node(target, "reject")
     peer, count = filled(target, place, threshold_of(target), [9000])
     state = small_addresses.send(
@@ -264,7 +262,7 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
 )
 def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: list[int]) -> None:
     """An address with max-size-messages accepts that many messages of any size. One more is refused
-    under FAIL and lost under DROP until one is acknowledged."""
+    under FAIL, or lost under DROP, until one is acknowledged."""
     place = small_addresses.node(target, f"limited.{kind}")
     peer, link = small_addresses.producer(target, place)
     states = [
@@ -285,7 +283,7 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     )
     consumer.disposition(held[0])
     consumer.settle()
-    target.advance(QUIET)  # brokers may free what was acknowledged on their own time
+    target.advance(QUIET)  # brokers may free acknowledged messages later
     if kind == "fail":
         state = small_addresses.send(target, peer, link, small_addresses.body(9, 1))
         target.record_finding(

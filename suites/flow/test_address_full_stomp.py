@@ -1,8 +1,8 @@
 """STOMP at the exact byte at which an address is full (ARTEMIS-PAGING-8).
 
-The charge for a SEND depends on its headers and on the broker's accounting, so cases first
-determine, on other addresses, which body fills the remaining bytes. The broker's management reports
-what the address holds before the SEND that is judged.
+The charge for a SEND depends on its headers and on the broker's accounting. So cases first find, on
+other addresses, which body fills the remaining bytes. The broker's management reports what the
+address holds before the SEND that is judged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENDINGS = {
     "DISCONNECT": ENDS_WITH_CONNECTION,
     "a closed socket": ENDS_WITH_CONNECTION,
 }
-"""How a subscription ends, and the sentence by which nothing is kept for it after that."""
+"""How a subscription ends, and the requirement by which nothing is kept for it afterwards."""
 GAPS = (-1, 0, 1)
 fillings = st.lists(st.sampled_from([2, 300, 1000, 4000]), max_size=3)
 
@@ -52,14 +52,15 @@ def filled(
     *,
     proves: str = POLICIES,
 ) -> tuple[StompPeer, int, int]:
-    """An address that holds ``total`` bytes, or as nearly as its broker's accounting allows: the
-    producer, how many messages, and how many bytes there are."""
+    """Fill an address to ``total`` bytes, or as nearly as its broker's accounting allows. Return
+    the producer, the number of messages, and the bytes held."""
     peer = target.stomp()
     for number, size in enumerate(sizes):
         peer.publish(to, small_addresses.body(number, size), proves=proves)
     scale, count = small_addresses.Scale(target, admin, to), len(sizes)
     while (left := total - (admin.size(to.name) if count else 0)) >= scale.weight(2):
-        # One after the other: a message may weigh a few bytes more or less than it did elsewhere.
+        # One after the other: a message may be charged a few bytes more or less than it was
+        # elsewhere.
         peer.publish(to, small_addresses.body(count, scale.sizes(left)[0]), proves=proves)
         count += 1
     held = admin.size(to.name)
@@ -69,7 +70,7 @@ def filled(
 
 
 def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, receipt: bool) -> None:
-    """A SEND to an address that is full under FAIL: the producer gets an ERROR, and no RECEIPT."""
+    """A SEND to an address that is full under FAIL must get an ERROR and no RECEIPT."""
     name = peer.next_receipt()
     headers = [("destination", to.name), *to.send_headers, ("content-length", "2")]
     peer.send(
@@ -92,9 +93,8 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
 def test_fail_refuses_from_the_very_octet(
     target: Bench, gap: int, sizes: list[int], receipt: bool
 ) -> None:
-    """An address under FAIL is filled to its limit or one byte below or above. Below its limit, the
-    address accepts one more SEND; from the limit on it answers SEND with ERROR and drops the
-    message."""
+    """An address under FAIL is filled to its limit or one byte below or above. Below, it accepts
+    one more SEND; from the limit on it answers SEND with ERROR and drops the message."""
     to, admin = small_addresses.destination(target, "fail"), target.admin()
     with bystander(target, "1.2"):
         peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes)
@@ -150,7 +150,7 @@ def test_drop_loses_from_the_very_octet(
 )
 def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
     """An address with max-size-messages accepts that many SENDs. The next is answered with ERROR
-    under FAIL and its message is lost under DROP."""
+    under FAIL; under DROP its message is lost."""
     to = small_addresses.destination(target, f"limited.{kind}")
     peer = target.stomp()
     for number, size in zip(range(MESSAGES), (10, 20_000, 300), strict=True):
@@ -170,8 +170,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
 @case(POLICIES, needs={"stomp-1.2", "address-full", "transactions"})
 @over(examples=6, kind=st.sampled_from(["fail", "drop"]), end=st.sampled_from(["COMMIT", "ABORT"]))
 def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str, end: str) -> None:
-    """A SEND in a transaction to a full address is refused under FAIL, at once or with COMMIT, and
-    lost under DROP. Nothing of the transaction is queued."""
+    """A SEND in a transaction to a full address is refused under FAIL, immediately or with COMMIT,
+    and lost under DROP. Nothing of the transaction is queued."""
     to = small_addresses.destination(target, f"limited.{kind}")
     filler = target.stomp()
     for number in range(MESSAGES):
@@ -212,7 +212,7 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
     kind=st.just("page"),
 )
 def test_no_stomp_producer_waits_under_another_policy(target: Bench, kind: str) -> None:
-    """Under PAGE and DROP a producer sends twice the limit and more. Each SEND is confirmed."""
+    """Under PAGE and DROP a producer sends more than twice the limit. Each SEND is confirmed."""
     to = small_addresses.destination(target, kind)
     peer = target.stomp()
     for number in range(3 * limit_of(target) // 2000):
@@ -225,7 +225,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     target: Bench, producers: int, receipts: bool
 ) -> None:
     """Producers send twice the capacity of an address under BLOCK while a consumer receives
-    everything. Every message arrives once, each producer's in order. One scenario: producers and
+    everything. Every message arrives once, in its producer's order. One scenario: producers and
     consumer use one address concurrently."""
     to = small_addresses.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
@@ -285,9 +285,8 @@ def endings(target: Target) -> list[dict[str, Any]]:
     examples=6, always=endings, ending=st.sampled_from(list(ENDINGS)), size=st.integers(500, 4000)
 )
 def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, size: int) -> None:
-    """The only subscription of a topic under FAIL ends. Messages of twice the limit are then
-    accepted, at the latest when the broker has noticed the end of the connection. They are refused
-    on a topic with a subscription that acknowledges nothing."""
+    """The only subscription of a topic under FAIL ends. Once the broker notices, it accepts
+    messages of twice the limit. A topic whose subscription acknowledges nothing refuses them."""
     topic, full = (small_addresses.destination(target, "fail", MULTICAST) for _ in range(2))
     count = 2 * limit_of(target) // size + 1
     standing = target.stomp()
@@ -323,8 +322,8 @@ def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, siz
 
 
 def _first_refusal(target: Bench, to: Destination, count: int, size: int) -> str | None:
-    """Send ``count`` messages, each after the last was confirmed. Return the answer to the first
-    one that was not accepted; None if all were."""
+    """Send ``count`` messages, each after the previous was confirmed. Return the answer to the
+    first that was not accepted; None if all were."""
     peer = target.stomp()
     for number in range(count):
         receipt = peer.next_receipt()

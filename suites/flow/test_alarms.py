@@ -1,8 +1,7 @@
-"""Memory and disk alarms of RabbitMQ: who is blocked, who is notified, and what continues
-(RabbitMQ: flow control).
+"""RabbitMQ's memory and disk alarms: who is blocked, who is notified, and what continues.
 
-An alarm concerns the whole broker, so there is one case, which checks everything, and separate
-targets for it.
+(RabbitMQ: flow control.) An alarm concerns the whole broker, so one case checks everything, on
+separate targets.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     told = "no" if deaf.take(UNBLOCKED) is None else "a"
     words = f"a client that does not understand connection.blocked got {told} connection.unblocked"
     target.record_finding(NOTIFIED, told == "no", words)
-    more = bodies(arrive(both, 1))  # its acknowledgement counts now, and it has room for one
+    more = bodies(arrive(both, 1))  # now its ack counts, which makes room for one
     target.record_finding(
         MIXED_CONNECTION,
         len(more) == 1,
@@ -136,8 +135,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
 
 
 def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> None:
-    """A connection that only consumes starts a consumer, acknowledges and gets more messages, and
-    declares queues."""
+    """A connection that only consumes can consume, acknowledge, get more messages, and declare."""
     consumer.call("basic.qos", {"prefetch-count": 1}, proves=proves)
     tag = consumer.consume(queue, proves=proves)
     for _ in range(2):
@@ -149,8 +147,8 @@ def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> 
 
 
 def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) -> None:
-    """A connection that consumes publishes: its acknowledgement has no effect, and it gets nothing
-    more."""
+    """A connection that consumes publishes: its acknowledgement has no effect, and it gets
+    nothing."""
     both.publish(b"mixed", queue)
     both.expect(BLOCKED, proves=proves)
     both.ack(tag)
@@ -163,8 +161,8 @@ def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) 
 
 
 def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
-    """A connection with heartbeats publishes and is then silent, for longer than allowed: it stays
-    open, and receives the server's heartbeats."""
+    """A connection with heartbeats publishes and is then silent for longer than allowed: it stays
+    open and receives the server's heartbeats."""
     peer = target.amqp091(heartbeat=HEART_BEAT // seconds(1))
     peer.publish(b"silent", queue)
     peer.expect(BLOCKED, proves=proves)

@@ -1,10 +1,9 @@
-"""AMQP 1.0 under a memory or disk alarm (RabbitMQ: flow control): windows close, consumers
-continue.
+"""AMQP 1.0 under RabbitMQ's memory and disk alarms: windows close, consumers continue.
 
-AMQP 1.0 has its own flow control, and RabbitMQ 4 uses it: a session's incoming-window of 0 (2.5.6).
-If a client sends nevertheless, or the broker stops reading instead, the other protocols' rule
-applies: the broker may accept the first message, which shows that the client publishes, but not the
-next.
+(RabbitMQ: flow control.) AMQP 1.0 has its own flow control, and RabbitMQ 4 uses it: a session's
+incoming-window of 0 (2.5.6). If a client sends nevertheless, or the broker stops reading instead,
+the rule of the other protocols applies: the broker may accept the first message, which shows that
+the client publishes, but not the next.
 """
 
 from __future__ import annotations
@@ -108,8 +107,8 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
 
 @case(CONNECTION_BLOCKED, BLOCKED_ON_MEMORY, needs={"alarms", "amqp-alarm-window"})
 def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
-    """Under an alarm every session gets an incoming-window of 0, a new one in its begin, and links
-    keep their credit. When the last of two alarms is cleared, and not before, the windows open. One
+    """Under an alarm every session gets an incoming-window of 0 (a new one in its begin), and links
+    keep their credit. The windows open when the last of two alarms is cleared, and not before. One
     scenario: it takes two overlapping alarms."""
     node = target.node()
     peer = target.amqp()
@@ -163,7 +162,7 @@ def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
     try:
         sent = [
             peer.post(link, body) for body in numbered(3)
-        ]  # before anything was read that came meanwhile
+        ]  # before anything that arrived meanwhile was read
         target.advance(QUIET)
         target.record_finding(
             BLOCKED_ON_MEMORY,

@@ -1,9 +1,9 @@
 """Liveness through alarms that overlap and recur (RabbitMQ: flow control; heartbeats).
 
 The silence of a blocked client does not count until the last alarm is cleared; from then on it
-counts, from zero, after the second alarm as after the first. A client's silence before the alarm
-does not count either: two heartbeats missed in a row are two after the alarm. The server's own
-heartbeats keep their rhythm throughout.
+counts, from zero, after every alarm. A client's silence before the alarm does not count either:
+only two heartbeats missed in a row after the alarm do. The server's own heartbeats keep their
+rhythm throughout.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ OTHER = {"memory": "disk", "disk": "memory"}
 
 @dataclass(frozen=True)
 class Episode:
-    """An alarm under which a client is blocked. Before the alarm it was silent for ``silent``
-    quarters of an interval. ``second``: the other alarm is added, and the first one is cleared
-    before or after it. ``quiet`` are the quarters of silence under all alarms, and under the last
-    one."""
+    """An alarm under which a client is blocked. Before it, the client was silent for ``silent``
+    quarters of an interval. ``second``: the other alarm is raised too, and the first one is cleared
+    before or after it. ``quiet``: quarters of silence under all alarms, and under the last one."""
 
     resource: str
     silent: int
@@ -128,7 +127,7 @@ def test_alarms_come_again_and_clients_live(
     target: Bench, told: bool, episodes: list[Episode]
 ) -> None:
     """A client with heartbeats is blocked by alarms that overlap and recur, and is silent before
-    and during them. It stays connected, gets heartbeats in time, or is notified of each block once,
+    and during them. It stays connected, gets heartbeats in time, or one notification of each block,
     and its messages arrive after the last alarm. Silent after that, it is disconnected after two to
     three intervals. One scenario: the sentences constrain the same course."""
     owner = target.amqp091()
@@ -156,7 +155,7 @@ def test_alarms_come_again_and_clients_live(
             if told:
                 peer.expect(BLOCKED, proves=NOTIFIED)
 
-        target.advance(INTERVAL // 2)  # so that a check of the broker's can find nothing
+        target.advance(INTERVAL // 2)  # so that a check by the broker can find nothing
         peer.beat()
         blocked_through(target, episode, publish, goes_on)
         if told:

@@ -1,9 +1,8 @@
-"""STOMP under a memory or disk alarm (RabbitMQ: flow control): who is blocked, and what continues,
-over TCP and over WebSocket.
+"""STOMP under RabbitMQ's memory and disk alarms, over TCP and WebSocket: who is blocked.
 
-The chapter says how connections are blocked (their sockets are not read) and not at which frame;
-RabbitMQ's plugin accepts the SEND from which it learns that a client publishes. So one SEND under
-the alarm may be accepted, but not the next.
+The chapter on flow control says how connections are blocked (their sockets are not read) but not at
+which frame; RabbitMQ's plugin accepts the SEND from which it learns that a client publishes. So one
+SEND under the alarm may be accepted, but not the next.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def client(target: Bench, over: str, **options: Any) -> StompPeer:
 
 @contextmanager
 def short_of(target: Bench, resource: str) -> Iterator[None]:
-    """The broker is short of a resource for a while, and every connection has noticed."""
+    """A resource of the broker is short for a while, and every connection has noticed."""
     target.raise_alarm(resource)
     try:
         target.advance(QUIET * 2)
@@ -47,7 +46,7 @@ def short_of(target: Bench, resource: str) -> Iterator[None]:
 
 
 def offered(peer: StompPeer, to: Destination, body: bytes) -> str:
-    """A SEND whose receipt is not waited for; return the receipt's id."""
+    """Send a SEND without waiting for its receipt; return the receipt's id."""
     receipt = peer.next_receipt()
     peer.publish(to, body, {"receipt": receipt}, receipt=False)
     return receipt
@@ -61,7 +60,7 @@ def confirmed(peer: StompPeer, receipt: str, proves: str) -> None:
 @TRANSPORTS
 def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
     """Under a memory alarm and then a disk alarm at most the first SEND of a client is confirmed
-    and delivered, and others consume. After the alarm the rest is confirmed and arrives
+    and delivered, while other clients consume. After the alarm the rest is confirmed and arrives
     once. One scenario: an alarm blocks the whole broker."""
     to = target.destination()
     consumer = client(target, over)
@@ -124,7 +123,7 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
     """A client with heartbeats of a second sends a message under an alarm and is silent. It stays
     connected and gets the broker's heartbeats; after the alarm its silence counts again."""
     to = target.destination()
-    with short_of(target, "memory"):  # which may take longer than a client may be silent
+    with short_of(target, "memory"):  # raising it may take longer than a client may be silent
         peer, control = (client(target, over, heart_beat="1000,1000") for _ in range(2))
         peer.publish(to, b"under the alarm", receipt=False)
         since = target.now()
@@ -153,7 +152,7 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
 @TRANSPORTS
 def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> None:
     """A client publishes under a memory and a disk alarm, and the memory alarm is cleared first.
-    Its messages wait until the disk alarm is cleared as well."""
+    Its messages wait until the disk alarm is cleared too."""
     to = target.destination()
     with short_of(target, "disk"):
         with short_of(target, "memory"):

@@ -1,8 +1,7 @@
-"""The credit of AMQP producers in the Artemis family: amqpCredits, amqpLowCredits, and full
-addresses.
+"""Artemis: the credit of AMQP producers (amqpCredits, amqpLowCredits), and full addresses.
 
-The raw peer accounts for the credit left; every flow of the broker updates it. A producer that
-waits for each answer sees the exact moment of a refill; in a burst only the bound is certain
+The raw peer keeps account of the remaining credit; every flow of the broker updates it. A producer
+that waits for each answer sees the exact moment of a refill; in a burst only the bound is certain
 (ARTEMIS-FLOW-amqp-1).
 """
 
@@ -22,7 +21,7 @@ FULL = "ARTEMIS-FLOW-amqp-2"
 OVERSHOOT = "ARTEMIS-FLOW-amqp-3"
 REFUSED = "ARTEMIS-FLOW-amqp-4"
 BODY = bytes(5000)
-"""Bytes of each message to an address that should soon be full."""
+"""Bytes of each message to an address that should fill up soon."""
 
 
 def limits(target: Bench, acceptor: str) -> tuple[int, int]:
@@ -32,8 +31,7 @@ def limits(target: Bench, acceptor: str) -> tuple[int, int]:
 
 
 def small(target: Target) -> st.SearchStrategy[Where]:
-    """Acceptors that state how much credit they grant: one of the fixtures, or drawn, from always
-    full to never low."""
+    """Acceptors that state their credit: a fixture, or drawn, from always full to never low."""
     fixed = st.just(Where("amqp-credits-10"))
     if RECONFIGURABLE not in target.identity.capabilities:
         return fixed
@@ -55,7 +53,7 @@ def told(target: Bench, peer: AmqpPeer) -> list[int]:
 
 
 def producer(target: Bench, acceptor: str, node: Node | None = None) -> tuple[AmqpPeer, Link]:
-    """A sender on that acceptor, as soon as the broker has answered the attach."""
+    """A sender on that acceptor, once the broker has answered the attach."""
     peer = target.amqp(acceptor=acceptor)
     return peer, peer.sender(node or target.node())
 
@@ -66,7 +64,7 @@ def _has_credit(link: Link) -> Callable[[], bool]:
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
-    """A producer attaches at an acceptor without credit settings. The first flow gives the manual's
+    """A producer attaches without credit settings: the first flow grants the manual's
     amqpCredits."""
     most, _ = limits(target, "amqp")
     peer, link = producer(target, "amqp")
@@ -82,8 +80,8 @@ def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
 def test_credit_is_filled_up_at_the_low_mark(
     target: Bench, where: Where, rounds: int, settled: bool
 ) -> None:
-    """A producer sends one message at a time. Credit falls by one each, and at amqpLowCredits, not
-    before, a flow restores it to amqpCredits."""
+    """A producer sends one message at a time. Each costs one credit, and at amqpLowCredits, not
+    before, a flow restores the credit to amqpCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     granted(target, peer, link)
@@ -209,8 +207,7 @@ def full(target: Bench, kind: str = "block") -> Node:
 @over(examples=3, late=st.booleans())
 def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late: bool) -> None:
     """Large messages fill an address under BLOCK before the credit is used up. All messages that
-    the credit allows are accepted, and no producer gets more credit until a consumer has made
-    room."""
+    the credit allows are accepted, and no producer gets more credit until a consumer makes room."""
     node = full(target)
     most, _ = limits(target, "amqp-credits-10")
     peer, link = producer(target, "amqp-credits-10", node)
@@ -273,8 +270,8 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
 
 @case(CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
-    """A producer uses up its credit at a full address under FAIL. When a consumer has consumed all
-    messages, it has credit, and a message is accepted."""
+    """A producer uses up its credit at a full address under FAIL. Once a consumer has consumed all
+    messages, the producer gets credit and its message is accepted."""
     most, _ = limits(target, "amqp-credits-10")
     node = full(target, "fail")
     peer, link = producer(target, "amqp-credits-10", node)

@@ -1,9 +1,8 @@
-"""Producers of a full address under BLOCK, over AMQP: how far several of them get, what resumes
-them, and who is not affected.
+"""AMQP producers of a full address under BLOCK: how far they get, and what resumes them.
 
 Credit already granted stays valid (ARTEMIS-FLOW-amqp-3), so the bound is the credit outstanding on
-all links when the address became full. Waiting producers continue when a consumer makes room, with
-nothing lost or reordered.
+all links when the address became full. Waiting producers continue when a consumer makes room, and
+nothing is lost or reordered.
 """
 
 from __future__ import annotations
@@ -33,13 +32,12 @@ BODY = 5000
 
 
 def number(who: int, count: int) -> int:
-    """A number that identifies the sender of a message, and which of its messages it was."""
+    """A number that identifies a message by its sender and its position."""
     return 1000 * who + count
 
 
 class Crowd:
-    """Several producers at one address, each on its own connection, all with their credit
-    available."""
+    """Several producers at one address, each on its own connection, with unused credit."""
 
     def __init__(self, target: Bench, place: Node, count: int) -> None:
         self.target, self.place = target, place
@@ -86,7 +84,7 @@ def _credit_on_any(links: Sequence[Link]) -> Callable[[], bool]:
 @over(examples=6, always=lambda target: [{"producers": 3}], producers=st.integers(1, 4))
 def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers: int) -> None:
     """Several producers hold credit when another fills the address. All messages sent on that
-    credit are accepted and no more is granted, until a consumer consumes everything. One scenario:
+    credit are accepted and no more is granted until a consumer consumes everything. One scenario:
     it takes a full address and its recovery."""
     place = small_addresses.node(target, "block")
     crowd = Crowd(target, place, producers)
@@ -130,7 +128,7 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
 @over(examples=4, always=lambda target: [{"rounds": 3}], rounds=st.integers(1, 3))
 def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rounds: int) -> None:
     """Two producers send many times the address's capacity, as their credit allows, while a
-    consumer consumes a few messages at a time. All of them arrive, once and in order."""
+    consumer consumes a few messages at a time. All messages arrive, once and in order."""
     crowd = Crowd(target, small_addresses.node(target, "block"), 2)
     goal = 20 * rounds
     consumer = target.amqp()
@@ -175,7 +173,7 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
     same_session=st.booleans(),
 )
 def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: bool) -> None:
-    """One connection sends to an address until it has no credit and is its only consumer. It gets
+    """One connection sends to an address until it has no credit, and is its only consumer. It gets
     its messages, and its acknowledgements give its producer credit again."""
     place = small_addresses.node(target, "block")
     peer, link = small_addresses.producer(target, place, TEN)
@@ -219,8 +217,8 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
     alone = _taken(target, single, its_link)
     place, consumers, peer, link = _with_consumers(target, queues)
     together = _taken(target, peer, link)
-    # 72 bytes for a reference are little beside 5000 of a body; a copy for each queue would halve
-    # the number at least.
+    # 72 bytes for a reference matter little beside a body of 5000; a copy for each queue would at
+    # least halve the number.
     target.judge_count(
         ONE_COPY,
         f"messages accepted for {queues} queues, {alone} for one",
@@ -310,7 +308,7 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
     target: Bench, kind: str, more: int
 ) -> None:
     """A producer continues to send without credit. The broker accepts or refuses the messages or
-    ends the link, serves others, and queues exactly the accepted messages in order."""
+    ends the link, serves other clients, and queues exactly the accepted messages in order."""
     place = small_addresses.node(target, kind)
     with bystander(target):
         peer, link = small_addresses.producer(target, place, TEN)

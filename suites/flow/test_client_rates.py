@@ -1,10 +1,10 @@
-"""Clients with their own rates and windows, and what they require of the broker.
+"""Clients that limit their rates and windows, and what they require of the broker.
 
-The manual has its client library count; here the harness's own clients do
-(:mod:`brokerproof.harness.clients.rate_and_window_clients`), over STOMP and over AMQP. That they
-keep to their rate and window is a control, judged by an oracle that sees only frames. The broker is
-judged on its half: a slow consumer's messages wait and are not lost, a window is filled and not
-overrun whatever the rate, and no message waits behind a consumer that asks for one at a time.
+The manual relies on its client library; here the harness's own clients do its work
+(:mod:`brokerproof.harness.clients.rate_and_window_clients`), over STOMP and AMQP. That they keep
+their rate and window is a control, judged by an oracle that sees only frames. The broker is judged
+on its part: a slow consumer's messages wait and are not lost, a window is filled and not overrun
+whatever the rate, and no message waits behind a consumer that asks for one at a time.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ def sized(count: int, size: int) -> list[bytes]:
 
 
 def takes(count: int, rate: int) -> Duration:
-    """Return the shortest time that ``count`` messages take at that rate, the first of them at
-    once."""
+    """Return the shortest time that ``count`` messages take at that rate; the first takes none."""
     return (count - 1) * NS_PER_S // rate
 
 
@@ -85,8 +84,7 @@ def of_amqp(consumer: AmqpConsumer) -> list[bytes]:
 
 
 def keeps_its_rate(target: Bench, conn: int, rate: int) -> None:
-    """The control: settlements are the moments of consumption, and no interval has too many of
-    them."""
+    """Control: settlements mark consumption, and no interval has too many of them."""
     crowd = rates.crowd(rates.instants(rates.received(target.events, conn), ended=True), rate)
     target.control(crowd is None, f"our own consumer, with a rate of {rate}, consumed {crowd}")
 
@@ -149,11 +147,10 @@ def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
 def buffer_fills(
     target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_byte: bool
 ) -> None:
-    """Shortly afterwards as much is buffered as the window allows, and as little was consumed as
-    the rate allows."""
+    """Soon the buffer must be as full as the window allows, with little consumed by the rate."""
 
     def least() -> int:
-        # What one message occupies is known when the first is here.
+        # The first message shows how much one occupies.
         return (
             window
             if to_the_byte
@@ -169,8 +166,8 @@ def buffer_fills(
     drive(target.world, [consumer], lambda: False, ms(100))
     keeps_its_rate(target, consumer.peer.conn, 1)
     course = rates.received(target.events, consumer.peer.conn)
-    # Credit for a number of messages was given for the size of those that had come: each that is
-    # larger than the first, by the digits of its id, takes that much more.
+    # Credit for a number of messages was computed from the size of earlier ones: each message that
+    # is larger than the first, by the digits of its id, takes that much more.
     sizes = [step.size for step in course if not step.ended]
     larger = 0 if to_the_byte else sum(max(0, size - sizes[0]) for size in sizes)
     wrong = rates.overrun(course, window + larger)
@@ -197,7 +194,7 @@ def test_at_a_low_rate_the_buffer_fills_to_the_window(
     target: Bench, window: int, size: int
 ) -> None:
     """A consumer consumes one message a second from a queue with more than its window. Its window
-    is filled at once and not overrun."""
+    is filled immediately and not overrun."""
     queue = stomp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, StompConsumer(target.stomp(), queue, options), window, to_the_byte=True)
@@ -209,7 +206,7 @@ def test_at_a_low_rate_a_receiver_buffers_what_it_gave_credit_for(
     target: Bench, window: int, size: int
 ) -> None:
     """An AMQP receiver consumes one message a second and grants credit for its window. All messages
-    of that credit arrive at once."""
+    of that credit arrive immediately."""
     node = amqp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, AmqpConsumer(target.amqp(), node, options), window, to_the_byte=False)
@@ -221,7 +218,7 @@ def everything_arrives(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """All messages are sent at the rate, within the window, and accepted."""
+    """All messages must be sent at the rate, within the window, and be accepted."""
     rate, window = options.producer_max_rate, options.producer_window_size
     for body in sent:
         producer.offer(body)
@@ -294,8 +291,7 @@ def nothing_is_stranded(
     fast: StompConsumer | AmqpConsumer,
     sent: Sequence[bytes],
 ) -> None:
-    """Long before the slow consumer receives a second message, the fast one has received all the
-    others."""
+    """Before the slow consumer receives a second message, the fast one must have all the rest."""
     drive(
         target.world,
         [slow, fast],
@@ -325,8 +321,8 @@ def nothing_is_stranded(
 def test_nothing_waits_behind_a_consumer_with_a_low_rate(
     target: Bench, count: int, size: int
 ) -> None:
-    """Two consumers of a queue have a consumerWindowSize of 0, one of them a consumerMaxRate of 1.
-    The other one gets all the rest in order, and no message waits for the slow one."""
+    """Two consumers of a queue have a consumerWindowSize of 0; one has a consumerMaxRate of 1. The
+    fast one gets all remaining messages in order, and none waits for the slow one."""
     queue, sent = target.destination(), sized(count, size)
     slow = StompConsumer(
         target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
@@ -341,8 +337,8 @@ def test_nothing_waits_behind_a_consumer_with_a_low_rate(
 def test_nothing_waits_behind_a_receiver_with_a_low_rate(
     target: Bench, count: int, size: int
 ) -> None:
-    """Two AMQP receivers of a queue grant one credit at a time, one of them at a low rate. The
-    other one gets all the rest in order."""
+    """Two AMQP receivers of a queue grant one credit at a time, one of them at a low rate. The fast
+    one gets all remaining messages in order."""
     node, sent = target.node(), sized(count, size)
     slow = AmqpConsumer(
         target.amqp(), node, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
@@ -358,8 +354,8 @@ def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     target: Bench, speeds: tuple[int, int], count: int
 ) -> None:
     """Two consumers with a consumerWindowSize of 0 and their own rates share a queue's messages,
-    twice. Each gets the same messages both times. The chapter permits it, so a difference is not a
-    violation. Over real sockets the rates differ widely, so that a slow host changes nothing."""
+    twice. Each gets the same messages both times. The chapter only permits this, so a difference is
+    not a violation. Over real sockets the rates differ so much that a slow host changes nothing."""
     if not target.virtual:
         speeds = (1000, 1) if speeds[0] > speeds[1] else (1, 1000)
     first, second = (_shared(target, speeds, numbered(count)) for _ in range(2))

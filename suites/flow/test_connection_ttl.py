@@ -1,5 +1,4 @@
-"""Connection TTL of the Artemis family: the answer in CONNECTED, and when a silent connection is
-closed.
+"""Connection TTL of the Artemis family: CONNECTED's answer, and when silence ends a connection.
 
 The arithmetic is in harness/oracles/liveness.py with its sources. Both bounds of every interval are
 judged: closing early is as wrong as never closing.
@@ -59,8 +58,8 @@ FLOOR = "ARTEMIS-STOMP-ttl-7"
 TRICKLE = "ARTEMIS-STOMP-ttl-8"
 
 LONGEST_JUDGED_MS = 10**11
-"""Three years. A longer TTL is judged by its header and by the connection being open after a
-day."""
+"""Three years. A longer TTL is judged by CONNECTED's header, and by the connection still being open
+after a day."""
 
 
 def connect(target: Bench, plan: Silence) -> StompPeer:
@@ -85,7 +84,7 @@ def regime(target: Bench, plan: Silence) -> tuple[str, ...]:
 def judge_silence(
     target: Bench, peer: StompPeer, requirements: tuple[str, ...], ttl_ms: int
 ) -> None:
-    """Wait for the close of a connection that has fallen silent and judge its time."""
+    """Wait for the close of a connection that has fallen silent, and judge its time."""
     since = peer.spoke_at
     assert since is not None
     low, high = target.silence_interval(ttl_ms, peer.acceptor)
@@ -94,14 +93,14 @@ def judge_silence(
 
 
 def corners(target: Target) -> Iterator[dict[str, Silence]]:
-    """On every acceptor: no client beats, client beats far below, within and far above its bounds,
-    and a 1.0 client, whose header is ignored."""
-    # What is given last is tried first, and is what a failure shows: so the strangest come first.
-    if target.clock is Clock.VIRTUAL:  # two months of silence, to see the product leave 32 bits
+    """On every acceptor: no client heartbeats, heartbeats far below, within and far above the
+    bounds, and a 1.0 client, whose header is ignored."""
+    # The last one given is tried first and is what a failure shows, so the strangest come first.
+    if target.clock is Clock.VIRTUAL:  # two months of silence make the product exceed 32 bits
         yield {"plan": Silence(Where(target.identity.default_acceptor), "1.2", (3 * 10**9, 0))}
     if (
         RECONFIGURABLE in target.identity.capabilities
-    ):  # a product between a maximum and a higher minimum
+    ):  # the product is between a maximum and a higher minimum
         bounds = {"connection_ttl_min_ms": 5000, "connection_ttl_max_ms": 3000}
         where = Where(target.identity.default_acceptor, {"acceptor": bounds})
         yield {"plan": Silence(where, "1.2", (2000, 0))}
@@ -116,8 +115,7 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
 
 
 def out_of_reach(target: Bench) -> set[str]:
-    """Return the statements that determine only TTLs too long for a case to wait for, such as a
-    minute in real time."""
+    """Return the statements that only determine TTLs too long for a case to wait for."""
     plans = [example["plan"] for example in corners(target.target)]
     return {DEFAULT, BOUNDS, UPPER, LOWER}.difference(*(regime(target, plan) for plan in plans))
 
@@ -199,8 +197,7 @@ def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row:
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 def test_the_examples_of_the_chapter(target: Bench) -> None:
     """CONNECT has the chapter's own numbers. CONNECTED answers with half the resulting TTL: 0,1000
-    for 1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: the sentences are one
-    formula."""
+    for 1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: one formula."""
     examples: list[tuple[str, str, str, Requirements]] = [
         ("stomp", "1000,0", "0,1000", PRODUCT),
         ("stomp", "20000,0", "0,20000", PRODUCT),
@@ -261,11 +258,11 @@ def _ttl(target: Target, plan: Silence) -> int:
 def test_any_data_within_the_ttl_keeps_the_connection(
     target: Bench, plan: Silence, kind: str
 ) -> None:
-    """A client sends any data, even one byte of an unfinished frame, just before each TTL expires.
+    """A client sends some data, even one byte of an unfinished frame, just before each TTL expires.
     The connection stays open, and is closed inside its interval once the client is silent."""
     peer = connect(target, plan)
     ttl = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor).ttl_ms
-    # In real time a sender that aims at the last millisecond proves only that hosts are late.
+    # In real time a sender that aims at the last millisecond only proves that hosts are late.
     pause = ms(ttl) - 1 if target.virtual else ms(ttl) * 3 // 4
     unfinished = iter(b"SEND\ndestination:never-finished\n" * 4)
     for number in range(12 if target.virtual else 4):
@@ -329,7 +326,7 @@ def _heard_since(peer: StompPeer, instant: Instant | None) -> Callable[[], bool]
 @over(examples=60, where=places, cy=st.sampled_from([1, 499, 500, 501, 600, 1000]))
 def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, cy: int) -> None:
     """CONNECTED promises a heartbeat every sx ms to a client that asked for one every cy ms. Line
-    ends arrive at least every max(sx, cy) ms, also while the client sends frames."""
+    ends arrive at least every max(sx, cy) ms, even while the client sends frames."""
     peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat=f"60000,{cy}")
     assert peer.connected is not None
     sx = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
@@ -346,7 +343,7 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
             peer.send("BEGIN", {"transaction": f"{peer.transaction}-{target.now()}"})
         target.wait_until(_heard_since(peer, arrivals), period + seconds(2))
         if peer.ended is not None:
-            return  # the parameters of this place end the client before the server's beat is due
+            return  # with these parameters the TTL expires before the server's heartbeat is due
         signs.append(target.now() if peer.heard_at in (None, arrivals) else peer.heard_at)
     target.judge_period(SERVER_BEATS, "longest gap between signs of life", signs, (0, period))
 
@@ -354,7 +351,7 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
 @case(PRODUCT, needs={"connection-ttl"})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
     """Eight connections with one TTL fall silent, spread over a check interval. Each is closed
-    inside its interval, and no later than the check interval that the closes show."""
+    inside its interval, and no later than the check interval that the closes reveal."""
     interval = ms(int(target.parameters()["connection_ttl_check_interval_ms"] or 0))
     bounds = target.silence_interval(target.negotiated((1000, 0)).ttl_ms)
     peers = [target.stomp("1.2", heart_beat="1000,0") for _ in range(SPREAD)]
@@ -363,8 +360,7 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 @case(PRODUCT, MAY_SEND_ERROR, needs={"connection-ttl"})
 def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
-    """A silent connection is closed and an active one on the same acceptor stays open. An ERROR
-    frame may precede the close."""
+    """A silent connection may get an ERROR and is closed; an active one on its acceptor stays."""
     silent = target.stomp("1.2", heart_beat="1000,0")
     busy = target.stomp("1.2", heart_beat="1000,0")
     ttl = target.negotiated((1000, 0)).ttl_ms

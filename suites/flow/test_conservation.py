@@ -2,8 +2,7 @@
 
 Messages enter and leave in every possible way: accepted, released, rejected, returned by a close,
 refused, aborted, rolled back, paged, dropped, expired. When none is left, the broker's management
-reports a size of 0, and the address accepts exactly as many messages up to its limit as a fresh
-one.
+reports a size of 0, and the address accepts as many messages up to its limit as a fresh one.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ class Used:
         return outcomes
 
     def settle(self, outcome: str | None) -> None:
-        """Send some messages and settle them all with ``outcome``; None leaves with them
-        unsettled."""
+        """Send some messages and settle all with ``outcome``; None: leave with them unsettled."""
         self.send(SOME)
         peer = self.target.amqp()
         link = peer.receiver(self.place, credit=SOME)
@@ -66,8 +64,8 @@ class Used:
         peer.close_socket()
 
     def expire(self, outcome: str | None) -> None:
-        """Let messages expire: where they wait, or with a consumer that settles them with
-        ``outcome`` when they have expired."""
+        """Let messages expire while they wait, or at a consumer that settles them with
+        ``outcome``."""
         peer, link = small_addresses.producer(self.target, self.place)
         for number in range(SOME):
             granted(self.target, peer, link)
@@ -86,8 +84,7 @@ class Used:
 
     def transact(self, end: str) -> None:
         """Post messages in an AMQP transaction that ``end`` ends: ``fail``, ``doomed`` (a post that
-        cannot be processed, so that the discharge fails), or ``session``, the end of its
-        connection."""
+        cannot be processed makes the discharge fail), or ``session`` (its connection ends)."""
         peer = self.target.amqp()
         coordinator, link = control(self.target, peer), peer.sender(self.place)
         id = coordinator.declare()
@@ -112,8 +109,7 @@ class Used:
         peer.close_socket()
 
     def post_and_roll_back(self, end: str) -> None:
-        """Send messages in a STOMP transaction that ``end`` ends: ABORT, or COMMIT, or the
-        connection's close."""
+        """Send messages in a STOMP transaction that ``end`` ends: ABORT, COMMIT, or a close."""
         peer = self.target.stomp()
         peer.request("BEGIN", {"transaction": peer.transaction})
         for number in range(SOME):
@@ -133,8 +129,8 @@ class Used:
         peer.close_socket()
 
     def empty(self) -> None:
-        """Consume all messages, including redelivered ones. Require that the size is then 0."""
-        for _ in range(ROUNDS):  # what comes back late is taken in a later round
+        """Consume all messages, including redelivered ones. The size must then be 0."""
+        for _ in range(ROUNDS):  # a later round takes late returns
             small_addresses.drain_queue(self.target, self.place, 0)
             state, free = self.target.admin().until(
                 self.place.address, lambda state: state.size == 0
@@ -206,9 +202,8 @@ KINDS = ("fail", "drop", "page", "limited.fail")
 def test_a_used_address_is_as_large_as_a_fresh_one(
     target: Bench, kind: str, ways: list[str]
 ) -> None:
-    """Messages enter and leave an address, and none is left. Its size is 0, and it accepts as many
-    messages up to its limit as a fresh address of its kind. A leak too small to change that number
-    shows in the size."""
+    """Messages enter and leave an address, and none is left. Its size is 0, which reveals even a
+    small leak, and it accepts as many messages up to its limit as a fresh address of its kind."""
     fresh = Used(target, kind).capacity()
     used = Used(target, kind)
     target.reached(kind)
@@ -216,7 +211,7 @@ def test_a_used_address_is_as_large_as_a_fresh_one(
         used.history.append(way)
         WAYS[way](used)
         target.reached(way)
-        used.empty()  # a full address may refuse credit to the link of the next way
+        used.empty()  # a full address may refuse credit to the next way's link
         outcomes = used.send(SOME)
         target.require(
             POLICIES,

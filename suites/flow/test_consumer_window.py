@@ -1,10 +1,9 @@
-"""Consumer windows of the Artemis family, in bytes: consumer-window-size, activemq.prefetchSize,
-acceptor defaults.
+"""Artemis: consumer windows in bytes, by consumer-window-size, activemq.prefetchSize or acceptor.
 
 The bytes that a subscription may hold are computed from the sizes of received frames
 (harness/oracles/window.py), never predicted. Two things are judged at every stop: no delivery began
-while the window was closed (too many), and the broker did not stop while it was open and messages
-were left (too few).
+while the window was closed (too many), and the broker did not stop while the window was open and
+messages were left (too few).
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ class Holder:
         )
 
     def collect(self) -> None:
-        """Receive messages until the window is closed or everything has arrived, and judge both
-        bounds."""
+        """Receive messages until the window is closed or all have arrived; judge both bounds."""
         while self.account.open and self.received < self.total:
             message = self.peer.watch_for(MESSAGE)
             if message is None:
@@ -73,7 +71,7 @@ class Holder:
                 )
                 return
             self._take(message)
-        # The same connection is proved to work, then silence means that the window is shut.
+        # The same connection is proved to work, so silence then means that the window is closed.
         self.peer.settle()
         self.target.wait_until(
             lambda: any(MESSAGE.accepts(received) for received in self.peer.inbox), QUIET
@@ -103,8 +101,7 @@ class Holder:
             )
 
     def settle(self, position: int, command: str, mode: str) -> None:
-        """ACK or NACK the message held at ``position``; in client mode that settles every earlier
-        one too."""
+        """ACK or NACK the message held at ``position``, in client mode all earlier ones too."""
         self.cumulative = mode == "client"
         message = self.held[position]
         (self.peer.ack if command == "ACK" else self.peer.nack)(message)
@@ -117,7 +114,7 @@ class Holder:
 
 
 def fill(target: Bench, to: Destination, sizes: list[int]) -> None:
-    """Put messages with bodies of these sizes on the queue, from a separate connection."""
+    """Send messages with bodies of these sizes to the queue, over a separate connection."""
     producer = target.stomp("1.2")
     for number, size in enumerate(sizes):
         producer.publish(
@@ -134,8 +131,7 @@ def hold(
     mode: str,
     acceptor: str | None = None,
 ) -> Holder:
-    """A subscription on a queue that already has messages of these body sizes; ``window`` is what
-    should apply."""
+    """A subscription on a queue that has messages of these body sizes; ``window`` should apply."""
     to = target.destination()
     keeper = target.stomp("1.2", acceptor=acceptor)
     fill(target, to, sizes)
@@ -145,8 +141,7 @@ def hold(
 
 @dataclass(frozen=True)
 class Plan:
-    """Body sizes of a backlog, the window, the ack mode, and which held message is settled at each
-    stop."""
+    """A backlog's body sizes, the window, the ack mode, and the message settled at each stop."""
 
     sizes: tuple[int, ...]
     window: int
@@ -167,7 +162,7 @@ def plans(target: Target) -> st.SearchStrategy[Plan]:
             if mixed
             else [body] * count
         )
-        # A frame weighs its body and one to three hundred bytes of headers: aim around whole
+        # A frame weighs its body plus one to three hundred bytes of headers, so aim around whole
         # numbers of frames.
         window = draw(st.integers(1, 4)) * (body + draw(st.integers(100, 320))) + draw(
             st.integers(-1, 1)
@@ -184,10 +179,9 @@ def plans(target: Target) -> st.SearchStrategy[Plan]:
 
 
 def settlements(target: Target) -> Iterator[dict[str, Plan]]:
-    """An ACK that covers several messages, and ACKs of messages that are larger and smaller than
-    their neighbours."""
+    """An ACK that covers several messages, and ACKs of messages of unequal sizes."""
     yield {"plan": Plan((300,) * 12, 1600, "client", (2, 1, 0))}
-    yield {"plan": Plan((8000,) * 12, 70_000, "client", (3,))}  # more bytes than 16 bits count
+    yield {"plan": Plan((8000,) * 12, 70_000, "client", (3,))}  # more bytes than fit into 16 bits
     yield {"plan": Plan((2000, 10, 10, 10, 2000, 10, 10, 10), 3000, "client-individual", (0, 1, 0))}
     yield {
         "plan": Plan(
@@ -214,12 +208,11 @@ def test_messages_flow_until_their_octets_reach_the_window(target: Bench, plan: 
 @case(POSITIVE, needs={"consumer-window"})
 @over(examples=20, mode=st.sampled_from(MODES), times=st.integers(1, 3))
 def test_the_window_is_exact_to_the_octet(target: Bench, mode: str, times: int) -> None:
-    """Frames of equal length L meet windows of k·L-1, k·L and k·L+1 bytes. Exactly k, k and k+1 are
-    delivered."""
+    """Frames of length L meet windows of k·L-1, k·L and k·L+1 bytes: k, k and k+1 arrive."""
     sizes = [200] * (times + 3)
     scale = hold(target, POSITIVE, sizes, -1, {"consumer-window-size": "-1"}, mode)
     scale.collect()
-    # message-ids grow with use, so only frames of the same length say what one weighs
+    # message-ids grow with use, so only frames of the same length reveal the weight of one
     lengths = {message.size for message in scale.held}
     target.control(len(lengths) <= 2, f"frames of equal bodies differ in length: {sorted(lengths)}")
     length = max(lengths)
@@ -243,8 +236,8 @@ def test_the_window_is_exact_to_the_octet(target: Bench, mode: str, times: int) 
 def test_a_window_of_zero_gives_one_message_per_settlement(
     target: Bench, mode: str, size: int, command: str
 ) -> None:
-    """A subscription has a window of 0. One message arrives, and the next only after ACK or NACK of
-    the first."""
+    """A subscription has a window of 0. One message arrives, and the next only after ACK or
+    NACK."""
     holder = hold(target, ZERO, [size] * 4, 0, {"consumer-window-size": "0"}, mode)
     for _ in range(3):
         holder.collect()
@@ -256,8 +249,9 @@ def test_a_window_of_zero_gives_one_message_per_settlement(
 @case(UNLIMITED, needs={"consumer-window"})
 @over(examples=6, mode=st.sampled_from(MODES), count=st.integers(30, 60))
 def test_a_window_of_minus_one_holds_nothing_back(target: Bench, mode: str, count: int) -> None:
-    """A subscription has a window of -1. A backlog far above the default window arrives without an
-    ACK."""
+    """A subscription with a window of -1 gets a backlog far above the default window without
+    ACKs.
+    """
     holder = hold(target, UNLIMITED, [1000] * count, -1, {"consumer-window-size": "-1"}, mode)
     holder.collect()
     target.judge_count(UNLIMITED, "messages delivered", holder.received, (count, count), "messages")
@@ -265,8 +259,8 @@ def test_a_window_of_minus_one_holds_nothing_back(target: Bench, mode: str, coun
 
 @case(NAMES, needs={"consumer-window"})
 def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
-    """SUBSCRIBE has activemq.prefetchSize, or consumer-window-size as well, in either order. Both
-    are bytes, and consumer-window-size applies."""
+    """SUBSCRIBE has activemq.prefetchSize, or also consumer-window-size, in either order. Both are
+    in bytes, and consumer-window-size applies."""
     for headers, window in (
         ({"activemq.prefetchSize": "700"}, 700),
         ({"activemq.prefetchSize": "0"}, 0),
@@ -304,8 +298,8 @@ def test_the_default_window_is_the_acceptors(target: Bench) -> None:
 @case(POSITIVE, needs={"consumer-window"})
 @over(examples=10, mode=st.sampled_from(MODES), window=st.integers(1, 1500))
 def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, window: int) -> None:
-    """A consumer without a window holds eight messages and is lost. Their redelivery to a
-    subscription with a window fills it like first deliveries."""
+    """A consumer without a window holds eight messages and is lost. Redelivered to a subscription
+    with a window, they fill it like first deliveries."""
     to, first, keeper = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     fill(target, to, [300] * 8)
     first.subscribe(to, ack=mode, headers={"consumer-window-size": "-1"})
@@ -351,8 +345,7 @@ def test_what_is_sent_while_the_window_is_shut_comes_later(
 
 @case(POSITIVE, needs={"consumer-window"})
 def test_windows_are_apart(target: Bench) -> None:
-    """Two subscriptions of one connection each have a window. A closed window of one does not stop
-    the other."""
+    """Two subscriptions of one connection have windows. A closed one does not stop the other."""
     first, second = target.destination(), target.destination()
     peer = target.stomp("1.2")
     fill(target, first, [500] * 6)

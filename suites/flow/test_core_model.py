@@ -1,10 +1,9 @@
-"""Credit, acknowledgement and transactions of CORE sessions together: a plan is drawn, and a model
-knows after each step which messages are delivered, which wait, and which consumers have credit
-left.
+"""Credit, acknowledgement and transactions of CORE sessions together, judged by a model.
 
-Two things are judged at every stop. No message began without credit, out of order, or after it was
-acknowledged. And no consumer has credit while messages wait. Which of several consumers gets a
-message is the broker's choice.
+A plan is drawn, and after each step the model knows which messages are delivered, which wait, and
+which consumers have credit left. Two things are judged at every stop: no message began without
+credit, out of order, or after it was acknowledged; and no consumer has credit while messages wait.
+Which of several consumers gets a message is the broker's choice.
 """
 
 from __future__ import annotations
@@ -63,15 +62,14 @@ AT_ONCE, TRANSACTED = 0, 1
 MOST_CONSUMERS = 3
 """Consumers of one session."""
 MOST_ATTEMPTS = 6
-"""After this many deliveries of one message nothing returns it: brokers dead-letter after about
-ten."""
+"""After this many deliveries nothing returns a message: brokers dead-letter it after about ten."""
 STOPPED = ms(50)
 """How long to wait for a surplus message at each stop; a later one is judged at the next."""
 
 
 @dataclass(frozen=True)
 class Publish:
-    """That many messages of this cost."""
+    """Publish that many messages of this cost."""
 
     count: int
     cost: int
@@ -101,7 +99,7 @@ class CloseConsumer:
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """A delivery of a consumer is acknowledged, and unless only ``one`` is, every older one."""
+    """Acknowledge a consumer's delivery and every older one, or, with ``one``, only itself."""
 
     which: int
     delivery: int
@@ -117,8 +115,7 @@ class End:
 
 @dataclass(frozen=True)
 class Pause:
-    """A session is stopped and started; in between a consumer gets credit, which may be withdrawn
-    (``taken``) again."""
+    """Stop and start a session, with credit in between, which is withdrawn if ``taken``."""
 
     session: int
     which: int
@@ -128,7 +125,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Stall:
-    """The sessions are not read while messages are published and their consumers grant credit."""
+    """Messages are published and consumers grant credit while nobody reads from the sessions."""
 
     steps: tuple[Publish | Credit, ...]
 
@@ -173,7 +170,7 @@ class Consumer:
 
 @dataclass
 class Run:
-    """A plan in progress. ``pending`` is acknowledged in the open transaction."""
+    """A plan in progress. The open transaction has acknowledged the ``pending`` messages."""
 
     target: Bench
     name: str
@@ -187,7 +184,7 @@ class Run:
     ended: set[tuple[int, int]] = field(default_factory=set)
     """Sessions and numbers of consumers that have ended."""
     holder: dict[int, Consumer] = field(default_factory=dict)
-    """The consumer that a message was delivered to last, by number."""
+    """The consumer that each message, by number, was last delivered to."""
     stopped: int | None = None
 
     def step(self, step: Step) -> None:
@@ -207,7 +204,7 @@ class Run:
                 self._end(commit)
             case Pause() if self.consumers:
                 self._pause(step)
-            case Stall() if self.target.virtual:  # real buffers are large
+            case Stall() if self.target.virtual:  # a real link's buffers are large
                 self._stall(step)
         self.stop(shown(step))
 
@@ -229,7 +226,7 @@ class Run:
     def _consume(self, session: int) -> None:
         ids = {consumer.id for consumer in self.consumers if consumer.session == session}
         if len(ids) < MOST_CONSUMERS:
-            id = min(set(range(MOST_CONSUMERS)) - ids)  # so that numbers are used again
+            id = min(set(range(MOST_CONSUMERS)) - ids)  # so that numbers are reused
             if (session, id) in self.ended:
                 self.target.reached(NUMBER_AGAIN)
             self.peers[session].create_consumer(self.name, id)
@@ -237,7 +234,7 @@ class Run:
 
     def _credit(self, consumer: Consumer, size: int) -> None:
         if consumer.credit is None:
-            return  # no client gives more to a consumer without limit
+            return  # no client grants more to a consumer without limit
         if size == 0 and consumer.credit > 0 and self.model.waiting:
             self.target.reached(TAKEN_AWAY)
         self.peers[consumer.session].credit(size, consumer.id)
@@ -290,7 +287,7 @@ class Run:
         self.pending.clear()
 
     def _pause(self, step: Pause) -> None:
-        """Grant credit while nothing may be delivered, and start again."""
+        """Grant credit while nothing may be delivered, and restart the session."""
         consumer = self.consumers[step.which % len(self.consumers)]
         self.peers[step.session].stop()
         self.stopped = step.session
@@ -304,7 +301,7 @@ class Run:
         self.stopped = None
 
     def stop(self, after: str) -> None:
-        """Wait until nothing more should arrive, and a little longer; judge what arrived."""
+        """Wait until nothing more should arrive, and slightly longer; judge what arrived."""
         rest = self.target.wait_until(lambda: self._take(after) or not self._idle(), PATIENCE)
         for peer in self.peers:
             peer.settle()
@@ -381,7 +378,7 @@ class Run:
         heir.credit(-1)
         got: list[int] = []
         while len(got) < owed and (packet := heir.watch_for(delivery(0))) is not None:
-            heir.acknowledge(packet)  # brokers leave pages unread behind what is out
+            heir.acknowledge(packet)  # brokers stop reading pages at unacknowledged ones
             got.append(number_of(packet))
         got += map(number_of, heir.all_delivered())
         left = self.model.waiting
@@ -392,9 +389,8 @@ class Run:
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Histories that need more than a few steps: ranges that are rolled back and redelivered within
-    the remaining credit, consumer numbers that are reused, and many rounds; in memory and with
-    pages."""
+    """Histories that need more than a few steps: ranges rolled back and redelivered within the
+    remaining credit, reused consumer numbers, and many rounds; in memory and with pages."""
     begin: list[Step] = [Consume(TRANSACTED), Consume(AT_ONCE), Consume(AT_ONCE), Publish(9, 300)]
     histories: list[dict[str, object]] = [
         {
@@ -464,7 +460,7 @@ def situations(target: Target) -> tuple[str, ...]:
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=STEPS,
-    unread=st.one_of(st.none(), st.none(), st.none(), STALL),  # of all steps the dearest
+    unread=st.one_of(st.none(), st.none(), st.none(), STALL),  # the slowest of all steps
 )
 def test_sessions_do_what_the_model_says(
     target: Bench,
@@ -475,8 +471,8 @@ def test_sessions_do_what_the_model_says(
     unread: Stall | None,
 ) -> None:
     """Consumers of a queue begin and end in two sessions, one of them transacted, while credit,
-    acknowledgements and transactions change as drawn and other clients hinder. After each step the
-    deliveries are those of the model. At the end, once the hindrances are gone, every
+    acknowledgements and transactions change as drawn and other clients interfere. After each step
+    the deliveries are those of the model. At the end, without the interference, every
     unacknowledged message can be received.
 
     One scenario: the requirements are the model.

@@ -1,8 +1,8 @@
 """Every number of the packets and messages that a CORE client sends, at its boundaries.
 
-Each value gets a connection and a conversation that uses every packet with a number. The fields
-come from the codec's tables. A CORE broker closes the connection if it cannot read a packet, so a
-close is a refusal; only silence is not, nor a close before the TTL has expired.
+Each value gets a connection and a conversation that uses every packet with a number. The fields are
+taken from the codec's tables. A CORE broker closes the connection if it cannot read a packet, so a
+close is a refusal. Silence is not, nor is a close before the TTL has expired.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SENT = (
     "create-producer",
     "remove-producer",
 )
-"""The packets that clients send and that have numbers."""
+"""The packets with numbers that clients send."""
 FIELDS = {
     str(field): field
     for name, table in (
@@ -67,9 +67,9 @@ FIELDS = {
     for field in fields(name, [(field, kind) for field, kind, _ in table], JAVA_RANGES)
 }
 FAR_MS = 2**53 - 1
-"""A time that is not past, whatever clock the broker has."""
+"""A time in the future for any broker's clock."""
 CREDIT = 5000
-"""Bytes: more than the two messages of a conversation have."""
+"""More bytes than the two messages of a conversation have."""
 FORCED_ANSWER, LIFE = "the answer to force-delivery", "life"
 DECIDES = {
     "send": SEND_ANSWERED,
@@ -83,8 +83,7 @@ DECIDES = {
 }
 """The requirement that silence at a stage breaks."""
 READINGS = {"consumer-credits.credits": ANY_CREDIT, "create-queue-v2.ring-size": ANY_RING}
-"""The reading that missing messages break instead, by the field of a number whose values no
-document mentions."""
+"""The reading that missing messages break instead, by the field with undocumented values."""
 NULL = "null-response"
 
 
@@ -176,7 +175,7 @@ class Conversation:
         name = "force-delivery"
         force = self.replaced.inside(name, {"consumer": self.consumer, "sequence": 1})
         self._say(name, force)
-        if force["consumer"] == self.consumer:  # else nobody is asked
+        if force["consumer"] == self.consumer:  # else nothing is requested
             answer: Match[Packet] = Match(
                 FORCED_ANSWER,
                 lambda reply: is_forced(reply) and reply.message.get(FORCED) == force["sequence"],
@@ -213,13 +212,13 @@ class Conversation:
         raise ConversationOver(Outcome.WORKED if right else Outcome.SILENT, stage, words)
 
     def _silence_is_right(self) -> bool:
-        """True if with this number no message has to arrive."""
+        """True if this number means that no message need arrive."""
         value = self.replaced.value
         match str(self.replaced.field):
             case "message.expiration":
                 return value != 0 and value < FAR_MS
             case "consumer-credits.credits":
-                return value == 0 or value < -1  # credit is taken away
+                return value == 0 or value < -1  # credit is withdrawn
             case "consumer-credits.consumer":
                 return value != self.consumer
             case "create-queue-v2.consumers-before-dispatch":
@@ -249,9 +248,9 @@ class Conversation:
 @pytest.mark.parametrize("field", sorted(FIELDS))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
-    """One number of a conversation is replaced by one of its boundary values. The broker answers
-    with an exception or closes the connection, or every request is answered and every message
-    arrives; another connection still works.
+    """One number of a conversation is replaced by a boundary value. The broker answers with an
+    exception or closes the connection, or every request is answered and every message arrives;
+    another connection is still served.
 
     One scenario: the stage at which it ends decides which sentence it breaks."""
     replaced = FIELDS[field].replaced(position)

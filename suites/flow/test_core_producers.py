@@ -1,9 +1,8 @@
-"""Credit of producers in bytes, over CORE: requests and grants, and how a full address treats
-requests.
+"""Producers' credit in bytes, over CORE: requests, grants, and requests at a full address.
 
-Keeping to the credit is the client's part (ARTEMIS-FLOW-block-5), so the cases are the client: the
-broker's part is to grant, to wait before granting, or to refuse. Cases wait for a missing grant a
-little longer than for any that arrived, and the connection must prove to work before the silence
+Keeping to the credit is the client's part (ARTEMIS-FLOW-block-5), and the case plays the client.
+The broker's part is to grant, to wait before granting, or to refuse. Cases wait for a missing grant
+slightly longer than for any that arrived, and the connection must prove to work before the silence
 counts.
 """
 
@@ -48,8 +47,7 @@ AMOUNTS = [1, 2, 1000, 65_535, 65_536, MOST]
 
 
 def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
-    """The next ``count`` grants, fewer if they do not arrive, and any that arrive a little later;
-    in bytes."""
+    """The next ``count`` grants in bytes (fewer if they do not arrive), and any surplus."""
 
     def here() -> int:
         return sum(GRANT.accepts(received) for received in peer.inbox)
@@ -68,8 +66,7 @@ def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
 
 
 def until_full(target: Bench, name: str) -> None:
-    """Brokers may charge for accepted messages with a delay: wait until the address ``name`` is
-    full."""
+    """Wait until the address ``name`` is full: brokers may charge for accepted messages later."""
     if ADMIN in target.capabilities:
         state, there = target.admin().until(name, lambda state: state.size >= limit_of(target))
         target.control(there, f"the messages sent should fill the address; it holds {state}")
@@ -78,8 +75,8 @@ def until_full(target: Bench, name: str) -> None:
 
 
 def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
-    """A queue at an address of that kind (block, fail, three.block …) with as many messages as make
-    it full, and one more if that is accepted. They cost 1000 bytes each."""
+    """A queue at an address of that kind (block, fail, three.block …), filled with messages of 1000
+    bytes, and one more if that is accepted."""
     name = queue(target, peer, target.full_address(kind))
     for number in range(-(-limit_of(target) // 1000) + 1):
         peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
@@ -89,7 +86,7 @@ def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
 
 
 def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None) -> list[Packet]:
-    """``count`` messages of a queue, each acknowledged."""
+    """Consume ``count`` messages of a queue and acknowledge each."""
     peer = consumer or target.core()
     peer.create_consumer(name, 9)
     peer.credit(-1, 9)
@@ -100,7 +97,8 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     return got
 
 
-# --- what is asked for ----------------------------------------------------------------------------
+# --- requests
+# --------------------------------------------------------------------------------------
 
 
 @case(COST, needs={CORE})
@@ -110,8 +108,8 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     always=lambda target: [{"asked": [1]}, {"asked": [MOST]}, {"asked": [65_536, 1, 65_536]}],
 )
 def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
-    """A producer requests credit at an address without a limit, repeatedly. Each request is granted
-    in full, in order, and nothing else is."""
+    """A producer repeatedly requests credit at an address without a limit. Each request is granted
+    in full, in order, and nothing more is granted."""
     peer = target.core()
     name = queue(target, peer)
     for amount in asked:
@@ -133,8 +131,7 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
 def test_a_producer_that_keeps_to_its_window_gets_everything_through(
     target: Bench, window: int, cost: int
 ) -> None:
-    """A producer sends only with credit and requests more as it runs low. All of its messages
-    arrive once, in order."""
+    """A producer keeps to its credit and requests more when low. All arrive once, in order."""
     peer = target.core()
     name = queue(target, peer)
     producer = Producer(peer, name, window)
@@ -169,7 +166,7 @@ def test_a_producer_that_keeps_to_its_window_gets_everything_through(
 @case(COST, WITHIN_ROOM, needs=FULL)
 def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
     """A producer requests half the limit of an empty address, and another three times the limit.
-    The first request is granted, and the second gets no more than the room."""
+    The first request is granted, and the second gets no more than the remaining room."""
     peer = target.core()
     modest, greedy = (
         queue(target, peer, target.full_address("block")),
@@ -188,8 +185,7 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
 
 
 def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
-    """Return the charge in bytes of a message of that cost at an address with a name as long as
-    ``name``."""
+    """Return the charge in bytes of a message of that cost, at an equally long name."""
     scratch = scratch_name(target, target.fresh_name(), len(name))
     peer.create_queue(scratch)
     peer.publish(sized(scratch, 0, cost))
@@ -235,8 +231,8 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
 
 @case(BLOCKS, needs=FULL)
 def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
-    """An address has a limit of three messages. With two messages credit is granted, with three it
-    is not."""
+    """An address has a limit of three messages: with two in it credit is granted, with three
+    not."""
     peer = target.core()
     name = queue(target, peer, target.full_address("limited.block"))
     seen = []
@@ -250,7 +246,7 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
         seen == expected,
         f"with 0 to {MESSAGES} messages, the credits granted were {'; '.join(map(shown, seen))}",
     )
-    # the fourth was sent without credit: the address has room when two are gone
+    # the fourth was sent without credit: the address has room once two are consumed
     drain(target, name, 2)
     got = grants(target, peer, 1)
     target.record_finding(
@@ -270,8 +266,7 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
 ) -> None:
     """Producers with windows send several times the address's capacity while a consumer consumes a
     few messages at a time. They wait at the limit and continue without asking again, and every
-    message arrives once, in order. One scenario: blocking and continuing alternate on one
-    address."""
+    message arrives once, in order. One scenario: one address blocks and continues in turn."""
     admin, consumer = target.admin(), target.core()
     name = queue(target, consumer, target.full_address("block"))
     scale = weight(target, admin, consumer, name, 1000)
@@ -295,7 +290,8 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
             continue
         sent = sum(consumer.sent for consumer in crowd)
         if sent < goal * producers:
-            # Less than a message below its limit there may be room that is not enough for anybody.
+            # Less than a message below its limit, the remaining room may be too small for any
+            # producer.
             size = admin.size(name)
             if size < limit_of(target) - 1000:
                 granted = target.wait_until(could_send, PATIENCE)
@@ -329,7 +325,7 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
 @case(ADDRESS_WIDE, needs=FULL)
 def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     """A multicast address with two queues is full, and one queue is emptied. Credit is granted only
-    when the second queue has consumed a message as well."""
+    once the second queue has consumed a message too."""
     peer = target.core()
     address = f"{target.full_address('block')}{target.fresh_name()}"
     queues = [f"{address}-{suffix}" for suffix in "ab"]
@@ -367,7 +363,7 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
 )
 def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
     """A producer requests credit at a full address. It waits under BLOCK, is granted credit under
-    PAGE and DROP, and is refused at once under FAIL."""
+    PAGE and DROP, and is refused immediately under FAIL."""
     peer = target.core()
     with bystander(target):
         name = full_queue(target, peer, policy)
@@ -386,7 +382,7 @@ def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
 @case(OVERDRAWN, BLOCKS, needs=FULL)
 def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> None:
     """A producer sends to a full address without requesting credit. Every message is queued in
-    order, others are served, and afterwards the address grants credit again."""
+    order, other clients are served, and afterwards the address grants credit again."""
     peer = target.core()
     name = queue(target, peer, target.full_address("block"))
     count = 3 * limit_of(target) // 1000

@@ -1,5 +1,4 @@
-"""How long the broker keeps a CORE client's silent connection: the TTL that the client states in
-its pings.
+"""How long the broker keeps a silent CORE connection: the TTL that the client's pings state.
 
 Both bounds of the interval are judged: closing early is as wrong as never closing.
 """
@@ -19,15 +18,14 @@ KEPT = "ARTEMIS-TTL-core-2"
 NEVER = "ARTEMIS-TTL-core-3"
 
 TTL_MS = 10_000
-"""So long that a tenth of it exceeds what a real broker may need to close."""
+"""So long that a tenth of it exceeds the time a real broker may need to close."""
 
 
 def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
-    """Wait for the end of a connection that has fallen silent after a ping and judge its time.
+    """Wait for the end of a connection that has fallen silent after a ping, and judge its time.
 
-    The broker read the ping at some time between its sending and its return. A real broker has
-    sessions to clean up before it closes: it is allowed one more check of its connections for
-    that.
+    The broker read the ping at some time between its sending and its answer. A real broker has
+    sessions to clean up before it closes, so it is allowed one more check of its connections.
     """
     since = peer.spoke_at
     assert since is not None
@@ -42,7 +40,7 @@ def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
 
 
 def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
-    """A ping with that TTL, and the broker's answer, whose arrival is a control."""
+    """Ping with that TTL. Control: the broker answers."""
     peer.heard_at = None
     peer.ping(ttl_ms)
     target.control(
@@ -70,11 +68,11 @@ def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> No
 @case(CLOSED, needs={CORE})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
     """Eight connections ping with one TTL and fall silent, spread over a check interval. Each is
-    closed inside its interval, and no later than the check interval that the closes show."""
+    closed inside its interval, and no later than the check interval that the closes reveal."""
     peers = [target.core() for _ in range(SPREAD)]
     interval = ms(int(target.parameters()["connection_ttl_check_interval_ms"] or 0))
     low, high = target.silence_interval(TTL_MS, peers[0].acceptor)
-    # A real broker has sessions to undo before it closes, as in judge_silence.
+    # A real broker has sessions to clean up before it closes, as in judge_silence.
     slack = 0 if target.virtual else interval
     judge_spread_closes(
         target,
@@ -89,8 +87,8 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 @case(KEPT, CLOSED, needs={CORE})
 def test_pings_keep_a_connection_alive(target: Bench) -> None:
-    """A client pings within its TTL for several times as long and its session works. When it stops,
-    the connection is closed."""
+    """A client pings within its TTL for several times as long, and its session works. Once it
+    stops, the connection is closed."""
     ttl_ms = waited_for(target.target, 1500)[-1]
     peer = target.core()
     peer.ping(ttl_ms)
@@ -107,8 +105,8 @@ def test_pings_keep_a_connection_alive(target: Bench) -> None:
 
 @case(NEVER, needs={CORE})
 def test_a_ttl_of_minus_one_is_for_ever(target: Bench) -> None:
-    """A client pings with a short TTL, then with -1, and falls silent for longer than the first, in
-    virtual time for a day. The connection stays."""
+    """A client pings with a short TTL, then with -1, and falls silent for longer than the first (in
+    virtual time for a day). The connection stays open."""
     peer = target.core()
     peer.ping(500)
     peer.ping(-1)

@@ -1,9 +1,8 @@
-"""Windows of consumers in bytes, over CORE: the protocol that the manual's chapter on flow control
-describes.
+"""Consumers' windows in bytes, over CORE: the protocol of the manual's flow control chapter.
 
-The buffer is the client's, so the cases are the client: the broker's part is to deliver no more
-than it got credit for, and to deliver that. Both are judged at every stop. A stop is certain: the
-answer to a force-delivery follows everything that can be delivered.
+The buffer belongs to the client, and the case plays the client. The broker's part is to deliver as
+much as it got credit for, and no more. Both are judged at every stop. A stop is certain: the answer
+to a force-delivery follows everything that can be delivered.
 """
 
 from __future__ import annotations
@@ -34,17 +33,15 @@ IN_TURN = "ARTEMIS-FLOW-consumer-3"
 SAME_COURSE = "ARTEMIS-FLOW-consumer-4"
 OVERRIDDEN = "ARTEMIS-FLOW-consumer-5"
 HEAD = 25
-"""Bytes of a delivery's packet that are not part of the message: its head, consumer and delivery
-count."""
+"""Bytes of a delivery's packet besides the message: its head, consumer and delivery count."""
 DEFAULT, SMALL = 1024 * 1024, 2000
-"""default-consumer-window-size where none is configured, and of the addresses window-2000.#;
-bytes."""
+"""default-consumer-window-size in bytes: the default, and that of the addresses window-2000.#."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of the messages of a backlog, and the credit granted at each stop: bytes above or
-    below the amount with which exactly that many more messages begin."""
+    """The costs of a backlog's messages, and each step's number of messages, with the bytes of
+    credit above or below the amount with which exactly that many begin."""
 
     costs: tuple[int, ...]
     steps: tuple[tuple[int, int], ...]
@@ -79,9 +76,8 @@ def corners(target: Target) -> list[dict[str, object]]:
 @case(BOUND, needs={CORE})
 @over(examples=30, least=8, always=corners, plan=plans())
 def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan) -> None:
-    """A consumer of a backlog grants credit that ends one byte before, at and after the end of a
-    packet. A message begins only while credit is left, and overdrawn bytes count against the next
-    credit."""
+    """A consumer of a backlog grants credit that ends one byte before, at or after the end of a
+    packet. A message begins only while credit is left; the next credit pays for overdrawn bytes."""
     peer = target.core()
     name = queue(target, peer)
     costs = [sized(name, number, cost).cost for number, cost in enumerate(plan.costs)]
@@ -91,8 +87,8 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
     target.record_finding(BOUND, not early, f"a consumer without credit got {listed(early)}")
     balance, received = 0, 0
     for messages, over_by in plan.steps:
-        # As much as it takes for the last of so many to end just there; at least 1, since 0 means
-        # something else.
+        # As much as makes the last of so many messages end exactly there; at least 1, since 0 has
+        # another meaning.
         size = sum(cost + HEAD for cost in costs[received : received + messages])
         credit = max(1, size - balance + over_by)
         balance += credit
@@ -208,8 +204,8 @@ def test_a_window_is_never_overrun_and_never_dries_up(
 def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
     target: Bench, count: int, cost: int
 ) -> None:
-    """Of two consumers without a buffer the slow one has received a message and stops. The fast one
-    gets all the others in order."""
+    """Two consumers have no buffer; the slow one has received a message and stops. The fast one
+    gets all remaining messages in order."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
     behind, ahead = Window(slow, name, 0), Window(fast, name, 0)
@@ -237,8 +233,8 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
 def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
     target: Bench, window: int
 ) -> None:
-    """Of two consumers with buffers one consumes nothing. They are served in turn until its buffer
-    is full, and the other gets the rest."""
+    """Two consumers have buffers; one consumes nothing. They are served in turn until its buffer is
+    full, and the other gets the rest."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
     cost = 1000
@@ -262,7 +258,7 @@ def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
 
 
 def shares(target: Bench, course: list[int]) -> list[list[int]]:
-    """Return the shares of three consumers without a buffer that ask in the order of ``course``."""
+    """Return the shares of three consumers without a buffer that ask in the order ``course``."""
     peers: list[CorePeer] = [target.core() for _ in range(3)]
     name = queue(target, peers[0])
     windows = [Window(peer, name, 0) for peer in peers]
@@ -282,8 +278,8 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
 @case(SAME_COURSE, needs={CORE})
 @over(examples=6, course=st.lists(st.integers(0, 2), min_size=4, max_size=12))
 def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int]) -> None:
-    """Three consumers without a buffer ask in some order. Each gets the next message at once, and
-    the same order gives the same shares."""
+    """Three consumers without a buffer ask in some order. Each gets the next message immediately,
+    and the same order gives the same shares."""
     expected: list[list[int]] = [
         [position for position, who in enumerate(course) if who == number] for number in range(3)
     ]
@@ -297,7 +293,7 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
 @case(OVERRIDDEN, BOUND, needs={CORE, FIXTURES})
 def test_an_address_setting_names_another_window(target: Bench) -> None:
     """A consumer is created without a window. The answer has the default of a mebibyte or that of
-    its address-setting, and a consumer that keeps to it gets that much and no more."""
+    its address-setting; a consumer that keeps to it gets that much and no more."""
     peer = target.core()
     plain, small = queue(target, peer), queue(target, peer, "window-2000.")
     reported = [

@@ -1,8 +1,8 @@
-"""Limits of an address in combination: bytes, messages, those of all addresses, and the reject
-threshold, each of them absent, 0, or positive (ARTEMIS-PAGING-8, ARTEMIS-PAGING-13).
+"""Combined limits of an address: bytes, messages, all addresses together, and reject threshold.
 
-A limit of -1 means none; an address whose limit is 0 is full from the start. Of several limits the
-one reached first applies, and the threshold applies only under BLOCK.
+Each of them is absent, 0, or positive (ARTEMIS-PAGING-8, ARTEMIS-PAGING-13). A limit of -1 means
+none; an address whose limit is 0 is full from the start. Of several limits the one reached first
+applies; the threshold applies only under BLOCK.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ REJECTED = "ARTEMIS-FLOW-amqp-4"
 NO_CREDIT = "ARTEMIS-FLOW-amqp-2"
 
 BODY = 10_000
-"""Bytes of a body. Whatever a broker charges for a message in addition, up to 2,400 bytes, the
-number of messages at which a limit of :data:`SIZES` is reached is the same."""
+"""Bytes of a body. As long as a broker charges at most 2,400 bytes more for a message, the number
+of messages that reaches a limit of :data:`SIZES` is the same."""
 SIZES = {-1: None, 0: 0, 1: 1, 15_000: 2, 25_000: 3, 1_000_000: 100}
-"""Limits in bytes, and the messages by which they are reached."""
+"""Limits in bytes, and the number of messages that reaches them."""
 MOST = 6
-"""Messages that are sent."""
+"""How many messages are sent."""
 NONE = -1
 BY_BYTES = "bytes are the first limit"
 BY_MESSAGES = "messages are the first limit, and there is one of bytes"
@@ -41,7 +41,7 @@ SITUATIONS = (BY_BYTES, BY_MESSAGES, BY_ALL, ZERO, BELOW, OTHERWISE)
 def limits(
     policy: str, size: int = NONE, messages: int = NONE, threshold: int = NONE, all: int = NONE
 ) -> dict[str, Any]:
-    """Return settings; ``all`` is for the messages of all addresses."""
+    """Return settings; ``all`` limits the messages of all addresses together."""
     return {
         "address": {
             "address_full_policy": policy,
@@ -90,7 +90,7 @@ def _reached(limit: int | None, count: int) -> bool:
 
 
 class Model:
-    """An address with these settings, in a broker with nothing else. Its limits are in messages."""
+    """An address with these settings, alone in its broker. Its limits are in messages."""
 
     def __init__(self, target: Bench, overrides: Mapping[str, Mapping[str, Any]]) -> None:
         self._target = target
@@ -139,9 +139,9 @@ class Model:
     where=settings,
 )
 def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> None:
-    """An address has limits in any combination, and six messages are sent to it. A full one refuses
-    each under FAIL and drops it under DROP, and grants no credit under BLOCK; only under BLOCK does
-    it reject messages from its threshold on. One scenario: the limits of one address."""
+    """An address has limits in any combination, and six messages are sent to it. A full address
+    refuses each under FAIL, drops it under DROP, and grants no credit under BLOCK; only under BLOCK
+    does it reject messages from its threshold on. One scenario: the limits of one address."""
     model = Model(target, where.overrides or {})
     place = target.node()
     peer, link = small_addresses.producer(target, place)

@@ -1,9 +1,8 @@
-"""Addresses with a limit on their pages: page-limit-bytes and page-limit-messages with
-page-full-policy.
+"""Addresses with limited pages: page-limit-bytes, page-limit-messages, page-full-policy.
 
-Pages may be written after the answer to the producer, so the limits are judged with bounds on
-either side. It is certain that every accepted message is there, that later ones are refused or
-dropped, and that there is room again afterwards.
+Pages may be written after the answer to the producer, so the limits are judged with bounds on both
+sides. It is certain that every accepted message is kept, that later ones are refused or dropped,
+and that there is room again afterwards.
 """
 
 from __future__ import annotations
@@ -25,19 +24,17 @@ BYTES = "ARTEMIS-PAGING-14"
 COUNT = "ARTEMIS-PAGING-15"
 NEEDS = {"amqp", "address-full", "admin", "paging", "page-limits"}
 SLACK = 2
-"""Pages that may be in progress when the limit is checked: the one being written, and one that was
-just opened."""
+"""Pages that may be in progress at the check: the one being written, and a newly opened one."""
 PACE = ms(25)
-"""Between messages near the limit."""
+"""Pause between messages near the limit."""
 
 
 def fill(
     target: Bench, place: Node, size: int, bounds: tuple[int, int], policy: str
 ) -> list[str | None]:
     """Send messages of ``size`` bytes, each after the answer to the previous one, until one is
-    refused or a few more than should fit were sent (three times as many if nothing is dropped after
-    the answer), and return their outcomes. Near the limit they are sent slowly, so that pages can
-    be written."""
+    refused or a few more than should fit were sent (three times as many if the broker drops nothing
+    after the answer). Return their outcomes. Near the limit, pauses let pages be written."""
     peer, link = small_addresses.producer(target, place)
     states: list[str | None] = []
     most = bounds[1] * (3 if policy == "fail" or target.virtual else 1) + 3
@@ -67,8 +64,7 @@ def taken_again(target: Bench, place: Node, policy: str) -> bool:
 def bounded(
     target: Bench, requirement: str, label: str, count: int, bounds: tuple[int, int]
 ) -> None:
-    """Judge a count. An excess is not a violation if the broker writes its pages only after
-    answering."""
+    """Judge a count. An excess is no violation if the broker writes pages only after answering."""
     if count <= bounds[1]:
         target.judge_count(requirement, label, count, bounds, "messages")
     else:
@@ -129,11 +125,11 @@ def limited(
     size=st.sampled_from([1000, 2000, 3000]),
 )
 def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> None:
-    """An address under PAGE has page-limit-bytes. It accepts its memory and about that many pages,
-    then refuses or drops messages as page-full-policy says; the accepted ones arrive in order."""
+    """An address under PAGE has page-limit-bytes. It accepts its memory plus about that many bytes
+    of pages, then refuses or drops messages by page-full-policy; accepted ones arrive in order."""
     charged = size + small_addresses.overhead(target)
-    # In memory a message weighs more than its body, and on a page a little more; a page is not
-    # filled to its last byte.
+    # A message takes more than its body in memory, slightly more on a page; a page is not filled to
+    # its last byte.
     least = limit_of(target) // charged + page_limit_of(target) * (page_of(target) // charged)
     most = (
         limit_of(target) // size
@@ -153,7 +149,7 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
     size=st.sampled_from([300, 1000, 4000]),
 )
 def test_pages_take_so_many_messages(target: Bench, policy: str, size: int) -> None:
-    """An address under PAGE has page-limit-messages. It accepts its memory and about that many
+    """An address under PAGE has page-limit-messages. It accepts its memory plus about that many
     paged messages, then refuses or drops messages as page-full-policy says."""
     in_memory = -(-limit_of(target) // (size + small_addresses.overhead(target)))
     bounds = (

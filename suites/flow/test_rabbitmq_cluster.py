@@ -1,7 +1,7 @@
-"""An alarm on one node of a cluster blocks publishing on all of them (RabbitMQ: memory and disk
-alarms).
+"""In a RabbitMQ cluster, an alarm on one node blocks publishing on all nodes.
 
-Nodes are ``a``, whose acceptors have their usual names, and ``b``. Each has its own queue.
+(RabbitMQ: memory and disk alarms.) Nodes are ``a``, whose acceptors have their usual names, and
+``b``. Each has its own queue.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
     def consumes() -> None:
         consumer.ack(first["delivery-tag"])
         received = arrive(consumer, 1)
-        # A consumer that missed it would take what the controls of later alarms look for.
+        # A consumer that missed it would take a message that later controls look for.
         target.require(
             OTHERS_GO_ON,
             bodies(received) == [b"two"],
@@ -68,7 +68,7 @@ def _node(target: Bench, name: str, acceptor: str) -> Node:
 
 
 def _publisher(at: Node) -> Amqp091Peer:
-    """A connection whose message is delivered: the node works, and no resource is short."""
+    """A connection whose message is delivered, which shows that the node works without an alarm."""
     publisher = at.target.amqp091(acceptor=at.acceptor)
     drained(at.owner, at.queue)
     publisher.publish(b"free", at.queue)
@@ -80,7 +80,7 @@ def _publisher(at: Node) -> Amqp091Peer:
 def _held(
     publisher: Amqp091Peer, at: Node, resource: str, proves: str, body: bytes = b"held"
 ) -> None:
-    """Its next message is held back, and it is notified."""
+    """The publisher's next message must be held back, and the publisher notified."""
     target = at.target
     publisher.publish(body, at.queue)
     answer = publisher.expect(BLOCKED, proves=proves)
@@ -98,8 +98,7 @@ def _held(
 
 
 def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
-    """Publishers continue, and nothing was lost. Whose message arrives first is open: their
-    connections have no order."""
+    """Publishers must continue, with nothing lost. Their messages may arrive in any order."""
     for publisher in publishers.values():
         publisher.expect(UNBLOCKED, proves=proves)
     there = eventually(at.owner, lambda: at.owner.count(at.queue) == len(publishers))
@@ -132,7 +131,7 @@ def _one_alarm(
 
 
 def _two_alarms(a: Node, b: Node, proves: str) -> None:
-    """A publisher blocked by alarms on two nodes waits until both are cleared."""
+    """A publisher blocked by alarms on two nodes must wait until both are cleared."""
     target, publisher = a.target, _publisher(a)
     target.raise_alarm("memory", node="b")
     try:

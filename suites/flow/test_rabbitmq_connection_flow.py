@@ -1,7 +1,7 @@
-"""A connection that publishes faster than its queue keeps up is throttled individually (RabbitMQ:
-per-connection flow control).
+"""RabbitMQ throttles a connection that publishes faster than its queue accepts.
 
-On the wire that is a delay like any other; the management API shows it as the state ``flow``.
+(RabbitMQ: per-connection flow control.) On the wire that is a delay like any other; the management
+API shows it as the state ``flow``.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ SILENCE_ALLOWED = "RABBITMQ-FLOW-conn-1"
 
 FLOW = "flow"
 RATE = 1000
-"""Messages per second that a queue accepts on targets whose queue speed is configurable."""
+"""Messages per second that a queue accepts, on targets where this can be configured."""
 INITIAL = 400
 """Messages that a connection may be ahead of a channel, and a channel of a queue
 (``credit_flow_default_credit``)."""
 FLOOD: Duration = seconds(60)
-"""How long a broker is flooded at most, in real time. In virtual time the API reports the current
-state."""
+"""How long a broker is flooded at most in real time. In virtual time the API is up to date."""
 SLOW = 500
-"""Bytes of bodies: enough to make a queue work."""
+"""Bytes of a body: enough to keep a queue busy."""
 
 
 def place(target: Target) -> Where:
-    """Slow queues: configured on targets that allow it; others are slow by themselves."""
+    """Slow queues: configured on targets that allow it; elsewhere they are slow anyway."""
     slow = (
         {"broker": {"queue_rate": RATE}} if RECONFIGURABLE in target.identity.capabilities else None
     )
@@ -60,8 +59,7 @@ def batch(peer: Amqp091Peer, queue: str, count: int) -> bytes:
 
 
 class Flood:
-    """Publish to a queue as fast as possible, with confirms: never more than two batches are in
-    flight."""
+    """Publish to a queue as fast as possible, with confirms and at most two batches in flight."""
 
     def __init__(self, target: Bench, peer: Amqp091Peer, queue: str) -> None:
         self._target, self.peer, self.queue = target, peer, queue
@@ -71,7 +69,7 @@ class Flood:
         peer.call("confirm.select")
 
     def go_on(self) -> None:
-        """Another batch, if there is room for it; count the confirmed ones."""
+        """Send another batch if there is room for it; count the confirmed messages."""
         self.count()
         while self.sent - self.confirmed < 2 * self.size:
             self.peer.write(self._batch, as_event=False)  # too many frames for the trace
@@ -95,7 +93,7 @@ class Flood:
 
 
 def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
-    """Flood until ``seen``, however long that takes."""
+    """Flood until ``seen`` yields True, or for :data:`FLOOD` at most."""
     deadline = target.now() + (FLOOD // 12 if target.virtual else FLOOD)
     for in_flow in seen:
         if in_flow or target.now() >= deadline or flood.acks > 80_000:  # a case may get 100,000
@@ -108,9 +106,9 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
 @case(HELD_BACK_BY_QUEUE, needs={"alarms", "connection-flow", MANAGEMENT_API})
 @over(examples=1, where=places)
 def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
-    """A connection publishes as fast as it can, another now and then. The management API reports
-    the state flow only for the first, unless the queue keeps up, and at the end all messages have
-    been accepted. One scenario: both connections must publish at the same time."""
+    """A connection publishes as fast as it can, and another now and then. The management API
+    reports the state flow only for the first, unless the queue keeps up, and in the end all
+    messages have been accepted. One scenario: both connections must publish at the same time."""
     flooding, easy = target.amqp091(), target.amqp091()
     flood = Flood(target, flooding, queue_of(flooding, arguments={"x-max-length": 1000}))
     calm = queue_of(easy)
@@ -160,9 +158,9 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
 def test_how_far_a_connection_may_be_ahead_of_its_queue(
     target: Bench, where: Where, count: int
 ) -> None:
-    """A request follows a burst of messages on another channel of the connection. It is answered at
-    once if the burst is within the channel's credit, otherwise once the queue has caught up that
-    far."""
+    """A request follows a burst of messages on another channel of the connection. It is answered
+    immediately if the burst is within the channel's credit, otherwise once the queue has caught up
+    that far."""
     peer, owner = target.amqp091(channels=2), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue)
@@ -188,8 +186,8 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(
 @case(HELD_BACK_BY_QUEUE, SILENCE_ALLOWED, needs={"alarms", "readings", RECONFIGURABLE})
 @over(examples=2, where=places)
 def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
-    """A client with heartbeats is throttled for longer than it may be silent, and is silent. It
-    stays connected, its messages are accepted, and then its silence counts again."""
+    """A client with heartbeats is throttled, and silent for longer than allowed. It stays
+    connected, its messages are accepted, and then its silence counts again."""
     peer = target.amqp091(heartbeat=1)
     queue = target.fresh_name()
     peer.declare(queue)

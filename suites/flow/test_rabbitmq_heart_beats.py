@@ -1,5 +1,4 @@
-"""STOMP heartbeats of RabbitMQ: intervals in whole seconds, a close after two missed ones, and a
-heartbeat every half interval.
+"""RabbitMQ's STOMP heartbeats: whole seconds, one every half interval, a close after two misses.
 
 (RabbitMQ documentation, "Heartbeats"; the profile says how intervals are counted.)
 """
@@ -25,7 +24,7 @@ VIRTUAL_MS = [*REAL_MS, 1, 999, 2000, 2700, 60_000, 61_999]
 
 
 def intervals(target: Target) -> st.SearchStrategy[int]:
-    """Draw an interval in milliseconds to promise or to ask for; in real time only short ones."""
+    """Draw an interval in milliseconds to promise or to request; in real time only short ones."""
     return st.sampled_from(
         waited_for(target, *REAL_MS) if target.clock is Clock.REAL else VIRTUAL_MS
     )
@@ -53,7 +52,7 @@ def rules(target: Bench) -> Rules:
 def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
     target: Bench, promised: int, expected: int
 ) -> None:
-    """CONNECT offers and asks for heartbeats in milliseconds. CONNECTED answers with whole seconds,
+    """CONNECT offers and requests heartbeats in milliseconds. CONNECTED answers with whole seconds,
     the server's interval first."""
     peer = target.stomp("1.2", heart_beat=f"{promised},{expected}")
     assert peer.connected is not None
@@ -72,8 +71,8 @@ def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
 def test_a_client_that_misses_two_beats_is_given_up(
     target: Bench, promised: int, beats: int
 ) -> None:
-    """A client beats as agreed and falls silent. The connection is closed two to three intervals
-    later, and not before."""
+    """A client sends heartbeats as agreed and falls silent. The connection is closed two to three
+    intervals later, and not before."""
     peer = target.stomp("1.2", heart_beat=f"{promised},0")
     every = ms(rules(target).rounded(promised))
     for _ in range(beats):
@@ -98,7 +97,7 @@ def test_a_client_that_misses_two_beats_is_given_up(
 @case(HALVES, needs=NEEDS)
 @over(examples=6, expected=intervals)
 def test_the_server_beats_every_half_of_its_interval(target: Bench, expected: int) -> None:
-    """A client asks for heartbeats and promises none. They arrive every half of the agreed
+    """A client requests heartbeats and promises none. They arrive every half of the agreed
     interval, neither more nor less often."""
     peer = target.stomp("1.2", heart_beat=f"0,{expected}")
     half = ms(rules(target).rounded(expected)) // rules(target).fraction

@@ -1,4 +1,4 @@
-"""Thresholds that are changed while a broker runs, as far as any broker can be tested: the
+"""RabbitMQ's thresholds, changed on a running broker, as far as any broker can be tested: the
 watermark throttles publishers but does not cap memory, and the disk limit may be a multiple of the
 memory (RabbitMQ: flow control)."""
 
@@ -25,13 +25,13 @@ MACHINE = ResourcesRead(100_000_000, 8_000_000_000, disk_free=100_000_000_000)
 
 
 def machine(target: Bench) -> None:
-    """Give the target the properties of a machine, if it accepts them."""
+    """Set the target's machine properties, if it accepts them."""
     if "readings" in target.target.identity.capabilities:
         target.readings(MACHINE)
 
 
 def memory_of(api: ManagementPeer) -> tuple[bool, int, int]:
-    """Return the memory alarm, the memory in use, and the mark."""
+    """Return whether there is a memory alarm, the memory in use, and the watermark."""
     node = api.node()
     return bool(node.get("mem_alarm")), node.get("mem_used", 0), node.get("mem_limit", 0)
 
@@ -92,7 +92,7 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
 @case(DISK_LIMIT, needs={"alarms"})
 def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
     """The disk limit is set to a millionth of the memory, then to a million times the memory, then
-    to a number of bytes. Only the second blocks publishers, at once."""
+    to a number of bytes. Only the second blocks publishers, and immediately."""
     machine(target)
     publisher, owner = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
@@ -122,8 +122,7 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
 
 @case(DISK_LIMIT, needs={"alarms", MANAGEMENT_API})
 def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
-    """The disk limit is set to a multiple of the memory. The management API reports that multiple
-    of the machine's memory."""
+    """The disk limit is set to a multiple of the memory, which the management API then reports."""
     machine(target)
     try:
         target.set_limits(memory=0.5, disk=2.0)

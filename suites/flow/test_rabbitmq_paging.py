@@ -1,8 +1,7 @@
-"""Queues page out before publishers are blocked, or never (RabbitMQ: configuring the paging
-threshold).
+"""RabbitMQ pages queues out before publishers are blocked, or never (the paging threshold).
 
 Classic queues did so up to 3.13; release 4 has no such threshold, so these cases are for targets
-with the capability ``memory-paging``. The management API shows how much of a queue is in memory.
+with the capability ``memory-paging``. The management API shows the messages in memory.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ PLENTY = 10**15
 
 
 def in_memory(target: Bench, queue: str) -> tuple[int, int]:
-    """How many messages of a queue wait, and how many of them are in memory. RabbitMQ's API accepts
-    at most a hundred requests on a connection, and closes silent ones soon: each of ours has its
-    own."""
+    """How many messages of a queue wait, and how many of them are in memory. Each request has its
+    own connection: RabbitMQ's API accepts at most a hundred on one, and soon closes silent ones."""
     api = target.management()
     reported = api.queue(queue)
     api.close_socket()
@@ -68,7 +66,7 @@ def test_where_paging_begins(
 ) -> None:
     """Memory in use approaches the paging ratio of the watermark. One byte below it a queue stays
     in memory, at it all messages are written out; with a ratio above 1.0, or while disk space is
-    short, none are. One scenario: the pages of the first step are what the last one reads."""
+    short, none are. One scenario: the last step reads the pages of the first."""
     limit = resources.memory_limit(watermark, TOTAL)
     at = min(-(-int(ratio * 1000) * limit // 1000), 2 * limit)
     used = at + above
@@ -156,8 +154,8 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
 )
 def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     """Messages written to disk leave their queue by get, dead-lettering, STOMP, AMQP 1.0 or
-    redelivery. Each is unchanged, and they arrive in order. One scenario: each way out begins with
-    the same paged queue."""
+    redelivery, unchanged and in order. One scenario: each way out begins with the same paged
+    queue."""
     peer = target.amqp091()
     queue, dead = target.fresh_name(), target.fresh_name()
     letters = {"x-max-length": 5, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
@@ -203,32 +201,28 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
     )
 
 
-# --- as far as any broker can be asked ------------------------------------------------------------
+# --- as far as any broker can be tested -----------------------------------------------------------
 
 HELD = 1000
-"""Messages of the queue that should be paged out, in real time; in virtual time fewer are
-enough."""
+"""Messages of the queue that should be paged out, in real time; fewer in virtual time."""
 BODY = bytes(5000)
-"""More than the 4096 bytes up to which RabbitMQ keeps bodies in the index of their queue, and so in
-memory."""
+"""More than the 4096 bytes up to which RabbitMQ keeps bodies in the queue index, in memory."""
 ALONGSIDE = 12
-"""Number of queues with traffic. RabbitMQ divides memory by the time in which each queue would be
-empty, and these are empty at once."""
+"""Number of queues with traffic. RabbitMQ divides memory by the time in which each queue would
+become empty; these are empty immediately."""
 LONG: Duration = seconds(15)
-"""How long to check that nothing is paged out: more than three times the age of the API's
-numbers."""
+"""How long to check that nothing is paged out: over three times the age of the API's numbers."""
 
 
 class Traffic:
-    """Messages in transit, so that queues have a rate; the queue ``held`` receives and delivers
-    equally many."""
+    """Traffic that gives queues a rate; ``held`` receives as many messages as it delivers."""
 
     def __init__(self, target: Bench, peer: Amqp091Peer, held: str) -> None:
         self._target, self._peer, self._held = target, peer, held
         self._queues = [queue_of(peer) for _ in range(ALONGSIDE)]
 
     def _step(self, publishes: bool) -> None:
-        """Send a message through each queue, and one out of the held queue; send one into it unless
+        """Send a message through each queue, and one out of ``held``, with one into it unless
         publishers are blocked."""
         everywhere = (*self._queues, self._held)
         for queue in everywhere if publishes else ():
@@ -237,8 +231,7 @@ class Traffic:
             self._peer.get(queue, no_ack=True)
 
     def for_(self, duration: Duration, until: Iterator[bool], *, publishes: bool = True) -> bool:
-        """Let messages pass for that long, or until the condition, checked twice a second, is
-        true."""
+        """Let messages pass for that long, or until the condition, checked regularly, is true."""
         end = self._target.now() + duration
         while self._target.now() < end:
             for _ in range(1 if self._target.virtual else 5):
@@ -267,7 +260,7 @@ def outside(target: Bench, queue: str) -> Iterator[bool]:
 
 @case(PAGED_BEFORE_BLOCKING, NEVER_PAGED, needs=NEEDS)
 def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
-    """The memory ratio is raised step by step past the watermark. With a paging ratio above the
+    """The watermark is set above, below and above the memory in use. With a paging ratio above the
     use, or above 1.0, the queue stays in memory; with 0.5 most of it is paged out, and publishers
     continue. One scenario: the order of the steps is judged."""
     if "readings" in target.target.identity.capabilities:
@@ -280,8 +273,7 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
     long = 3 * LOOKS if target.virtual else LONG
 
     def mark(parts: int, of: int, ratio: float) -> str:
-        """Set the watermark to a part of the memory in use, and the ratio; return a description of
-        both."""
+        """Set the watermark to a part of the memory in use, and the ratio; describe both."""
         used = in_use(target)
         target.set_limits(memory=used * parts // of, paging=ratio)
         return f"{used} bytes used, mark {used * parts // of}, ratio {ratio}"

@@ -1,8 +1,8 @@
-"""The memory and disk thresholds, byte by byte, and when they are checked (RabbitMQ: flow control).
+"""RabbitMQ's memory and disk thresholds, byte by byte, and when they are checked.
 
-A real machine's resources cannot be chosen, so these cases are for targets that simulate them
-(capability ``readings``): these run in virtual time, where an instant can be met exactly.
-``test_rabbitmq_limits.py`` covers what real brokers allow.
+(RabbitMQ: flow control.) A real machine's resources cannot be chosen, so these cases are for
+targets that simulate them (capability ``readings``). They run in virtual time, where an instant can
+be met exactly. ``test_rabbitmq_limits.py`` covers what real brokers allow.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ MOMENT: Duration = ms(1)
 
 
 def publisher(target: Bench) -> tuple[Amqp091Peer, str]:
-    """A connection that publishes, and the queue it publishes to."""
+    """Return a connection that publishes, and its queue."""
     peer = target.amqp091()
     return peer, queue_of(peer)
 
 
 def held_back(peer: Amqp091Peer, queue: str) -> bool:
-    """Publish, and return whether the message is held back: the broker announces it."""
+    """Publish, and return whether the broker announces that it holds the message back."""
     peer.publish(b"probe", queue)
     return peer.watch_for(BLOCKED, within=ms(50)) is not None
 
@@ -68,8 +68,8 @@ def test_memory_is_short_above_the_mark(
     at_runtime: bool,
 ) -> None:
     """The watermark is a fraction of the memory or the address space, or a number of bytes. At the
-    watermark messages pass, one byte above it they wait until less is used; a new watermark applies
-    at once. One scenario: each watermark replaces the previous one."""
+    watermark messages pass; one byte above it they wait until less is used. A new watermark applies
+    immediately. One scenario: each watermark replaces the previous one."""
     limit = resources.memory_limit(watermark, total, space)
     used = max(0, limit + above)
     short = used > limit
@@ -105,7 +105,7 @@ def test_memory_is_short_above_the_mark(
     )
     if not held or not short:
         return
-    if limit:  # nobody uses less than nothing
+    if limit:  # memory in use is never negative
         target.readings(machine(limit))
         peer.expect(UNBLOCKED, within=LOOKS_AT_MEMORY + MOMENT, proves=BLOCKED_ON_MEMORY)
     else:
@@ -123,8 +123,8 @@ def test_memory_is_short_above_the_mark(
     above=st.sampled_from([-1, 0, 1]),
 )
 def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> None:
-    """The machine's memory is unknown. The broker assumes 1024 MiB, scaled by the watermark, also
-    above 1."""
+    """The machine's memory is unknown. The broker assumes 1024 MiB times the watermark, even above
+    1."""
     limit = resources.memory_limit(watermark, None)
     peer, queue = publisher(target)
     target.set_limits(memory=watermark)
@@ -150,7 +150,7 @@ def test_disk_space_is_short_below_the_limit(
     target: Bench, limit: float | int, total: int, below: int
 ) -> None:
     """The disk limit is a number of bytes or a multiple of the memory. With exactly that much free
-    messages pass, with one byte less they wait."""
+    space messages pass, with one byte less they wait."""
     expected = resources.disk_limit(limit, total)
     free = max(0, expected - below)
     peer, queue = publisher(target)
@@ -177,8 +177,8 @@ def test_disk_space_is_short_below_the_limit(
 )
 def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: int) -> None:
     """Free space falls below the limit just after a check. Messages pass until the next check,
-    after 10 s or sooner near the limit, down to a tenth of a second; freed space is noticed 10 s
-    later."""
+    after 10 s, or sooner near the limit, down to a tenth of a second. The broker notices freed
+    space 10 s later."""
     limit = 50_000_000
     interval = resources.disk_interval(limit + spare, limit)
     early, late = publisher(target), publisher(target)

@@ -1,6 +1,5 @@
 """Window, transactions and liveness of a STOMP session together: a plan is drawn, a model says
-after each step what may and what must have arrived, and a ledger of all messages is kept apart from
-it."""
+after each step what may and what must have arrived, and a separate ledger records all messages."""
 
 from __future__ import annotations
 
@@ -36,14 +35,13 @@ SITUATIONS = (SHUT, COMMITTED, WITHDRAWN, SMALL, ONLY_BEATS, SILENT)
 QUIET = ms(200)
 """How long nothing must arrive before the broker counts as stopped."""
 BEAT_MS, REAL_BEAT_MS = 1500, 4000
-"""The interval at which the consumer promises a sign of life, in virtual and in real time, where a
-step may take longer than it should. The target's parameters derive its TTL from it."""
+"""The heartbeat interval that the consumer promises, in virtual and in real time, where a step may
+take too long. The target's parameters derive its TTL from it."""
 
 
 @dataclass(frozen=True)
 class Publish:
-    """The producer sends a message with a body of that size, inside the transaction if one is open
-    and ``inside`` is set."""
+    """The producer sends a message with a body of that size, in the transaction if ``inside``."""
 
     size: int
     inside: bool
@@ -58,16 +56,14 @@ class End:
 
 @dataclass(frozen=True)
 class Ack:
-    """The consumer acknowledges the message it holds at that position, and in client mode all
-    before it."""
+    """The consumer acknowledges the message held at that position, in client mode all before it."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Idle:
-    """The consumer only keeps its promise, for that many of its intervals; in real time for a third
-    of them."""
+    """The consumer only sends heartbeats for that many intervals, in real time for a third."""
 
     intervals: int
 
@@ -84,8 +80,7 @@ STEPS = st.one_of(
 
 @dataclass
 class Run:
-    """A plan in progress. ``waiting`` and ``pending`` are the model: what the broker owes, and what
-    a COMMIT will add."""
+    """A plan in progress. The broker owes ``waiting``, and a COMMIT adds ``pending``."""
 
     target: Bench
     to: Destination
@@ -111,8 +106,7 @@ class Run:
         self.producer.request("BEGIN", {"transaction": self.transaction})
 
     def step(self, step: Step) -> None:
-        """One step of the plan, in the world and in the model. The producer agreed on no heartbeat,
-        but still has a TTL."""
+        """One step of the plan, in the world and in the model. The producer has a TTL too."""
         self.consumer.beat()
         self.producer.beat()
         match step:
@@ -169,7 +163,7 @@ class Run:
         del self.account.held[first : position + 1]
 
     def watch(self, after: str) -> None:
-        """Judge that the messages of the model arrive and no others."""
+        """Judge that the messages of the model arrive, and no further ones."""
         alive = self.consumer.ended is None
         self.target.require(
             ALIVE, alive, f"after {after}, with beats in time: {self.consumer.instead()}"
@@ -269,8 +263,7 @@ def test_a_session_does_what_the_model_says(
 ) -> None:
     """A client sends, acknowledges and waits as drawn, in transactions or not, with a window and
     heartbeats. After each step exactly the model's messages have arrived; a silent consumer is
-    closed after its TTL and its messages are redelivered. One scenario: the sentences constrain the
-    same session."""
+    closed after its TTL and its messages are redelivered. One scenario: all concern one session."""
     to, beat_ms = target.destination(), BEAT_MS if target.virtual else REAL_BEAT_MS
     consumer, producer = target.stomp(heart_beat=f"{beat_ms},0"), target.stomp()
     consumer.subscribe(to, ack=mode, headers={"consumer-window-size": str(window)})

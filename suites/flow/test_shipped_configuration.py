@@ -13,8 +13,8 @@ _UNITS = {"k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2, "mib": 1024**2, "g
 
 
 def setting_of_all_addresses(text: str) -> tuple[str, int]:
-    """Return address-full-policy and max-size-bytes of the address setting for all addresses in a
-    broker.xml; PAGE and -1 if it does not say."""
+    """Return address-full-policy and max-size-bytes of a broker.xml's address setting for all
+    addresses; PAGE and -1 if absent."""
     policy, size = "PAGE", "-1"
     for setting in etree.fromstring(text.encode()).iter(f"{_CORE}address-setting"):
         if setting.get("match") == "#":
@@ -26,8 +26,7 @@ def setting_of_all_addresses(text: str) -> tuple[str, int]:
 
 @case(DEFAULT_BLOCKS, needs={"shipped-configuration"})
 def test_all_addresses_block_at_ten_mebibytes(target: Bench) -> None:
-    """In the broker.xml that the release ships, the setting for all addresses blocks producers at
-    10 MiB."""
+    """In the shipped broker.xml, the setting for all addresses blocks producers at 10 MiB."""
     policy, size = setting_of_all_addresses(target.target.shipped_configuration())
     target.record_finding(
         DEFAULT_BLOCKS,

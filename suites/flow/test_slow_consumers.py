@@ -1,5 +1,4 @@
-"""A slow consumer next to a fast one: a window of zero, or one credit at a time, keeps messages
-from waiting behind it.
+"""With a window of zero, or one credit at a time, no messages wait behind a slow consumer.
 
 The manual describes its own client; the broker's half is visible with ``consumer-window-size`` over
 STOMP, and with link credit over AMQP.
@@ -28,8 +27,8 @@ def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
 
 
 def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
-    """Return the messages of a consumer that acknowledges each, until ``count`` have arrived or
-    none does for a while."""
+    """Return the messages of a consumer that acknowledges each, until ``count`` or no more
+    arrive."""
     results: list[bytes] = []
     while len(results) < count:
         messages: list[Frame] = receive(target, fast, 1)
@@ -47,8 +46,8 @@ def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
 def test_nothing_waits_behind_a_slow_consumer_without_a_window(
     target: Bench, count: int, size: int
 ) -> None:
-    """Of two consumers with a window of zero one holds a message and stops. The other gets all the
-    rest in order."""
+    """Two consumers have a window of zero; one holds a message and stops. The other gets all
+    remaining messages in order."""
     queue = target.destination()
     slow, fast = holder(target, queue, 0), holder(target, queue, 0)
     sent = [body.ljust(size, b".") for body in numbers(count)]
@@ -66,8 +65,8 @@ def test_nothing_waits_behind_a_slow_consumer_without_a_window(
 def test_nothing_waits_behind_a_slow_receiver_with_little_credit(
     target: Bench, count: int, credit: int
 ) -> None:
-    """Of two receivers of a queue the slow one grants little credit and settles nothing. It holds
-    that many messages, and the other gets all the rest in order."""
+    """Of two receivers of a queue, the slow one grants little credit and settles nothing. It holds
+    that many messages, and the fast one gets all remaining messages in order."""
     node = target.node()
     slow, fast = target.amqp(), target.amqp()
     taking = slow.receiver(node, credit=credit)
@@ -124,7 +123,7 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
 @over(examples=6, order=st.lists(st.integers(0, 1), min_size=4, max_size=12))
 def test_acknowledgements_alone_decide_who_gets_what(target: Bench, order: list[int]) -> None:
     """Two consumers with a window of zero acknowledge in a given order, on two queues. Each gets
-    the same messages both times. The chapter permits it, so a difference is not a violation."""
+    the same messages both times. The chapter only permits this: a difference is no violation."""
     first, second = (_course(target, order) for _ in range(2))
     shares, again = ("; ".join(map(listed, course)) for course in (first, second))
     detail = (

@@ -1,8 +1,8 @@
 """A client that stops reading: only the broker's writes to it wait.
 
 Data that the stalled client does not read fills the buffers between it and the broker. Until it
-reads again its own messages wait; publishers are confirmed, other queues are served, and its
-heartbeats count. When it reads again it gets all its messages, once.
+reads again, its own messages wait; publishers are confirmed, other queues are served, and its
+heartbeats count. Then it gets all its messages, once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ SIGNS_EXPECTED = "STOMP12-HB-09"
 GIVEN_UP = "ARTEMIS-STOMP-ttl-3"
 
 LARGE = 16_384
-"""Bytes of a body."""
 SOME, MANY = 16, 600
 """Messages that fill the buffers of a link in virtual time, and of a real one on this machine."""
 NO_WINDOW = {"consumer-window-size": "-1"}
@@ -56,7 +55,7 @@ def stalled(target: Bench, peer: StompPeer) -> Iterator[None]:
 
 def send(producer: StompPeer, to: Destination, count: int) -> tuple[int, str]:
     """Send ``count`` large messages one by one, or fewer if one is not confirmed in time: a full
-    place may make its producers wait. Return how many, and the receipt that did not arrive."""
+    place may make its producers wait. Return their number, and the missing receipt."""
     for number in range(count):
         receipt = producer.next_receipt()
         producer.publish(to, numbered_body(number), {"receipt": receipt}, receipt=False)
@@ -69,8 +68,8 @@ def send(producer: StompPeer, to: Destination, count: int) -> tuple[int, str]:
 @pytest.mark.parametrize("ack", ["auto", INDIVIDUAL["1.2"]])
 def test_a_client_that_does_not_read_holds_up_nobody(target: Bench, ack: str) -> None:
     """A consumer stops reading while more is sent to its queue than its link holds. Another queue's
-    publisher gets its receipts, and its consumer its messages. When it reads again it gets every
-    message once, and a publisher that had to wait for room its receipt."""
+    publisher gets its receipts, and its consumer its messages. When the first reads again, it gets
+    every message once, and a publisher that had to wait for room gets its receipt."""
     count, crowded, other = overflow(target), target.destination(), target.destination()
     consumer, producer, neighbour = target.stomp(), target.stomp(), target.stomp()
     publisher = target.stomp()
@@ -122,8 +121,8 @@ def test_a_stalled_client_that_leaves_keeps_nothing(target: Bench, taken: int) -
 
 @case(SIGNS_OF_LIFE, DELIVERED, needs={"stomp-1.2", "connection-ttl", "heart-beat"})
 def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
-    """A consumer beats as it promised and reads nothing for several times its TTL, while more is
-    sent to it than its link holds. It is not closed, and gets every message when it reads."""
+    """A consumer sends heartbeats as promised and reads nothing for several times its TTL, while it
+    is sent more than its link holds. It is not closed, and gets every message when it reads."""
     count, queue = overflow(target), target.destination()
     consumer = target.stomp(heart_beat=f"{BEAT // ms(1) * 2},0")
     producer = target.stomp()
@@ -152,9 +151,9 @@ def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
     SIGNS_EXPECTED, GIVEN_UP, needs={"stomp-1.2", "connection-ttl", "heart-beat", IN_VIRTUAL_TIME}
 )
 def test_a_stall_changes_nothing_about_heartbeats(target: Bench) -> None:
-    """A client with heartbeats both ways does not read for a while, and reads again: the server's
-    heartbeats arrive as agreed. When it neither reads nor sends, it is disconnected after its TTL,
-    and its messages go to others. One scenario: it takes a client whose link is full."""
+    """A client with heartbeats in both directions does not read for a while, and reads again: the
+    server's heartbeats arrive as agreed. When it neither reads nor sends, it is disconnected after
+    its TTL, and its messages are redelivered. One scenario: a client whose link is full."""
     count, queue = overflow(target), target.destination()
     consumer, producer = target.stomp(heart_beat="1000,1000"), target.stomp()
     consumer.subscribe(queue, ack=INDIVIDUAL["1.2"], headers=NO_WINDOW)

@@ -21,14 +21,14 @@ NEEDS = {"stomp-1.2", "address-full", "admin", "stomp-blocking"}
 
 
 def offer(peer: StompPeer, to: Destination, data: bytes) -> str:
-    """A SEND whose receipt is not waited for; return the receipt's id."""
+    """Send a SEND without waiting for its receipt; return the receipt's id."""
     receipt = peer.next_receipt()
     peer.publish(to, data, {"receipt": receipt}, receipt=False)
     return receipt
 
 
 def consumer(target: Bench, to: Destination) -> StompPeer:
-    """A subscription in mode auto."""
+    """Subscribe in auto mode."""
     peer = target.stomp()
     peer.subscribe(to)
     return peer
@@ -38,7 +38,7 @@ def consumer(target: Bench, to: Destination) -> StompPeer:
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """A SEND below the limit is confirmed. From the limit on it gets neither RECEIPT nor ERROR
-    until a consumer has made room; then it is confirmed and arrives in its place."""
+    until a consumer makes room; then it is confirmed and its message arrives in order."""
     to, admin = small_addresses.destination(target, "block"), target.admin()
     peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes, proves=BLOCKS)
     while held < limit_of(target):
@@ -71,7 +71,7 @@ def test_a_burst_does_not_get_past_the_limit(
     target: Bench, producers: int, size: int, receipts: bool
 ) -> None:
     """Producers send far more than fits without waiting. The address exceeds its limit by at most
-    one message, and every message arrives once, each producer's in order."""
+    one message, and every message arrives once, in its producer's order."""
     to, admin = small_addresses.destination(target, "block"), target.admin()
     weight = small_addresses.Scale(target, admin, to).weight(size)
     peers = [target.stomp() for _ in range(producers)]
@@ -133,7 +133,7 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
 @over(examples=4, queues=st.integers(2, 4))
 def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> None:
     """Several subscriptions of a full address hold their messages. A waiting producer continues
-    when the last of them has acknowledged enough, not the first."""
+    only when the last of them has acknowledged enough."""
     to = small_addresses.destination(target, "block", small_addresses.MULTICAST)
     holders = []
     for _ in range(queues):

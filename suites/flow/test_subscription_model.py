@@ -1,10 +1,9 @@
-"""Windows and acknowledgements of STOMP subscriptions together, with redelivered messages: a plan
-is drawn, and a model knows after each step which messages are held, which wait, and whose window is
-open.
+"""STOMP subscriptions' windows, acknowledgements and redeliveries together, judged by a model.
 
-Two things are judged at every stop. No message arrived while the window was closed, or after its
-ACK. And no subscription with an open window receives nothing while messages wait. Which of several
-subscriptions gets a message is the broker's choice.
+A plan is drawn, and after each step the model knows which messages are held, which wait, and whose
+window is open. Two things are judged at every stop: no message arrived while the window was closed,
+or after its ACK; and no subscription with an open window receives nothing while messages wait.
+Which of several subscriptions gets a message is the broker's choice.
 """
 
 from __future__ import annotations
@@ -65,13 +64,12 @@ SITUATIONS = (SHUT, LARGER, RANGE, PASSED_OVER, BEHIND, THIRD, BOTH, GONE_UNREAD
 STOPPED = ms(50)
 """How long to wait for a surplus message at each stop; a later one is judged at the next."""
 MOST_ATTEMPTS = 6
-"""After this many deliveries of one message nothing returns it: brokers dead-letter after about
-ten."""
+"""After this many deliveries nothing returns a message: brokers dead-letter it after about ten."""
 
 
 @dataclass(frozen=True)
 class Publish:
-    """That many messages with bodies of this size."""
+    """Publish that many messages with bodies of this size."""
 
     count: int
     size: int
@@ -79,8 +77,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Subscribe:
-    """One of two clients subscribes, with a window in bytes; its previous subscription ends
-    first."""
+    """One of two clients subscribes with a window in bytes; its earlier subscription ends."""
 
     client: int
     mode: str
@@ -89,7 +86,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Ack:
-    """A client acknowledges a message that it holds, and in client mode all before it."""
+    """A client acknowledges a message that it holds, in client mode also all earlier ones."""
 
     client: int
     which: int
@@ -105,8 +102,8 @@ class Leave:
 
 @dataclass(frozen=True)
 class Stall:
-    """The clients stop reading. Meanwhile others publish, the clients acknowledge, and those
-    without a subscription subscribe; ``lost``: the first one disconnects."""
+    """The clients stop reading. Meanwhile messages are published, the clients acknowledge, and
+    those without a subscription subscribe; ``lost``: the first one disconnects."""
 
     steps: tuple[Publish | Subscribe | Ack, ...]
     lost: bool = False
@@ -140,8 +137,8 @@ STEPS = st.one_of(
 
 @dataclass
 class Client:
-    """A client with at most one subscription. ``account`` is its window, ``held`` its messages in
-    the order in which they arrived."""
+    """A client with at most one subscription. ``account`` is its window; ``held`` are its messages
+    in order of arrival."""
 
     peer: StompPeer
     mode: str = ""
@@ -175,9 +172,9 @@ class Run:
     """True after the first SUBSCRIBE."""
     model: QueueModel = field(default_factory=QueueModel)
     settled_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message is consumed, by number."""
+    """The requirement by which a message is consumed, by its number."""
     spared_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message stays that the last ACK left out."""
+    """The requirement by which the last ACK leaves a message unsettled, by its number."""
     attempts: dict[int, int] = field(default_factory=dict)
 
     def step(self, step: Step) -> None:
@@ -196,8 +193,7 @@ class Run:
         self.stop(shown(step))
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers. After them, only data that the peers did not
-        read is in flight."""
+        """Carry out steps without waiting for answers. Afterwards only unread data is in flight."""
         peers = [client.peer for client in self.clients]
         lost = None
         with stalls.stomp(self.target, peers, WINDOW) as filled:
@@ -228,7 +224,8 @@ class Run:
         return self.clients[number % len(self.clients)]
 
     def _drop_unless_kept(self) -> None:
-        """A topic keeps nothing while nobody subscribes, or before a durable subscription."""
+        """A topic keeps nothing while nobody subscribes, or before it has a durable
+        subscription."""
         subscribed = self.clients[0].account is not None
         if (self.place == TOPIC and not subscribed) or (self.place == DURABLE and not self.made):
             self.model.waiting.clear()
@@ -281,7 +278,7 @@ class Run:
         return True
 
     def stop(self, after: str) -> None:
-        """Wait until nothing more should arrive, and a little longer; judge what arrived."""
+        """Wait until nothing more should arrive, and slightly longer; judge what arrived."""
         rest = self.target.wait_until(lambda: self._take(after) or not self._idle(), PATIENCE)
         for client in self.clients:
             client.peer.settle()
@@ -295,7 +292,7 @@ class Run:
         idle = ", ".join(map(str, self._idle())) or "nobody"
         detail = f"after {after}: {idle} has room while {len(self.model.waiting)} messages wait"
         if self._idle():
-            self.finish()  # messages that are lost keep nobody waiting
+            self.finish()  # first rule out that messages were lost
         self.target.require(WINDOW, rest and idle == "nobody", detail)
 
     def _note_situations(self) -> None:
@@ -353,7 +350,7 @@ class Run:
             client.held.clear()
             client.peer.close_socket()
             client.account = None
-        self.target.advance(STOPPED)  # the close of a slow link is behind the heir's CONNECT else
+        self.target.advance(STOPPED)  # or CONNECT overtakes the close of a slow link
         self._drop_unless_kept()
         left = self.model.waiting
         if self.place == DURABLE:
@@ -372,7 +369,7 @@ class Run:
 
 
 CHOOSY = ("a choosy consumer",)
-"""The hindrance by which a queue passes over messages."""
+"""The hindrance that makes a queue pass over messages."""
 UNREAD: list[Step] = [
     Subscribe(0, CLIENT_INDIVIDUAL, 900),
     Publish(9, 100),
@@ -382,13 +379,12 @@ UNREAD: list[Step] = [
     Stall((Ack(1, 0), Publish(2, 300), Ack(0, 0)), lost=True),
     Subscribe(0, CLIENT, 0),
 ]
-"""Clients that do not read acknowledge, subscribe, and one of them breaks off."""
+"""While they do not read, clients acknowledge and subscribe, and one of them disconnects."""
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Histories that need more than a few steps: older messages that arrive after younger ones,
-    windows that are left half used, ranges of many messages, and many rounds; in memory and with
-    pages."""
+    """Histories that need more than a few steps: older messages that arrive after newer ones,
+    half-used windows, ranges of many messages, and many rounds; in memory and with pages."""
     histories: list[dict[str, object]] = [
         {
             "rounds": 1,
@@ -455,7 +451,7 @@ def own_places(target: Target) -> list[str]:
 
 
 def all_places(target: Target) -> st.SearchStrategy[str]:
-    """Draw a place, the queues more often than the others."""
+    """Draw a place; queues are drawn most often."""
     return st.one_of(places(target), places(target), st.sampled_from(own_places(target)))
 
 
@@ -479,7 +475,7 @@ def all_places(target: Target) -> st.SearchStrategy[str]:
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 3]),
     steps=st.lists(STEPS, min_size=4, max_size=20),
-    unread=st.one_of(st.none(), st.none(), st.none(), STALL),  # of all steps the dearest
+    unread=st.one_of(st.none(), st.none(), st.none(), STALL),  # the slowest of all steps
 )
 def test_subscriptions_do_what_the_model_says(
     target: Bench,
@@ -491,8 +487,8 @@ def test_subscriptions_do_what_the_model_says(
     unread: Stall | None,
 ) -> None:
     """Two clients subscribe to a queue, or one to a topic, acknowledge, and leave as drawn, with
-    their own windows and modes, over links of each kind and while other clients hinder. After each
-    step they hold the model's messages. At the end, once the hindrances are gone, every
+    their own windows and modes, over each kind of link and while other clients interfere. After
+    each step they hold the model's messages. At the end, without the interference, every
     unacknowledged message can be received.
 
     One scenario: the requirements are the model.

@@ -1,9 +1,8 @@
-"""Transactions at an address that blocks when it is full: their messages are charged to it, once,
-until they end, however they end.
+"""Transactions at an address that blocks when full: they hold its room until they end.
 
-The room of an address is measured in messages that it accepts. A transaction fills all or part of
-it; a producer waits for the rest. After the transaction, and when everything is consumed, the
-address has as much room as an unused one.
+The room of an address is the number of messages that it accepts. A transaction fills all or part of
+it, and its messages are charged once; a producer waits for the rest. However the transaction ends,
+once everything is consumed the address has as much room as an unused one.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ SITUATIONS = (FULL, WAITED, HALF, ACKNOWLEDGED)
 
 @dataclass(frozen=True)
 class Plan:
-    """A transaction of ``protocol`` with that many messages, and its ``end``; ``acknowledges``: it
-    consumes a message of the same address as well (CORE)."""
+    """A transaction of ``protocol`` with ``count`` messages, and its ``end``; ``acknowledges``: it
+    also consumes a message of the same address (CORE)."""
 
     protocol: str
     count: int
@@ -69,13 +68,13 @@ ALWAYS = [
 
 
 def room(target: Bench, to: Destination, peer: StompPeer) -> int:
-    """Return how many messages an address accepts now, :data:`MOST` at most, and consume them."""
+    """Return how many messages an address now accepts, at most :data:`MOST`, and consume them."""
     taken = 0
     while taken < MOST:
         since = target.now()
         receipt = offer(peer, to, small_addresses.body(taken, BODY))
         expected = frame("RECEIPT", {"receipt-id": receipt})
-        # A broker that did not get a core meanwhile could not confirm, either.
+        # A broker that was given no CPU in the meantime could not confirm, either.
         if (
             peer.watch_for(expected, within=QUIET) is None
             and peer.watch_for(expected, within=target.world.lateness(since)) is None
@@ -90,13 +89,13 @@ def room(target: Bench, to: Destination, peer: StompPeer) -> int:
 
 
 def stops(reader: StompPeer) -> None:
-    """End a consumer and wait for confirmation that the broker has noticed."""
+    """End a consumer, and wait for the confirmation that the broker has noticed."""
     reader.request("UNSUBSCRIBE", {"id": "0"})
     reader.close_socket()
 
 
 class Transaction:
-    """A transaction with messages in numbers from 100."""
+    """A transaction whose messages have the numbers from 100 on."""
 
     def __init__(self, target: Bench, to: Destination, plan: Plan) -> None:
         self.target, self.to, self.plan = target, to, plan
@@ -127,7 +126,7 @@ class Transaction:
         return [small_addresses.body(100 + number, BODY) for number in range(self.plan.count)]
 
     def _acknowledge(self, core: CorePeer) -> None:
-        """Acknowledge the message that waits, number 99."""
+        """Acknowledge the waiting message, number 99."""
         core.create_consumer(self.to.name)
         core.credit(-1)
         packet = core.expect(delivery(0))
@@ -173,9 +172,9 @@ class Transaction:
 )
 def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Plan) -> None:
     """A transaction sends to an address under BLOCK, beyond its limit or not, and ends in one of
-    four ways. Until then a producer waits if the address is full, and continues by itself when a
-    rollback makes room. All committed messages arrive, and the address has the room that it had.
-    One scenario: it takes a full address and its recovery."""
+    four ways. Until then a producer waits if the address is full; it continues by itself when a
+    rollback makes room. All committed messages arrive, and the address regains its room. One
+    scenario: it takes a full address and its recovery."""
     fresh = room(target, small_addresses.destination(target, "block"), target.stomp())
     target.control(2 < fresh < 7, f"an unused address should accept three to six, not {fresh}")
     to = small_addresses.destination(target, "block")
@@ -232,8 +231,8 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
 
 @case(REFILLED, needs={"amqp", "amqp-credit", "address-full", "transactions", IN_VIRTUAL_TIME})
 def test_credit_is_filled_up_within_a_transaction(target: Bench) -> None:
-    """A producer of ten credits posts 25 messages in one transaction. It is granted credit before
-    the discharge, and all of them arrive after the discharge."""
+    """A producer with ten credits posts 25 messages in one transaction. It is granted more credit
+    before the discharge; all messages arrive after it."""
     node = target.node()
     peer = target.amqp(acceptor="amqp-credits-10")
     control = transaction_steps.control(target, peer)
@@ -251,8 +250,7 @@ def test_credit_is_filled_up_within_a_transaction(target: Bench) -> None:
 
 @case(REJECTED, needs={"amqp", "amqp-credit", "address-full", "transactions", IN_VIRTUAL_TIME})
 def test_the_reject_threshold_holds_in_transactions(target: Bench) -> None:
-    """An address past max-size-bytes-reject-threshold rejects a message, even one posted in a
-    transaction."""
+    """An address past max-size-bytes-reject-threshold rejects even a message in a transaction."""
     node = small_addresses.node(target, "reject")
     peer = target.amqp()
     control = transaction_steps.control(target, peer)

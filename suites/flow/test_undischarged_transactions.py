@@ -1,11 +1,9 @@
-"""Transactions that nobody discharges: when their connections have ended, none of their messages is
-charged to an address.
+"""Undischarged transactions: once their connections end, none of their messages stays charged.
 
 A connection posts messages in a transaction and ends. Posts and close are written to the link
 together, so the broker reads the end while it may still be processing the posts. A post that is
-stored after the rollback is charged and nothing frees it. Such a race needs many attempts: the ends
-are repeated, each at a fresh address, where the first post takes longest, and all are judged
-together.
+stored after the rollback is charged and never freed. Such a race needs many attempts: the ends are
+repeated, each at a fresh address, where the first post takes longest, and all are judged together.
 """
 
 from __future__ import annotations
@@ -24,9 +22,8 @@ FREE_AGAIN = "ARTEMIS-PAGING-9"
 CLOSE, EOF, RESET = "close", "EOF", "RESET"
 """A close that the broker answers, the end of the socket without a close, and a reset."""
 ENDS = (CLOSE, CLOSE, CLOSE, EOF, RESET) * 10
-"""The ends of the connections, in order. Measured: Artemis 2.56.0 keeps the charge after one to
-three of ten closes when it has just started, and after eight of ten later, so that all 30 hardly
-ever miss."""
+"""How the connections end, in order. Measured: Artemis 2.56.0 keeps the charge after one to three
+of ten closes when it has just started, after eight of ten later, so all 30 rarely miss it."""
 POSTS = 10
 """Messages that each connection posts."""
 SIZE = 100
@@ -52,7 +49,7 @@ def post_and_end(target: Bench, node: Node, end: str) -> None:
 
 
 def send_and_take(target: Bench, node: Node) -> None:
-    """Send a message, which is charged, and consume it: a control."""
+    """Control: send a message, which is charged, and consume it."""
     peer, link = small_addresses.producer(target, node)
     outcome = small_addresses.send(target, peer, link, small_addresses.body(LAST, SIZE))
     target.control(outcome == "accepted", f"a message sent afterwards was {outcome}")
@@ -68,9 +65,9 @@ def send_and_take(target: Bench, node: Node) -> None:
 
 @case(FREE_AGAIN, needs={"amqp", "amqp-transactions", "stomp-1.2", ADMIN})
 def test_their_messages_are_not_charged_when_their_connections_have_ended(target: Bench) -> None:
-    """Connections post messages in transactions to empty addresses and end without a discharge, in
-    one of three ways each. A message sent to one of them afterwards is charged and can be consumed.
-    Then the size of each address is 0 again."""
+    """Connections post messages in transactions to empty addresses and end without a discharge,
+    each in one of three ways. A message sent to one of the addresses afterwards is charged and can
+    be consumed. Then the size of each address is 0 again."""
     admin, holder = target.admin(), target.amqp()
     places = [(target.node(), end) for end in ENDS]
     for node, _ in places:

@@ -1,9 +1,9 @@
-"""Producers that wait at full addresses under BLOCK, over AMQP, STOMP and CORE: all of them
-continue when there is room, and none is forgotten (ARTEMIS-FLOW-block-1, ARTEMIS-PAGING-12).
+"""Producers that wait at full addresses under BLOCK, over AMQP, STOMP and CORE.
 
-Room is made at once: a consumer settles everything that its address holds with one disposition, and
-then nothing else happens that could resume a producer by accident. Which producer continues first
-is the broker's choice.
+All of them continue when there is room, and none is forgotten (ARTEMIS-FLOW-block-1,
+ARTEMIS-PAGING-12). Room is made in one step: a consumer settles everything that its address holds
+with one disposition, and then nothing else happens that could resume a producer by accident. Which
+producer continues first is the broker's choice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TWO_AT_ONCE = "two addresses have room at once"
 
 @dataclass
 class Held:
-    """A full address, and the consumer that holds all its messages and has settled none yet."""
+    """A full address, and the consumer that holds all its messages unsettled."""
 
     to: Destination
     peer: AmqpPeer
@@ -71,8 +71,8 @@ def _held(target: Bench) -> Held:
 
 @dataclass
 class Waiter:
-    """A producer that waits at ``at``. ``went_on`` is whether it has been granted what it needs, or
-    its messages have been accepted."""
+    """A producer that waits at ``at``. ``went_on`` returns whether it has been granted what it
+    needs, or its messages have been accepted."""
 
     way: str
     at: Held
@@ -88,7 +88,7 @@ def _by_link(target: Bench, at: Held) -> Waiter:
 
 
 def _by_detached_link(target: Bench, at: Held) -> Waiter:
-    """The same, and it leaves by a detach."""
+    """A link that is attached while the address is full, and leaves by a detach."""
     peer, link = small_addresses.producer(target, small_addresses.same(at.to))
     return Waiter("link that detaches", at, lambda: link.credit > 0, lambda: peer.detach(link))
 
@@ -103,7 +103,7 @@ def _by_ended_session(target: Bench, at: Held) -> Waiter:
 
 
 def _by_send(target: Bench, at: Held) -> Waiter:
-    """Two SENDs in one piece: the first is held back, the second is queued after it."""
+    """Two SENDs in one write: the first is held back, the second is queued after it."""
     peer: StompPeer = target.stomp()
     first, second = peer.next_receipt(), peer.next_receipt()
     headers = [("destination", at.to.name), *at.to.send_headers]
@@ -136,7 +136,7 @@ def _by_core(target: Bench, at: Held) -> Waiter:
 
 @dataclass(frozen=True)
 class Way:
-    """A kind of producer; ``needs`` are the capabilities without which the target has none."""
+    """A kind of producer, for targets with the capabilities ``needs``."""
 
     open: Callable[[Bench, Held], Waiter]
     needs: frozenset[str] = frozenset({"amqp"})
@@ -188,8 +188,8 @@ def test_all_who_wait_go_on_when_there_is_room(
     target: Bench, waiting: Waiting, leaving: int | None, emptied: list[int]
 ) -> None:
     """Producers of several kinds wait at full addresses, and one of them leaves. Some of the
-    addresses are emptied, each with one frame. All producers of these continue by themselves, those
-    of the others do not, and the one that left is granted nothing."""
+    addresses are emptied, each with one frame. All producers of these continue by themselves; those
+    of other addresses do not, and the one that left is granted nothing."""
     places = {number: _held(target) for number in {place for place, _ in waiting}}
     waiters = [WAYS[way].open(target, places[place]) for place, way in waiting]
     target.advance(QUIET)
@@ -228,7 +228,7 @@ def test_all_who_wait_go_on_when_there_is_room(
 
 
 def _note(target: Bench, waiters: list[Waiter], with_room: list[Held]) -> None:
-    """Tell which situations have come about."""
+    """Record which situations have occurred."""
     due = [waiter for waiter in waiters if waiter.at.emptied and not waiter.gone]
     if len({id(waiter.at) for waiter in due}) < len(due):
         target.reached(SEVERAL)
@@ -241,15 +241,14 @@ def _note(target: Bench, waiters: list[Waiter], with_room: list[Held]) -> None:
 
 
 def crowded(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose addresses share a limit, in bytes or in messages or both."""
+    """A broker whose addresses share a limit in bytes, in messages or in both."""
     acceptor = target.identity.default_amqp_acceptor
     limits = [{"global_max_size_bytes": 20_000}, {"global_max_messages": COUNT}, BOTH]
     return st.sampled_from([Where(acceptor, {"broker": limit}) for limit in limits])
 
 
 COUNT = 6
-"""Messages of :data:`BODY` bytes that fill all addresses together, by their number and by their
-size."""
+"""Messages of :data:`BODY` bytes that fill all addresses together, by number and by size."""
 BOTH = {"global_max_size_bytes": 20_000, "global_max_messages": COUNT}
 
 
@@ -258,7 +257,7 @@ BOTH = {"global_max_size_bytes": 20_000, "global_max_messages": COUNT}
 def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small: bool) -> None:
     """The limit of all addresses together is reached, by large messages or by many, at an address
     whose producers do not wait. Producers of another address with its own limit get no credit until
-    a consumer has emptied the first: then all do."""
+    a consumer has emptied the first; then all of them do."""
     limits = (where.overrides or {})["broker"]
     size = 10 if small and "global_max_messages" in limits else BODY
     full = target.node()

@@ -32,17 +32,16 @@ IN_PLACE = "ARTEMIS-PAGING-11"
 BODY = 4000
 """Bytes of a body: six such messages fill an address."""
 EATEN = 2
-"""Messages that are removed from a paging address, so that its memory has room again."""
+"""Messages removed from a paging address, so that its memory has room again."""
 
 ANSWERED = Match[Packet]("an answer", lambda reply: reply.name in ("null-response", "exception"))
 Send = Callable[[int], str | None]
-"""Send the message of that number; return the producer's answer, None if it gets none, "accepted"
-if the message was accepted."""
+"""Send the message of that number. Return the producer's answer: "accepted", another, or None."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """``open`` connects, with credit if needed, before the address is full."""
+    """``open`` connects before the address is full, and gets credit if needed."""
 
     open: Callable[[Bench, Destination], Send]
     needs: frozenset[str] = frozenset({"amqp"})
@@ -82,7 +81,7 @@ def _amqp(*, anonymous: bool = False, settled: bool = False, transacted: bool = 
 
 
 def _outcome(answer: Frame) -> str | None:
-    """Return the outcome in a disposition, within a transaction or not."""
+    """Return the outcome in a disposition, in a transaction or not."""
     if answer.kind("state") != "transactional-state":
         return answer.kind("state")
     return name_of(fields_of(answer.fields["state"]).get("outcome"))
@@ -157,7 +156,7 @@ def _full(target: Bench, place: Node, kind: str) -> int:
     while count < most:
         body = small_addresses.body(count, BODY)
         if small_addresses.send(target, peer, link, body) != "accepted":
-            break  # beside its body a message weighs what the broker's books say
+            break  # the broker decides what a message is charged besides its body
         count += 1
     peer.close_socket()
     return count
@@ -191,9 +190,9 @@ def test_the_policy_counts_however_a_message_comes(
     target: Bench, kind: str, by: list[str], eaten: bool
 ) -> None:
     """Messages are sent to a full address in several ways. Under FAIL and above a reject threshold
-    each is refused, its producer informed if it asks, and not queued; under DROP each is accepted
-    and dropped; under PAGE all arrive, after the earlier ones, even if its memory has room again.
-    One scenario: any one policy."""
+    each is refused and not queued, and its producer is informed if it asks; under DROP each is
+    accepted and dropped; under PAGE all arrive, after the earlier ones, even if its memory has room
+    again. One scenario: any one policy."""
     to = small_addresses.destination(target, kind)
     place = small_addresses.same(to)
     senders = [
@@ -221,7 +220,7 @@ def test_the_policy_counts_however_a_message_comes(
             target.record_finding(tuple(judged), fine, detail)
         if kind == PAGE:
             kept.append(number)
-    # Under DROP the last of those that fill it may be lost already: nobody waits long for it.
+    # Under DROP the last filling messages may already be lost: do not wait long for them.
     certain = len(kept) - (kind == DROP)
     received = small_addresses.drain_queue(target, place, certain)
     if kind == DROP and 0 < len(received) < count:
@@ -230,7 +229,7 @@ def test_the_policy_counts_however_a_message_comes(
     detail = f"address full ({kind}), then sends {names}: {listed(received)} arrived; expected"
     detail += f" {listed(kept)}"
     as_sent = sorted(received) == kept and not any(
-        # What nobody confirmed may be overtaken by what another connection sent after it.
+        # Messages sent later by another connection may overtake unconfirmed ones.
         later < earlier and later not in unconfirmed
         for earlier, later in itertools.combinations(received, 2)
     )
