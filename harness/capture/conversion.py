@@ -1,9 +1,9 @@
 """Converts captured packets to a trace: follows connections, detects their protocol and decodes
 events.
 
-Connections that carry none of the protocols are skipped and counted. A connection that becomes
-unreadable (TLS) is reported as unseen. Memory holds only packets after gaps, incomplete frames, and
-little per open connection."""
+Connections in other protocols are skipped and counted. A connection that becomes unreadable (TLS)
+is reported as unseen. Memory holds only packets after gaps, incomplete frames, and a little state
+per open connection."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from brokerproof.harness.trace.events import (
 )
 
 NEAR: Duration = ms(5)
-"""A broker that answers a SYN within this is not behind a network that could hold up its signs of
-life unnoticed."""
+"""If a broker answers a SYN within this time, no network between them can delay its signs of life
+unnoticed."""
 SWEEP = 512
-"""After so many packets it is looked whether something is waited for in vain."""
+"""After this many packets, check for holes that will never be filled."""
 OVERTAKEN = 1 << 16
-"""Bytes that may come before their SYN."""
+"""The most bytes that may precede their SYN."""
 REMEMBERED = 4096
-"""Connections that have ended, whose late packets are known as such."""
+"""The most ended connections whose late packets are recognised."""
 
 
 class Recorded(NamedTuple):
@@ -176,14 +176,13 @@ class FollowedConnection:
         yield kind(at_ns=at, conn=self.number, vantage=Vantage.CAPTURE, how=how)
 
     def clock_set(self, at: Instant) -> Iterator[Event]:
-        """Report that the clock was set back, so the elapsed time is unknown."""
+        """Report that the clock was set back: the elapsed time is unknown."""
         if self.speaker is not None and not self.ended:
             for side in (0, 1):
                 yield self._unseen(at, side, "CLOCK")
 
     def finish(self, at: Instant) -> Iterator[Event]:
-        """End the connection: the capture ended at ``at``, or a new connection replaced this
-        one."""
+        """Finish: the capture ended at ``at``, or a new connection replaced this one."""
         for piece in self.stream.give_up(at):
             yield from self.take(piece)
         if self.protocol not in ("", OTHER) and not self.ended:
@@ -193,7 +192,7 @@ class FollowedConnection:
 
 class Converter:
     """Turns packets into events. Connections are numbered ``first``, ``first + step`` …, so that
-    several converters, each with some of the connections, never use a number twice."""
+    several converters, each for some connections, never share a number."""
 
     def __init__(self, first: int = 1, step: int = 1) -> None:
         self._number, self._step = first, step
@@ -204,7 +203,7 @@ class Converter:
         self._now: Instant = 0
 
     def events(self, moments: Iterable[Moment]) -> Iterator[Recorded]:
-        """Yield the events of all packets, in order; :meth:`finish` yields the rest."""
+        """Yield the events of all packets in order; :meth:`finish` yields the rest."""
         for packet, reset in moments:
             if reset:
                 for connection in [*self._open.values()]:
@@ -245,8 +244,8 @@ class Converter:
         if stream.opener is not None:
             return stream.first == packet.seq
         half = stream.halves[0 if connection.ends[0] == packet.source else 1]
-        # Later packets may overtake a SYN. No other connection's sequence numbers start this close
-        # by chance.
+        # Later packets may overtake a SYN. No other connection has such close sequence numbers by
+        # chance.
         return (
             half.next is None or 0 <= half.next - half.number((packet.seq + 1) % 2**32) < OVERTAKEN
         )
@@ -292,7 +291,7 @@ class Converter:
         yield from self._recorded(connection, connection.finish(self._now))
 
     def finish(self, at: Instant | None = None) -> Iterator[Recorded]:
-        """End the capture, whose last packet was ``at``."""
+        """Finish; the last packet was captured at ``at``."""
         self._now = self._now if at is None else max(self._now, at)
         for key, connection in [*self._open.items()]:
             yield from self._finished(key, connection)

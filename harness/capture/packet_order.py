@@ -1,8 +1,8 @@
 """Sorts the packets of several files by time: rotated files, and captures of several interfaces.
 
 A file is opened only when its time is reached. Packets slightly out of order (several processors or
-interfaces) are sorted within :data:`WINDOW`. If the clock was set back, time continues from where
-it was, and :attr:`Moment.reset` says that the elapsed time is unknown."""
+interfaces) are sorted within :data:`WINDOW`. If the clock was set back, time continues from its
+last value, and :attr:`Moment.reset` marks the elapsed time as unknown."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 WINDOW: Duration = ms(100)
 MOST_BYTES = 16 << 20
-"""So much is held at most while it is sorted."""
+"""The most bytes held for sorting."""
 SET_BACK: Duration = seconds(1)
-"""Time that runs back by more is a clock that was set, not a packet that came late."""
+"""A time that runs back by more means a clock that was set, not a late packet."""
 
 
 class Moment(NamedTuple):
@@ -32,19 +32,19 @@ class Moment(NamedTuple):
 
 @dataclass
 class Series:
-    """Several files as one recording, limited to connections of part ``part`` of ``parts``.
-    Skipping the others costs little."""
+    """Several files as one recording, limited to the connections of part ``part`` of ``parts``.
+    Skipping others costs little."""
 
     paths: Sequence[Path]
     part: int = 0
     parts: int = 1
     damages: list[str] = field(default_factory=list)
     last: Instant | None = None
-    """The time of the last packet of all, wanted or not, once everything has been read."""
+    """The time of the last packet in any part, once everything has been read."""
 
     def __iter__(self) -> Iterator[Moment]:
-        """The packets. Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a file
-        that is not a capture."""
+        """Yield the packets. Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a
+        file that is not a capture."""
         self.last = None
         yield from _steady(_sorted(self._wanted()))
 
@@ -90,7 +90,7 @@ def _advance(
 
 
 def first_instant(file: Iterable[Captured]) -> Instant | None:
-    """The time of a file's first packet; None if it is empty."""
+    """Return the time of a file's first packet; None if it is empty."""
     first = next(iter(file), None)
     return None if first is None else first.at
 
@@ -100,7 +100,7 @@ def _sorted(packets: Iterable[Packet]) -> Iterator[Packet]:
     size, newest = 0, 0
     for number, packet in enumerate(packets):
         if held and packet.at < newest - SET_BACK:
-            # The clock was set back: packets held so far are earlier, whatever their times.
+            # The clock was set back: packets held so far come first, whatever their times.
             yield from (place for _, _, place in sorted(held))
             held, size, newest = [], 0, packet.at
         newest = max(newest, packet.at)

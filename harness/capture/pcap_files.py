@@ -27,22 +27,21 @@ _PCAP = {
     b"\x4d\x3c\xb2\xa1": ("<", 1),
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
-"""Order of bytes, and nanoseconds of a unit of the fraction."""
+"""Byte order, and nanoseconds per unit of a fraction."""
 _SECTION = b"\x0a\x0d\x0d\x0a"
 _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
 _LARGEST = 1 << 28
-"""No packet and no block is longer than so many bytes; what claims to be is damaged."""
+"""The most bytes of a packet or block; a longer one is damaged."""
 LATEST: Instant = (1 << 63) - 1
-"""The trace counts nanoseconds in 64 bits."""
 _INTERFACE, _PACKET, _SIMPLE, _ENHANCED = 1, 2, 3, 6
 _RESOLUTION, _OFFSET = 9, 14
-"""Options of an interface: the resolution of its time stamps, and seconds to be added to them."""
+"""Options of an interface: the resolution of its timestamps, and the seconds to add to them."""
 
 
 class Captured(NamedTuple):
-    """One packet: when it was captured (ns since 1970), its link-layer type
-    (https://www.tcpdump.org/linktypes.html), and the bytes kept."""
+    """One packet: its instant of capture (ns since 1970), its link-layer type
+    (https://www.tcpdump.org/linktypes.html), and the captured bytes."""
 
     at: Instant
     link: int
@@ -51,13 +50,15 @@ class Captured(NamedTuple):
 
 @dataclass
 class CaptureFile:
-    """One file. Iterating reads it from the start; ``damage`` then says why it ended early."""
+    """One file. Iterating reads it from the start; ``damage`` then states why reading stopped
+    early."""
 
     path: Path
     damage: str = field(default="", init=False)
 
     def __iter__(self) -> Iterator[Captured]:
-        """Yield the packets in file order. Raises :class:`UnreadableTrace` if it is no capture."""
+        """Yield the packets in file order. Raises :class:`UnreadableTrace` if the file is not a
+        capture."""
         self.damage = ""
         try:
             with _opened(self.path) as file:
@@ -151,7 +152,6 @@ class _BadBlock(Exception):
 
 
 def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) -> Captured | None:
-    """Return the packet of a block, if any; add its interface to ``interfaces``."""
     if kind == _INTERFACE:
         link, _, snap = struct.unpack_from(order + "HHI", block)
         options = dict(_options(block[8:], order))
@@ -187,7 +187,7 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
         if abs(instant) > LATEST:
             raise _BadBlock("its time stamp is beyond the year 2262")
         return Captured(instant, interface.link, block[20 : 20 + kept])
-    # Packets without a timestamp (simple packet blocks) are ignored: nothing else gives their time.
+    # Packets without a timestamp (simple packet blocks) are ignored: their time is unknown.
     return None
 
 
@@ -210,7 +210,6 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def is_capture(path: Path) -> bool:
-    """True if a file begins like a capture."""
     try:
         with _opened(path) as file:
             magic = file.read(4)

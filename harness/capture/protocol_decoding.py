@@ -1,6 +1,6 @@
 """Decodes both sides of a captured connection, and resumes after gaps.
 
-A speaker receives bytes and notices of missing ones, and returns events. After a gap it searches
+A speaker receives bytes, and notices of missing bytes, and returns events. After a gap it searches
 for the next plausible frame start. If the gap is within a body of known length, nothing else is
 lost."""
 
@@ -31,7 +31,7 @@ _SIDES = (True, False)
 
 
 class Speaker(Protocol):
-    """Decodes one connection. ``out``: written by the client."""
+    """Decodes one connection. ``out``: the client wrote the bytes."""
 
     def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]: ...
 
@@ -53,7 +53,7 @@ class Reader(Protocol):
 
 
 class Framed:
-    """Two readers, and the search for a frame start when one has lost its place."""
+    """Two readers; searches for a frame start when one has lost its place."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Framed:
 
 
 class _Stomp:
-    """One direction of STOMP. ``shared`` has the version in CONNECTED, for both directions."""
+    """One direction of STOMP. ``shared`` has the version from CONNECTED, for both directions."""
 
     def __init__(self, factory: CaptureEventFactory, out: bool, shared: dict[str, str]) -> None:
         self._factory, self._out, self._shared = factory, out, shared
@@ -129,7 +129,7 @@ class _Stomp:
                     yield None
 
     def _unknown(self, at: Instant, body: bytes) -> Iterator[Event]:
-        """A body without a stamp can no longer be identified."""
+        """Mark that a body without a stamp can no longer be identified."""
         torn, self._torn = self._torn, 0
         if torn and stamp.read(body[: stamp.LENGTH]) is None:
             yield self._factory.unseen(at, self._out, STOMP, CUT, torn)
@@ -252,12 +252,12 @@ class _WebSocket:
 
 def speaker(protocol: str, factory: CaptureEventFactory, *, begun: bool = True) -> Speaker:
     """Return the decoder of ``protocol``; raise ``KeyError`` for one without a decoder. ``begun``:
-    the connection is captured from its beginning."""
+    the capture has the connection's beginning."""
     if protocol == WEBSOCKET:
         return _WebSocket(factory)
     if protocol == STOMP:
-        # Nothing is unescaped until CONNECTED. A connection that began before the capture probably
-        # has escapes.
+        # Unescaping starts at CONNECTED. A connection that began before the capture probably uses
+        # escapes.
         shared = {"version": "1.0" if begun else "1.2"}
         return Framed(
             STOMP, factory, lambda out: _Stomp(factory, out, shared), protocol_detection.stomp_frame

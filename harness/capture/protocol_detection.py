@@ -1,7 +1,7 @@
 """Detects a connection's protocol and client from its content; ports are ignored.
 
 In the middle of a connection it searches for a plausible frame start: a STOMP command with header
-lines after a NUL, or an AMQP frame followed by another one."""
+lines after a NUL, or an AMQP frame followed by another."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _TLS = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
 _REQUEST = re.compile(rb"GET [^\r\n]* HTTP/1\.1\r\n(?:[^\r\n]+\r\n)*?(?i:Upgrade: *websocket)\r\n")
 _FOREIGN = {b"\x10": b"MQTT", b"\x00": b"ActiveMQ"}
 ENOUGH = 4
-"""Bytes of each side by which a protocol shows, if its beginning was seen."""
+"""The most bytes of each side needed to detect a protocol whose beginning was seen."""
 MOST_LOOKED_AT = 64 * 1024
 LARGEST_FRAME = 1 << 24
-"""An AMQP frame from the middle of a connection that claims to be longer is not credible."""
+"""In the middle of a connection, an AMQP frame that claims to be longer is not credible."""
 
 
 Beginning: TypeAlias = Callable[[bytearray, bool], int | None]
-"""Offset of the first credible frame of a side, in bytes that begin at the edge of a packet."""
+"""Finds the offset of a side's first credible frame, in bytes that begin at a packet boundary."""
 
 
 @dataclass(frozen=True)
 class Recognised:
     """A protocol, the client's side (None: unknown), and which sides are captured from their first
-    bytes."""
+    byte."""
 
     protocol: str
     client: int | None = None
@@ -51,8 +51,8 @@ class Recognised:
 
 
 def recognised(raw: Mapping[int, bytes], begun: Mapping[int, bool]) -> Recognised | None:
-    """Return the protocol of ``raw`` (by side); None while more bytes are needed. ``begun``:
-    whether a side is captured from its first byte.
+    """Return the protocol of ``raw`` (by side); None while more bytes are needed. ``begun``: which
+    sides are captured from their first byte.
 
     A side captured from the middle begins at a packet boundary."""
     for side, data in raw.items():
@@ -108,7 +108,7 @@ def _by_middle(side: int, data: bytes) -> Recognised | None:
 
 
 def _client_of_core(side: int, code: int) -> int | None:
-    """Return the client's side, judged by the first packet of either side."""
+    """Return the client's side, according to the first packet of either side."""
     name = BY_CODE[code].name
     if name.startswith(("ping", "packets-confirmed", "disconnect", "exception")):
         return None
@@ -152,7 +152,7 @@ def _first(
 
 
 def follows(data: bytes, at: int, size_of: Callable[[bytes, int], int]) -> bool:
-    """True if a frame at ``at`` is plausible: it is complete and ends at the end of the data or at
+    """True if a frame at ``at`` is plausible: it is complete and ends with the data or before
     another frame."""
     size = size_of(data, at)
     end = at + size

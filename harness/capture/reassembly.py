@@ -3,9 +3,9 @@ missing.
 
 A byte is dated by the packet that completed the stream up to it, so bytes after a retransmitted
 hole have the retransmission's time. Of duplicate bytes the first count. A hole is *lost* once the
-other side has acknowledged it and :data:`GRACE` has passed (the receiver has the bytes, the capture
-never will), or if too much waits after it. While one direction has a hole, the other also waits, so
-that both are released in time order.
+other side has acknowledged it and :data:`GRACE` has passed (the receiver has the bytes, but the
+capture never will), or once too many bytes wait behind it. A hole in one direction makes the other
+wait too, so that both are released in time order.
 
 Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments).
 """
@@ -23,12 +23,12 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 GRACE: Duration = ms(200)
-"""Longest time by which a packet may have been captured after its acknowledgement."""
+"""A packet may be captured this much later than its acknowledgement, at most."""
 PATIENCE: Duration = seconds(30)
-"""Longest time that an unacknowledged hole stays open: a capture of one direction has no
+"""The longest time that an unacknowledged hole stays open: a capture of one direction has no
 acknowledgements."""
 MOST_WAITING = 4 << 20
-"""Bytes that wait behind holes of one connection, at most."""
+"""The most bytes that wait behind holes of one connection."""
 
 LOST, CUT = "LOST", "CUT"
 
@@ -44,8 +44,8 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """``size`` bytes were not captured, no earlier than ``since``. ``why``: LOST, or CUT by the
-    snapshot length."""
+    """``size`` bytes, sent no earlier than ``since``, were not captured. ``why``: LOST, or CUT by
+    the snapshot length."""
 
     at: Instant
     side: int
@@ -66,7 +66,7 @@ class Ended:
 Piece: TypeAlias = Bytes | Missing | Ended
 
 _Run: TypeAlias = tuple[int, int, Instant, bytes | None]
-"""First byte, behind the last one, when it came, and the bytes (None: cut off)."""
+"""The first byte, the end, the instant of arrival, and the bytes (None: cut off)."""
 
 
 @dataclass
@@ -75,18 +75,18 @@ class _Half:
 
     side: int
     next: int | None = None
-    """The first byte that has not come out."""
+    """The first byte that has not been released."""
     begun: bool = False
     """True if its SYN was seen."""
     at: Instant = 0
     runs: list[_Run] = field(default_factory=list)
     waiting: int = 0
-    """Bytes in ``runs``."""
+    """The number of bytes in ``runs``."""
     acked: int = -1
     acked_at: Instant = 0
-    """Instant at which the missing bytes were first acknowledged."""
+    """The instant at which the missing bytes were first acknowledged."""
     hole_at: Instant = 0
-    """Instant at which the present hole was first noticed."""
+    """The instant at which the current hole was first noticed."""
     end: int | None = None
     ended: bool = False
 
@@ -104,7 +104,7 @@ class _Half:
         return behind or (not self.runs and (self.acked > self.next or (self.end or 0) > self.next))
 
     def take(self, begin: int, size: int, at: Instant, data: bytes | None) -> None:
-        """Keep the new ones among ``size`` bytes starting at ``begin``."""
+        """Keep the new bytes among ``size`` bytes starting at ``begin``."""
         assert self.next is not None
         end = begin + size
         at_begin = begin
@@ -163,7 +163,7 @@ class _Half:
         if not ends:
             ends = [offset for offset in (self.acked, self.end or 0) if offset > self.next]
         size, since = min(ends) - self.next, self.at
-        # It was sent before its acknowledgement and before the bytes after it.
+        # The missing bytes were sent before their acknowledgement and before the bytes after them.
         given_up = [run[2] for run in self.runs[:1]] + (
             [self.acked_at] if self.acked > self.next else []
         )
@@ -185,12 +185,12 @@ class Stream:
 
     halves: tuple[_Half, _Half] = field(default_factory=lambda: (_Half(0), _Half(1)))
     opener: int | None = None
-    """The side that asked for the connection, if that was seen."""
+    """The side that opened the connection, if seen."""
     first: int = 0
-    """The sequence number of the SYN; of a second SYN it tells whether it is the same
+    """The sequence number of the SYN, which shows whether a second SYN is for the same
     connection."""
     distance: Duration | None = None
-    """Time between the SYN and its answer at the place of capture; None: it was not seen."""
+    """Time between the SYN and its answer at the point of capture; None if not seen."""
     smooth: bool = False
     """True while neither direction waits for bytes or has ended."""
     _asked_at: Instant | None = None
@@ -203,11 +203,11 @@ class Stream:
 
     @property
     def holed(self) -> bool:
-        """True if it is waiting for missing bytes."""
+        """True if it waits for missing bytes."""
         return any(half.holed for half in self.halves)
 
     def feed(self, side: int, packet: Packet) -> Sequence[Piece]:
-        """Return the pieces that a packet from ``side`` completes, in order."""
+        """Return the pieces, in order, that a packet from ``side`` completes."""
         if self.smooth and not packet.flags & (SYN | FIN | RST) and not packet.cut:
             usual = self._usual(self.halves[side], self.halves[1 - side], packet)
             if usual is not None:
@@ -297,7 +297,7 @@ class Stream:
         if half.end is not None and number > half.end:
             number = half.end  # a FIN occupies one sequence number
         if number > half.acked:
-            # Answers to the missing bytes follow the first acknowledgement of them.
+            # Answers to the missing bytes follow the first acknowledgement of these bytes.
             half.acked_at = half.acked_at if half.acked > half.next else at
             half.acked = number
             if half.holed and not half.hole_at:
@@ -340,11 +340,11 @@ class Stream:
         yield Ended(at, side, CloseHow.RESET)
 
     def pass_time(self, now: Instant) -> Iterator[Piece]:
-        """Yield the holes given up by ``now`` because nothing filled them."""
+        """Yield the holes that nothing filled by ``now``."""
         yield from self._in_order([], now)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:
-        """Release everything that is waiting, because the capture or the connection ended."""
+        """Release everything that waits: the capture or the connection ended."""
         for half in self.halves:
             while half.holed:
                 self._held += half.give_up(now)

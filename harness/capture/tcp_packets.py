@@ -36,12 +36,12 @@ _NULL, _ETHERNET, _RAW, _LOOP, _SLL, _SLL2, _IPV4, _IPV6 = (
 _INTERNET = (b"\x08\x00", b"\x86\xdd")
 _TCP = 6
 _UNBROKEN = (b"\x40\x00", b"\x00\x00")
-"""Flags and offset of a packet that is not a fragment."""
+"""Flags and offset of an unfragmented packet."""
 _IP4 = struct.Struct("!BBHHHBBH4s4s")
 _IP6 = struct.Struct("!IHBB16s16s")
 _SEGMENT = struct.Struct("!HHIIBB")
 _MOST_FRAGMENTS = 1024
-"""Packets of which fragments are waited for; the oldest are given up."""
+"""The most incomplete packets kept; beyond that the oldest are dropped."""
 
 
 class Packet(NamedTuple):
@@ -65,7 +65,7 @@ class Packets:
             OrderedDict()
         )
         self.passed_over = 0
-        """Packets that are not TCP, or too short to tell."""
+        """Packets that are not TCP or too short."""
 
     def read(self, captured: Captured) -> Packet | None:
         at, link, data = captured
@@ -103,7 +103,7 @@ class Packets:
     def _whole(
         self, key: tuple[bytes, bytes, int], part: int, data: bytes, size: int
     ) -> bytes | None:
-        """The payload of a packet once all of its fragments have arrived; never if the capture
+        """Return the payload of a packet once all its fragments have arrived; never if the capture
         truncated one."""
         if len(data) < size:
             return None
@@ -143,8 +143,8 @@ _LAYERS = {_ETHERNET: dpkt.ethernet.Ethernet, _SLL: dpkt.sll.SLL, _SLL2: dpkt.sl
 
 
 def _unusual(at: Instant, link: int, data: bytes) -> Packet | None:
-    """Return the packet that dpkt finds after tags, labels, tunnels and extension headers. ``link``
-    is IPv6's for a packet without a frame."""
+    """Return the packet that dpkt finds behind tags, labels, tunnels and extension headers.
+    ``link`` is IPv6's for a packet without a frame."""
     try:
         layer = dpkt.ip6.IP6(data) if link == _IPV6 else _LAYERS[link](data)
         while isinstance(layer, dpkt.Packet) and not isinstance(layer, (dpkt.ip.IP, dpkt.ip6.IP6)):
@@ -195,7 +195,7 @@ def part_of(packet: Packet, parts: int) -> int:
 
 
 def glanced_at(captured: Captured, parts: int) -> int | None:
-    """:func:`part_of` without parsing, for common packets; None for others."""
+    """Like :func:`part_of` for common packets, without parsing; None for others."""
     data = captured.data
     at = _begin(captured.link, data)
     if at is None or data[at : at + 1] != b"\x45" or data[at + 6 : at + 8] not in _UNBROKEN:

@@ -1,9 +1,9 @@
 """The time after a case: its connections stay open and are read, and general rules judge everything
 received (``harness/oracles/*_aftermath.py``).
 
-In virtual time it lasts for the longest interval agreed on any connection and beyond the broker's
-own checks; clients still send the heartbeats that they promised. In real time it lasts
-:data:`REAL`, during which the processor is free for other cases."""
+In virtual time it lasts longer than the longest interval agreed on any connection and than the
+broker's own check interval; clients still send the heartbeats that they promised. In real time it
+lasts :data:`REAL`, during which the processor is free for other cases."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from brokerproof.harness.worlds.bounds import LimitReached
 
 REAL: Duration = ms(1500)
 LEAST, MOST = seconds(5), seconds(120)
-"""Bounds of the time in virtual time."""
+"""The least and the most time, in virtual time."""
 MOST_BEATS = 50
-"""Heartbeats of the shortest interval after which it is over, in virtual time."""
+"""The aftermath ends after this many heartbeats of the shortest interval, in virtual time."""
 GRACE: Duration = ms(1000)
-"""Time within which a broker closes a connection after ERROR, in virtual time."""
+"""Time for a broker to close a connection after ERROR, in virtual time."""
 
 
 class Rules(Protocol):
@@ -59,8 +59,8 @@ def observe(bench: Bench) -> None:
         looked_at = _read_on(bench, lingering, since, REAL)
     findings = _judged(bench, peers, since, looked_at, GRACE)
     if findings and not bench.virtual:
-        # The broker has as long as for any other answer. Measuring its lateness means reading all
-        # its threads.
+        # The broker has as much time as for any other answer. Measuring its lateness requires
+        # reading all its threads.
         if lingering:
             looked_at = _read_on(bench, lingering, since, PATIENCE + REAL)
         late = bench.world.lateness(since)
@@ -95,7 +95,7 @@ def _judged(
 
 
 def _by_connection(events: Iterable[Event]) -> Mapping[int | None, Sequence[Event]]:
-    """Divide the events once: a case may have hundreds of connections."""
+    """Group the events in one pass: a case may have hundreds of connections."""
     divided: defaultdict[int | None, list[Event]] = defaultdict(list)
     for event in events:
         divided[event.conn].append(event)
@@ -103,7 +103,6 @@ def _by_connection(events: Iterable[Event]) -> Mapping[int | None, Sequence[Even
 
 
 def _patience(bench: Bench, peer: Conversation[Any], events: Sequence[Event]) -> Duration | None:
-    """This target's documented connection TTL, in ns; None: none."""
     if peer.protocol != "STOMP" or "connection-ttl" not in bench.capabilities:
         return None
     version, promised = stomp_aftermath.promise(events, peer.conn)
@@ -114,8 +113,8 @@ def _patience(bench: Bench, peer: Conversation[Any], events: Sequence[Event]) ->
 def _read_on(
     bench: Bench, peers: list[Conversation[Any]], since: Instant, real: Duration
 ) -> Instant:
-    """Continue reading; return until when that was done, since a delayed thread reads nothing
-    meanwhile."""
+    """Continue reading; return the instant up to which everything was read, since a delayed thread
+    reads nothing."""
     events = _by_connection(bench.events)
     until = since + (_virtual_time(events, peers) if bench.virtual else real)
     for peer in peers:
@@ -126,7 +125,7 @@ def _read_on(
         bench.world.wait_until(
             lambda: not bench.virtual and all(peer.ended is not None for peer in peers), until
         )
-    except LimitReached as limit:  # judge what has arrived so far
+    except LimitReached as limit:  # judge only what has arrived so far
         bench.record_note(f"the aftermath ends: {limit}")
     return min(bench.now(), until)
 

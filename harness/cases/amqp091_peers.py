@@ -19,8 +19,8 @@ class Amqp091Peers(Connections):
     """Makes AMQP 0-9-1 peers, raw ones and pika, and connections to RabbitMQ's management API."""
 
     def amqp091_peer(self, *, acceptor: str | None = None) -> Amqp091Peer:
-        """An open AMQP 0-9-1 connection on which nothing has been sent. Raises
-        :class:`ControlFailed` if refused."""
+        """Open an AMQP 0-9-1 connection and send nothing. Raises :class:`ControlFailed` if
+        refused."""
         from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 
         identity = self.target.identity
@@ -33,10 +33,11 @@ class Amqp091Peers(Connections):
     def amqp091(
         self, *, acceptor: str | None = None, channels: int = 1, **options: Any
     ) -> Amqp091Peer:
-        """A logged-in AMQP 0-9-1 peer with channels 1 to ``channels`` open.
+        """Return a logged-in AMQP 0-9-1 peer with channels 1 to ``channels`` open.
 
         ``options`` go into its tune-ok, where the broker's frame-max bounds ours, ``capabilities``
-        into its client-properties. Reaching this state is a control, not a finding."""
+        into its client-properties. A failure to reach this state is a failed control, not a
+        finding."""
         from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
 
         peer = self.amqp091_peer(acceptor=acceptor)
@@ -68,8 +69,8 @@ class Amqp091Peers(Connections):
         return peer
 
     def management(self, *, acceptor: str | None = None) -> ManagementPeer:
-        """A connection to the management API, with the target's login. For targets with the
-        capability "management-api"."""
+        """Connect to the management API with the target's login. For targets with the capability
+        "management-api"."""
         from brokerproof.harness.clients.rabbitmq_management_api import ManagementPeer  # needs h11
 
         def connect(peer: ManagementPeer) -> None:

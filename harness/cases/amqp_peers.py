@@ -21,8 +21,8 @@ Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
 
 
 def _require_proton() -> None:
-    """Skip the case if Proton is not installed. Trying to import it is not enough: an import
-    failing concurrently in another thread leaves a partial module."""
+    """Skip the case if Proton is not installed. Trying to import it is not enough: a concurrent
+    failing import in another thread leaves a partial module."""
     if find_spec("proton") is None:
         raise ControlFailed(extras.sentence("proton"), Symptom.ABSENT)
 
@@ -37,10 +37,9 @@ class AmqpPeers(Connections):
         certificate: Certificate | None = None,
         plain: bool = False,
     ) -> AmqpPeer:
-        """An open connection on which nothing has been sent. Raises :class:`ControlFailed` if
-        refused.
+        """Open a connection and send nothing. Raises :class:`ControlFailed` if refused.
 
-        ``certificate`` is our client certificate for TLS; ``plain`` disables TLS."""
+        ``certificate``: our client certificate for TLS; ``plain``: no TLS."""
         from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 
         peer = AmqpPeer(
@@ -50,7 +49,7 @@ class AmqpPeers(Connections):
             self._container(),
         )
         peer.require = self.require_capability
-        # Cases about heartbeats decide themselves when a client is silent.
+        # Cases about heartbeats control themselves when a client is silent.
         peer.keeps_alive = Area.HEARTBEAT not in map(area_of, self.cited)
         self._connect(peer, certificate, plain)
         return peer
@@ -63,9 +62,11 @@ class AmqpPeers(Connections):
         begin: bool = True,
         **open_fields: Any,
     ) -> AmqpPeer:
-        """A logged-in AMQP 1.0 peer that has opened and (by default) begun a session on channel 0.
+        """Return a logged-in AMQP 1.0 peer that has opened and (by default) begun a session on
+        channel 0.
 
-        ``open_fields`` are those of its open. Reaching this state is a control, not a finding."""
+        ``open_fields`` are those of its open. A failure to reach this state is a failed control,
+        not a finding."""
         peer = self.amqp_peer(acceptor=acceptor)
         if sasl:
             peer.authenticate(self.target.identity.login, self.target.identity.passcode)
@@ -77,7 +78,7 @@ class AmqpPeers(Connections):
     def proton(
         self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
     ) -> ProtonPeer:
-        """Proton's engine, connected; ``options`` as for its ``connect``."""
+        """Connect Proton's engine; ``options`` as for its ``connect``."""
         _require_proton()
         from brokerproof.harness.clients.proton_engine import ProtonPeer
 
@@ -93,14 +94,14 @@ class AmqpPeers(Connections):
         return peer
 
     def proton_blocking(self, *, acceptor: str | None = None, **options: Any) -> BlockingPeer:
-        """Proton's BlockingConnection, connected. Raises :class:`ControlFailed` in virtual time."""
+        """Connect Proton's BlockingConnection. Raises :class:`ControlFailed` in virtual time."""
         _require_proton()
         from brokerproof.harness.clients.proton_sockets import BlockingPeer
 
         return self._dialled(BlockingPeer, acceptor, options)
 
     def proton_container(self, *, acceptor: str | None = None, **options: Any) -> ContainerPeer:
-        """Proton's Container in its own thread, connected. Raises :class:`ControlFailed` in virtual
+        """Connect Proton's Container in its own thread. Raises :class:`ControlFailed` in virtual
         time."""
         _require_proton()
         from brokerproof.harness.clients.proton_sockets import ContainerPeer

@@ -1,6 +1,6 @@
 """The target as a case sees it: a world, peers, methods that hide the clock, and findings.
 
-One bench serves one case (for a property, one example). Its events are the case's trace."""
+A bench serves one case (for a property, one example); its events are the case's trace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from brokerproof.harness.worlds.link import LinkFaults
 from brokerproof.harness.worlds.virtual import VirtualWorld
 
 BEYOND_THE_WIRE = "the case changed the broker's limits or resources, which a script cannot"
-"""Why the bytes of such a case are not kept: played alone they mean something else."""
+"""Why the bytes of such a case are not kept: replayed alone they would mean something else."""
 
 
 class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, MeasurementJudge):
@@ -80,7 +80,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.world.wait_until(lambda: False, self.now() + duration)
 
     def wait_until(self, ready: Callable[[], bool], within: Duration) -> bool:
-        """Wait until ``ready()``, at most ``within``; return ``ready()``."""
+        """Wait up to ``within`` until ``ready()`` is true; return ``ready()``."""
         return self.world.wait_until(ready, self.now() + within)
 
     # the broker's machine and what it reports
@@ -90,7 +90,8 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.example_record.wire.unkept = BEYOND_THE_WIRE
 
     def raise_alarm(self, resource: str, *, node: str = "") -> None:
-        """Make the broker short of ``resource`` (memory or disk). For targets with "alarms".
+        """Cause a shortage of ``resource`` (memory or disk) on the broker. For targets with
+        "alarms".
 
         ``node`` is a node of a target with "cluster" (default: its first)."""
         self.record_note(f"{_place(node)} is short of {resource}")
@@ -127,14 +128,14 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.world.feed(reading)
 
     def admin(self) -> Admin:
-        """Artemis management over a separate connection. For targets with the capability
+        """Return Artemis management over a separate connection. For targets with the capability
         "admin"."""
         self.has_administered = True
         address = str(self.profile.parameters["management_address"])
         return Admin(self, self.stomp(), address, self.destination())
 
     def statistics(self) -> Statistics:
-        """ActiveMQ statistics over a separate connection. For targets with "statistics"."""
+        """Return ActiveMQ statistics over a separate connection. For targets with "statistics"."""
         nodes = {
             routing: str(self.profile.parameters[f"{routing.value.lower()}_node"])
             for routing in RoutingType
@@ -154,13 +155,13 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
     def negotiated(
         self, heart_beat: tuple[int, int] | None, version: str = "1.2", acceptor: str | None = None
     ) -> liveness.Negotiated:
-        """The expected answer of this target to a ``heart-beat`` header."""
+        """Return this target's expected answer to a ``heart-beat`` header."""
         return liveness.negotiate(self.parameters(acceptor), heart_beat, version)
 
     def silence_interval(
         self, ttl_ms: int, acceptor: str | None = None
     ) -> tuple[Duration, Duration]:
-        """The silence after which this target should close a connection with this TTL."""
+        """Return the silence after which this target should close a connection with this TTL."""
         check = self.parameters(acceptor)["connection_ttl_check_interval_ms"]
         assert isinstance(check, int)
         return liveness.silence_interval(ttl_ms, check, exact=self.virtual)

@@ -1,6 +1,6 @@
 """Lists every call of every conformance case without pytest, expanding versions and parameters.
 
-The ids are those under which pytest records results, so cases in a matrix can be looked up and run.
+Pytest records results under the same ids, so cases in a matrix can be looked up and run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from brokerproof.harness.catalogue.cases import import_suites
 
 @cache
 def all_calls() -> tuple[Call, ...]:
-    """Every call, ordered by id."""
     import_suites()
     return tuple(
         sorted(

@@ -34,9 +34,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _ATTRIBUTE = "__brokerproof_case__"
 _OVER = "__brokerproof_over__"
 _STOMP = ("stomp.", "clients.stomppy.")
-"""Beginnings of the names of cases that need no more than STOMP."""
+"""Prefixes of the names of cases that need only STOMP."""
 SHIPPED = "brokerproof.suites."
-"""Beginning of the modules of the suites that come with brokerproof."""
+"""Prefix of the modules of brokerproof's own suites."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,9 @@ class Over:
     least: int = 0
     """The least number in virtual time, unless the effort is smoke."""
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None
-    """Examples that are run whatever is drawn: the corners without which the property would prove
-    less."""
+    """Examples that always run: corners without which the property would prove less."""
     situations: Situations = ()
-    """The situations that the examples are drawn for."""
+    """The situations that the drawn examples should reach."""
 
     def situations_on(self, target: Target) -> tuple[str, ...]:
         return self.situations(target) if callable(self.situations) else self.situations
@@ -85,12 +84,10 @@ class Case:
     over: Over | None = None
     arguments: tuple[str, ...] = field(default=())
     harm: str = ""
-    """The damage that the case leaves behind on a broker that fails it. In real time such a case is
-    run last and alone, on a broker that the harness started or with ``--allow-harm``. Empty for
-    most."""
+    """The damage that the case leaves on a broker that fails it; empty for most. In real time such
+    a case runs last and alone, on a broker that the harness started or with ``--allow-harm``."""
 
     def id(self, version: str | None, parameters: str = "") -> str:
-        """The name under which results are recorded."""
         inside = "-".join(part for part in (version, parameters) if part)
         return f"{self.name}[{inside}]" if inside else self.name
 
@@ -188,11 +185,11 @@ def over(
     situations: Situations = (),
     **strategies: Any,
 ) -> Callable[[Function], Function]:
-    """Turn a case into a property; goes below ``@case``.
+    """Turn a case into a property; written below ``@case``.
 
-    ``examples`` is for virtual time: normal effort draws 0.3 of it, but at least ``least``.
-    ``always`` has examples that are run in addition. In virtual time more examples are drawn while
-    any of ``situations`` is unreached; a case that never reaches one is INCONCLUSIVE."""
+    ``examples`` is for virtual time: normal effort draws 0.3 of it, but at least ``least``. The
+    examples in ``always`` run in addition. In virtual time more examples are drawn while any of
+    ``situations`` is unreached; a case that never reaches one is INCONCLUSIVE."""
 
     def decorate(function: Function) -> Function:
         setattr(function, _OVER, Over(strategies, examples, least, always, situations))
@@ -237,7 +234,7 @@ def _names(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def _spoken(name: str) -> frozenset[str]:
-    """The protocol that a case uses, from its module: its target must speak it."""
+    """Return the protocol that a case uses, from its module: its target must speak it."""
     return frozenset({"stomp"} if name.startswith(_STOMP) else ())
 
 

@@ -28,7 +28,7 @@ from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.targets.cache import cache_folder
 
 KEPT = 8
-"""Indexes in the cache folder: one for each installation or checkout that was used last."""
+"""The most indexes in the cache folder, one for each recent installation or checkout."""
 
 
 class NoIndex(Exception):
@@ -38,7 +38,6 @@ class NoIndex(Exception):
 @dataclass(frozen=True)
 class IndexedCase:
     id: str
-    """The name under which results are recorded."""
     name: str
     """The id without its version and parameters."""
     suite: str
@@ -49,11 +48,11 @@ class IndexedCase:
     doc: str
     source: str
     levels: tuple[str, ...] = ()
-    """The levels of ``requirements``, in their order; empty in a selection, which needs none."""
+    """The levels of ``requirements``, in their order; empty in a selection, which needs no
+    levels."""
 
     @property
     def areas(self) -> tuple[Area, ...]:
-        """The areas of its requirements, in area order."""
         cited = {area_of(requirement) for requirement in self.requirements}
         return tuple(area for area in Area if area in cited)
 
@@ -129,9 +128,9 @@ def _folders_of(group: str) -> dict[str, Path]:
 
 
 def pytest_command() -> list[str]:
-    """Return the command that collects conformance cases, without the suites.
+    """Return the command that collects conformance cases; the caller adds the suites.
 
-    ``-P``: do not import from the current folder, which may be a checkout."""
+    ``-P`` prevents imports from the current folder, which may be a checkout."""
     home = suites_folder()
     return [
         *(sys.executable, "-P", "-m", "pytest", "-c", str(home / "conformance.ini")),
@@ -188,7 +187,7 @@ def _key() -> str:
 
 
 def digest() -> str:
-    """Return a digest of everything that affects verdicts, equal on every machine."""
+    """Return a digest of everything that affects verdicts, the same on every machine."""
     home, digest = suites_folder(), hashlib.sha256()
     others = (
         home / "steps",

@@ -25,7 +25,7 @@ from brokerproof.harness.worlds.real import Accepted
 from brokerproof.harness.worlds.world import Channel, Receiver, World
 
 TRIALS = frozenset({"stomp-client", "amqp091-client", "amqp10-client"})
-"""Capabilities that only clients have: a case that needs one puts a client on trial."""
+"""Capabilities that only clients have; a case that needs one puts a client on trial."""
 LOGIN, PASSCODE = "ann", "a:b\\c"
 """The login of clients on trial."""
 
@@ -82,35 +82,34 @@ class ClientTrial(Generic[S]):
         return self.servers[-1]
 
     def _dial(self, **options: Any) -> None:
-        """Make the client connect, and wait until it has."""
+        """Make the client connect, and wait for its connection."""
         where = {"host": self._begun.host, "port": self._begun.port}
         self.driver.do("connect", **where, **options)
         world = self._bench.world
         world.wait_until(lambda: bool(self.servers), world.now() + PATIENCE)
 
     def message(self) -> ClientEvent:
-        """The client's report of its next message, whose arrival is a control."""
+        """Return the client's report of its next message. A missing message is a failed control."""
         return self.driver.expect(event_named("message"))
 
     @property
     def lost(self) -> bool:
-        """True if the client ended its connection or reports that it was lost."""
         return self.server.ended is not None or bool(self.driver.reports("disconnected"))
 
     def signs_since(self, since: Instant) -> list[Instant]:
-        """The instant ``since``, and every later one at which something arrived from the client."""
+        """Return ``since`` and every later instant at which bytes from the client arrived."""
         return [since, *(at for at, _ in self.server.heard if at > since)]
 
     def judge_signs(self, proves: Requirements, interval: Duration, since: Instant) -> None:
-        """Check that since ``since`` the client was never silent for longer than ``interval``."""
+        """Check that the client was never silent for longer than ``interval`` after ``since``."""
         bench = self._bench
         most = interval + bench.punctuality(interval)
         instants, now = self.signs_since(since), bench.now()
         bench.judge_period(proves, "silence of the client", instants, (0, most), until=now)
 
     def judge_stays(self, proves: Requirements, promised: Duration, why: str) -> None:
-        """Check that the client stayed, provided that we were never silent for longer than
-        ``promised``."""
+        """Check that the client stayed connected, provided that we were never silent for longer
+        than ``promised``."""
         self._bench.record_finding(
             proves,
             not self.lost,
@@ -127,7 +126,7 @@ class StompTrial(ClientTrial[StompServer]):
     def dial(
         self, heart_beat: tuple[int, int] = (0, 0), login: str = LOGIN, passcode: str = PASSCODE
     ) -> Frame:
-        """Make the client connect; return its first frame, not yet answered."""
+        """Make the client connect; return its unanswered first frame."""
         self._dial(
             vhost=self._begun.host,
             version=self.version,
@@ -143,7 +142,7 @@ class StompTrial(ClientTrial[StompServer]):
         answer: tuple[int, int] | None = (0, 0),
         headers: HeadersLike = (),
     ) -> Frame:
-        """Let the client connect, answer CONNECTED, and return its CONNECT frame."""
+        """Let the client connect, answer CONNECTED, and return the client's CONNECT frame."""
         first = self.dial(heart_beat)
         self.server.accept(self.version, answer, headers)
         self.driver.expect(event_named("connected"))
@@ -160,7 +159,7 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
         super().__init__(bench, Amqp091Server)
 
     def dial(self, heartbeat: int = 0) -> Method:
-        """Make the client connect; return its protocol header, not yet answered."""
+        """Make the client connect; return its unanswered protocol header."""
         self._dial(vhost="/", heartbeat=heartbeat, login=LOGIN, passcode=PASSCODE)
         return self.server.expect(HEADER)
 
@@ -197,7 +196,7 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
 class Amqp10Trial(ClientTrial[Amqp10Server]):
     def __init__(self, bench: ClientTrials) -> None:
         self.offered: dict[str, dict[str, Any]] = {"open": {}, "begin": {}, "attach": {}}
-        """Fields of our open, begin and attach, besides those that each has."""
+        """Fields of our open, begin and attach besides their usual ones."""
         super().__init__(bench, lambda judge, conn: Amqp10Server(judge, conn, self.offered))
 
     def connect(self, idle_ms: int = 0, max_frame: int = 0) -> AmqpFrame:
@@ -229,16 +228,14 @@ class Amqp10Trial(ClientTrial[Amqp10Server]):
 
 
 class ClientTrials(Connections, MeasurementJudge):
-    """The part of a bench that puts clients on trial."""
-
     def stomp_client(self, version: str) -> StompTrial:
-        """A client that is not connected yet, with its driver running."""
+        """Return a client with a running driver, not connected yet."""
         return StompTrial(self, version)
 
     def amqp091_client(self) -> Amqp091Trial:
-        """A client that is not connected yet, with its driver running."""
+        """Return a client with a running driver, not connected yet."""
         return Amqp091Trial(self)
 
     def amqp10_client(self) -> Amqp10Trial:
-        """A client that is not connected yet, with its driver running."""
+        """Return a client with a running driver, not connected yet."""
         return Amqp10Trial(self)

@@ -1,4 +1,4 @@
-"""Repeats a real-time failure and, if the reference fails too, looks for a smaller example."""
+"""Repeats a real-time failure and, if the reference fails too, searches for a smaller example."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from brokerproof.harness.targets.target import Target, TargetFacts
 
 IRREPRODUCIBLE = "irreproducible: it did not happen when the case was run again"
 REFERENCE = "reference"
-"""The shipped target on which examples are made smaller."""
+"""The shipped target on which examples are shrunk."""
 
 
 def violations(outcome: ExampleRecord) -> Iterator[Finding]:
-    """All certain violations in the examples of a property."""
+    """Return all certain violations in the examples of a property."""
     for example in outcome.failing or [outcome]:
         for finding in example.findings:
             if finding.seen is Seen.VIOLATED and finding.uncertain is None:
@@ -55,8 +55,8 @@ def is_listed(run: Run, call: Call, finding: Finding) -> bool:
 def example_of(
     run: Run, call: Call, outcome: ExampleRecord, failing: frozenset[str]
 ) -> ExampleRecord | None:
-    """The example that violated one of ``failing``: the case itself, or the first such example of a
-    property."""
+    """Return the example that violated one of ``failing``: the case itself, or a property's first
+    such example."""
     for example in outcome.failing or [outcome]:
         if violates(run, call, example, failing):
             return example
@@ -66,7 +66,8 @@ def example_of(
 def run_again(
     run: Run, call: Call, plan: Mapping[str, Any], seed: int
 ) -> tuple[ExampleRecord, str | None]:
-    """One run with these drawn arguments, and the reason if it was our error, else None."""
+    """Run once with these drawn arguments. Return the run, and the reason if it was our error (else
+    None)."""
     outcome = ExampleRecord()
     try:
         one_example(run, call, outcome, plan, seed, None if call.case.over is None else 0)
@@ -92,7 +93,7 @@ def confirmed(
 
 
 def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[Finding]:
-    """Return ``findings`` with violations of ``failing`` marked uncertain because of ``why``."""
+    """Return ``findings`` with violations of ``failing`` marked as uncertain because of ``why``."""
     return [
         replace(finding, uncertain=why) if finding.requirement in failing else finding
         for finding in findings
@@ -102,8 +103,8 @@ def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[
 def _smaller(
     run: Run, call: Call, plan: Mapping[str, Any], failing: frozenset[str], seed: int
 ) -> Mapping[str, Any] | None:
-    """The smallest example that fails on the reference in virtual time; None if this one passes
-    there."""
+    """Return the smallest example that fails on the reference in virtual time; None if this one
+    passes there."""
     smaller = _reference(run.target, plan)
     if smaller is None or not call.needs <= smaller[0].identity.capabilities:
         return None
@@ -120,7 +121,7 @@ def _smaller(
         try:
             example(**plan)
         except ViolationFound:
-            # Drawn as for the target under test, so that the result can run there.
+            # Draw as for the target under test, so that the result can run there.
             draw(run, call, example, seed, None, shrink=True)
         return smallest[0] if smallest else None
     finally:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 class Connections(CaseRecord):
     """The part of a bench that opens connections and creates address names.
 
-    ``label`` and ``seed`` are part of all names."""
+    All names contain ``label`` and ``seed``."""
 
     overrides: Overrides | None
     label: str
     seed: int
     peers: list[Conversation[Any]]
-    """Every peer that was connected, in order."""
+    """Every connected peer, in order."""
     has_administered: bool = False
     """True if the case changed the broker's limits or resources, or used its management."""
     _connections: int = 0
@@ -62,7 +62,7 @@ class Connections(CaseRecord):
         return Stated(known[name])
 
     def full_address(self, kind: str) -> str:
-        """Return the name prefix of small addresses of that kind.
+        """Return the name prefix of addresses with a low limit of that kind.
 
         ``kind`` is one of :data:`brokerproof.harness.targets.full_addresses.KINDS`. Raises
         :class:`ControlFailed` if that kind is not configured."""
@@ -78,12 +78,13 @@ class Connections(CaseRecord):
 
     def require_capability(self, name: str) -> None:
         """Raise :class:`ControlFailed` if the target lacks capability ``name``, so that the case
-        does not test what needs it."""
+        does not test what requires it."""
         if lack := self.target.identity.lack_of({name}):
             raise ControlFailed(lack, Symptom.ABSENT)
 
     def require_offer(self, name: str) -> None:
-        """Like :meth:`require_capability`, but a capability judged on another target counts."""
+        """Like :meth:`require_capability`, but accept a capability that is judged on another
+        target."""
         if name not in self.target.identity.judged_on:
             self.require_capability(name)
 
@@ -111,7 +112,7 @@ class Connections(CaseRecord):
                 wire.unkept = f"a connection speaks {peer.protocol}, of which no bytes are kept"
                 channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
         except Unreachable as problem:
-            self.parameters(peer.acceptor)  # raises for an acceptor that the target lacks
+            self.parameters(peer.acceptor)  # raises if the target lacks the acceptor
             raise ControlFailed(str(problem), Symptom.UNREACHABLE) from None
         self.record(
             ConnectionOpened(
@@ -132,7 +133,7 @@ class Connections(CaseRecord):
         return self._own_name(self._connections)
 
     def _own_name(self, conn: int) -> str:
-        """A name that no other connection to the broker uses."""
+        """Return a name that no other connection to the broker uses."""
         return f"{self._prefix}-{conn}"
 
     @property
@@ -140,7 +141,7 @@ class Connections(CaseRecord):
         return f"{self.label}-{self.seed:x}{self.target.identity.tag}"
 
     def node(self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None) -> Node:
-        """A fresh AMQP address, with the capabilities that select its routing in this broker
+        """Return a fresh AMQP address, with the capabilities that select its routing in this broker
         family.
 
         The same ``name`` given to :meth:`destination` yields the same address.
@@ -154,7 +155,7 @@ class Connections(CaseRecord):
         name = name or self.fresh_name()
         try:
             self.target.provide(name, routing)
-        except SetUpFailed as problem:  # a broker that makes no queue just then is not judged by it
+        except SetUpFailed as problem:  # a broker that creates no queue here is not judged by that
             raise ControlFailed(str(problem)) from None
         return Node(
             str(parameters.get(f"{kind}_node", "{name}")).format(name=name), tuple(capabilities)
@@ -167,7 +168,8 @@ class Connections(CaseRecord):
     def destination(
         self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None
     ) -> Destination:
-        """A fresh destination, with the headers that select its routing in this broker family."""
+        """Return a fresh destination, with the headers that select its routing in this broker
+        family."""
         self.require_place("stomp", routing)
         name = name or self.fresh_name()
         kind = routing.value.lower()

@@ -21,29 +21,29 @@ class ExampleRecord:
     events: list[Event] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     held: set[tuple[str, str]] = field(default_factory=set)
-    """Requirement and detail of findings that held, each of which is one event."""
+    """Requirement and detail of findings that held; each is one event."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
-    """By label: of several measurements, the one nearest to a bound."""
+    """By label; of several measurements, the one nearest to a bound."""
     wire: ByteLog = field(default_factory=ByteLog)
     failing: list[ExampleRecord] = field(default_factory=list)
-    """The records of the examples of a property that violated something."""
+    """The records of a property's examples that violated something."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
-    """The passing examples whose events are left out of ``events``."""
+    """The passing examples whose events ``events`` lacks."""
     situations: dict[str, int] = field(default_factory=dict)
-    """Examples that reached a situation, by its name."""
+    """The number of examples that reached each situation, by its name."""
     amounts: dict[str, int] = field(default_factory=dict)
-    """The greatest amount that an example used, by what was counted."""
+    """The largest amount that an example used, by what was counted."""
     behaviours: dict[str, set[str]] = field(default_factory=dict)
-    """The values that were seen of each behaviour."""
+    """The values observed of each behaviour."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """The drawn arguments of the example."""
     seed: int = 0
     case: str = ""
-    """The id of the case."""
     unbound_end: str = ""
-    """The sentence of an expectation that ended the example and binds other vendors' brokers."""
+    """If the example ended with a violation of a sentence that binds only other vendors' brokers:
+    that sentence."""
     unmet: ControlFailed | None = None
-    """The premise of the kind of place that the example drew, which this broker does not meet."""
+    """The premise of the drawn kind of address, if this broker does not meet it."""
     late: Duration = 0
     """The host's worst lateness until the example broke off; 0 if it did not break off."""
 

@@ -33,15 +33,14 @@ EFFORTS: Mapping[str, tuple[float, float]] = {
     "normal": (0.3, 0.08),
     "deep": (10.0, 0.4),
 }
-"""The fraction of a property's examples that is run, in virtual and in real time (at least 5 and
-3)."""
+"""The fraction of a property's examples that run in virtual and in real time (at least 5 and 3)."""
 
 ATTEMPTS = 3
-"""The most attempts at a case in real time while the host leaves its findings uncertain, or a
-control fails.
+"""The most attempts at a case in real time, while the host's lateness makes its findings uncertain
+or a control fails.
 
-A failed control says nothing about the broker but that the case could not be put to it. In real
-time that may be a race of a moment; what it was stays in the result's detail.
+A failed control shows only that the case could not test the broker. In real time the cause may be a
+momentary race; the result's detail keeps it.
 """
 
 
@@ -58,16 +57,17 @@ class Run:
     seed: int
     database: ExampleDatabase | None = None
     keep_counterexample: Callable[[Run, Call, ExampleRecord, frozenset[str]], object] | None = None
-    """Given a failed call, its smallest failing example and the requirements that it violates."""
+    """For a failed call: its smallest failing example, and the requirements that this example
+    violates."""
     shrink: bool = True
-    """True if a failing example is made smaller, in virtual time. A run that only counts failures
-    saves the time."""
+    """True if failing examples are shrunk in virtual time. A run that only counts failures saves
+    the time."""
     allow_harm: bool = False
-    """True if a broker that the harness did not start may be harmed too."""
+    """True if the run may harm even a broker that the harness did not start."""
     attempts: int = ATTEMPTS
     health: TargetHealth | None = None
-    """Distinguishes a broker that no longer serves anybody from one that breaks a promise. None:
-    every violation is reported."""
+    """Distinguishes a broker that serves nobody from one that breaks a promise. If None, every
+    violation is reported."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,12 @@ class Call:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The function's arguments except the target."""
         return dict(self.arguments) | ({} if self.version is None else {"version": self.version})
 
 
 def binding(run: Run, call: Call) -> tuple[str, ...]:
     """Return the requirements of ``call`` that bind the target, excluding other vendors' documents.
-    Unknown ids are reported when they are judged."""
+    Unknown ids are reported when judged."""
     identity = run.target.identity
     return tuple(
         cited
@@ -124,8 +123,8 @@ def one_example(
     seed: int,
     number: int | None,
 ) -> None:
-    """Run the function once with the drawn arguments of ``plan``. A violation, already recorded,
-    ends it without an exception."""
+    """Run the function once with the drawn arguments of ``plan``. A violation is recorded and ends
+    the run without an exception."""
     places = [
         place
         for argument in plan.values()
@@ -195,7 +194,7 @@ def unreached(run: Run, call: Call, record: ExampleRecord) -> list[str]:
 
 
 def strategies(run: Run, call: Call) -> dict[str, Any]:
-    """The strategies for the arguments of a property on the run's target."""
+    """Return the strategies for the arguments of a property on the run's target."""
     assert call.case.over is not None
     return {
         name: strategy(run.target) if callable(strategy) else strategy
@@ -229,12 +228,12 @@ def draw(
     more: int = 0,
 ) -> None:
     """Let Hypothesis call ``example`` with drawn arguments, and shrink those that raise
-    :class:`ViolationFound`. ``more`` adds examples to those of the effort; ``fixed`` also runs the
-    fixed ones."""
+    :class:`ViolationFound`. ``more``: additional examples beyond the effort; ``fixed``: whether the
+    fixed examples run too."""
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
-    # Hypothesis begins with the example that was added last.
+    # Hypothesis begins with the last example added.
     for plan in reversed(fixed_examples(run, call) if fixed else []):
         wrapped = hypothesis.example(**plan)(wrapped)
     phases = [Phase.explicit, Phase.reuse, Phase.generate] + ([Phase.shrink] if shrink else [])
@@ -253,8 +252,8 @@ def draw(
 
 
 def plans_in_real_time(run: Run, call: Call, seed: int, *, fixed: bool) -> list[dict[str, Any]]:
-    """Draw the examples to run. In real time they are few, so the first one drawn, which is the
-    simplest and shows least, is omitted if there are enough others."""
+    """Draw the examples to run. In real time they are few, so the first, which is the simplest and
+    shows least, is omitted if enough others exist."""
     plans: list[dict[str, Any]] = []
     draw(run, call, lambda **plan: plans.append(plan), seed, shrink=False, fixed=fixed, more=1)
     first = len(fixed_examples(run, call)) if fixed else 0

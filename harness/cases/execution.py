@@ -2,8 +2,8 @@
 
 Hypothesis draws the examples of a property. In virtual time each runs as soon as it is drawn, and a
 failure is shrunk. In real time the examples are drawn first and then run concurrently on separate
-connections, which takes little longer than the longest example; shrinking against a clock would
-prove little."""
+connections, which takes little longer than the longest example; shrinking in real time would prove
+little."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ from brokerproof.harness.worlds.bounds import Action, LimitReached
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
 LATE: Duration = 500 * NS_PER_MS
-"""A host that is so late may have failed a control itself: clients of ours have TTLs of 1 s, and
-send something every half of it."""
+"""A host this late may itself have made a control fail: our clients have TTLs of 1 s, and send
+something every half second."""
 SIDE_BY_SIDE_EXAMPLES = 16
 MORE_DRAWS = 4
-"""How often as many examples are drawn again for what none has reached."""
+"""The number of times that another set of examples is drawn while a situation is unreached."""
 
 
 def execute(run: Run, call: Call) -> Result:
@@ -80,12 +80,12 @@ def execute(run: Run, call: Call) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempts:
-    """Earlier attempts, undecided because a control failed or a finding is uncertain."""
+    """Earlier attempts that decided nothing, because a control failed or a finding is uncertain."""
 
     lateness: tuple[Duration, ...] = ()
-    """The host's worst lateness during each of them."""
+    """The host's worst lateness during each attempt."""
     sentences: str = ""
-    """A sentence for each control that failed in them, in parentheses."""
+    """A sentence for each failed control, in parentheses."""
     duration_s: float = 0.0
 
 
@@ -102,7 +102,7 @@ def attempt(
     run: Run, call: Call, earlier: EarlierAttempts
 ) -> EarlierAttempts | tuple[Result, list[Event]]:
     """Run ``call`` once; return its result and its trace or, if it should run again, all attempts
-    so far. The next attempt need not follow at once: a host that is late now may still be.
+    so far. The next attempt need not follow immediately: a host that is late now may still be.
 
     Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` if the broker no longer serves;
     nothing else that a broker does raises an exception."""
@@ -159,8 +159,8 @@ def try_once(run: Run, call: Call) -> ExampleRecord:
 def died_of(
     run: Run, call: Call, record: ExampleRecord, frames: Sequence[Action], how: str
 ) -> tuple[Result, list[Event]]:
-    """Return the result and the trace of a case that killed the broker with ``frames``. The gravest
-    requirement not known to hold counts as violated. The others were not judged, because a dead
+    """Return the result and the trace of a case whose ``frames`` killed the broker. The gravest
+    requirement not known to hold counts as violated. The others are not judged, because a dead
     broker looks the same to any client."""
 
     def gravity(finding: Finding) -> tuple[bool, int, bool]:
@@ -185,7 +185,7 @@ def died_of(
 def _judge_problem(
     run: Run, call: Call, findings: list[Finding], problem: Exception, late: Duration
 ) -> _Judgement:
-    """Judge a case that ended early; ``late`` is the host's minimum lateness."""
+    """Judge a case that ended early; ``late``: the least lateness of the host in any attempt."""
     if _is_absent(problem):
         return _judge_lacking(run, call, findings, str(problem))
     if isinstance(problem, ControlFailed):
@@ -202,8 +202,8 @@ def _judge_problem(
 
 
 def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
-    """Why the case does not run on this target: missing capabilities, another kind of target,
-    documents that do not bind it, or the harm it would do."""
+    """Return why the case does not run on this target: missing capabilities, another kind of
+    target, documents that do not bind it, or the harm it would do; empty if it runs."""
     identity = run.target.identity
     if not rows:
         vendors = " and ".join(sorted({str(run.catalogue[cited].profile) for cited in call.cited}))
@@ -220,8 +220,6 @@ def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """The verdict on a case, its explanation, and the findings with their verdicts."""
-
     verdict: Verdict
     detail: str
     findings: tuple[JudgedFinding, ...]
@@ -232,8 +230,8 @@ def _judge_completed(
 ) -> _Judgement:
     """Judge a completed case, and save a counterexample of a failure.
 
-    In real time a failure, or a recommendation not kept if nothing failed, counts only if it recurs
-    and the broker still serves others."""
+    In real time a failure (or, without one, a recommendation not kept) counts only if it recurs and
+    the broker still serves others."""
     findings = _unlisted_first(run, call, record, findings)
     judged = _judged(run, call, findings)
     failed, warned = (
@@ -245,7 +243,7 @@ def _judge_completed(
     if example is not None and run.target.clock is Clock.REAL:
         example = confirm_and_shrink.confirmed(run, call, example, failing, confirmation_seed)
         reason = "" if example is not None else confirm_and_shrink.IRREPRODUCIBLE
-        if run.health is not None:  # nothing recurs on a dead broker either
+        if run.health is not None:  # on a dead broker, nothing recurs either
             reason = run.health.refusal(call.id) or reason
         if reason:
             example = None
@@ -261,7 +259,7 @@ def _judge_completed(
 
 
 def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
-    """Judge a case ended by our error: all findings become ERROR, because an aborted case is not
+    """Judge a case that our error ended: every finding becomes ERROR, because an aborted case is no
     evidence about the broker."""
     judged = tuple(with_verdict(finding, Verdict.ERROR) for finding in findings)
     return _Judgement(Verdict.ERROR, problem, judged)
@@ -269,14 +267,14 @@ def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
 
 def _judge_unmet(findings: list[Finding], problem: str, seen: Seen = Seen.UNMET) -> _Judgement:
     """Judge a case that ended early on a broker that serves others: the broker refused or lacked
-    what the case relies on, the host was late, or a limit was reached."""
+    something that the case relies on, the host was late, or a limit was reached."""
     unmet = [Finding(finding.requirement, seen, problem) for finding in findings]
     judged = tuple(with_verdict(finding, Verdict.INCONCLUSIVE) for finding in unmet)
     return _Judgement(Verdict.INCONCLUSIVE, problem, judged)
 
 
 def _judge_lacking(run: Run, call: Call, findings: list[Finding], problem: str) -> _Judgement:
-    """Judge a case that reached a part for which the target lacks a capability or acceptor.
+    """Judge a case that reached a part for which the target lacks a capability or an acceptor.
 
     Earlier violations are judged normally; the rest is SKIP."""
     violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
@@ -297,7 +295,7 @@ def _judge_excused(
     """Judge a case whose control failed as a known deviation expects.
 
     Earlier violations are judged normally. Nothing else counts, because the case did not run in
-    full: it is KNOWN by the control's deviation."""
+    full: its verdict is KNOWN, by the control's deviation."""
     violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
     by_requirement = {finding.requirement: finding for finding in _judged(run, call, violations)}
     judged = tuple(
@@ -325,15 +323,14 @@ def _is_absent(problem: Exception | None) -> bool:
 
 
 def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None:
-    """The known deviation, if any, that explains this failed control or a flood that reached a
-    limit."""
+    """Return the known deviation, if any, that explains this failed control, or the flood that
+    reached a limit."""
     if not isinstance(problem, ControlFailed | LimitReached):
         return None
     return match_control(run.deviations, call.id, explain(problem), run.facts.version)
 
 
 def _run_examples(run: Run, call: Call, record: ExampleRecord, attempt: int) -> Exception | None:
-    """Run the examples of one attempt; return the reason if it was our error, else None."""
     seed = _seed(run, call, attempt)
     try:
         if call.case.over is None:
@@ -381,8 +378,8 @@ def _unjudged(run: Run, call: Call, record: ExampleRecord) -> bool:
 
 
 def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int, *, last: bool) -> None:
-    """In real time, run the drawn examples concurrently, and more if they left a requirement
-    unjudged."""
+    """In real time, run the drawn examples concurrently; run more if a requirement was not
+    judged."""
     played = 0
     for more in range(1 + MORE_DRAWS):
         played = _batch(run, call, total, seed + more, played, last=last)
@@ -394,9 +391,10 @@ def _batch(
     run: Run, call: Call, total: ExampleRecord, seed: int, played: int, *, last: bool
 ) -> int:
     """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
-    return the next number. An example that the host left undecided runs again. In the ``last``
-    attempt so do a few with a failed control, one by one at the end, because it may have been a
-    race in the broker. An example whose kind of place is missing does not end the others."""
+    return the next number. Examples that the host's lateness left undecided run again. In the
+    ``last`` attempt a few examples with a failed control run again too, one by one at the end,
+    because the cause may have been a race in the broker. An example whose kind of address is
+    missing does not end the others."""
     plans = plans_in_real_time(run, call, seed, fixed=not played)
 
     def example(record: ExampleRecord, number: int, plan: Mapping[str, Any]) -> ExampleRecord:
@@ -404,7 +402,7 @@ def _batch(
         if not any(finding.uncertain for finding in combine(record.findings)):
             return record
         again = ExampleRecord()
-        # With new names: the broker may not have noticed yet that the first run is over.
+        # Use new names: the broker may not have noticed yet that the first run is over.
         one_example(run, call, again, plan, seed + len(plans) + number, number)
         return again
 
@@ -438,7 +436,7 @@ def _batch(
 
 
 def _may_be_a_race(problem: BaseException | None) -> bool:
-    """True for a control that may hold when its example runs again."""
+    """True for a control that may hold if its example runs again."""
     return isinstance(problem, ControlFailed) and problem.symptom in (
         Symptom.REFUSED,
         Symptom.CLOSED,
@@ -474,7 +472,7 @@ def _add(
 
 
 def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Finding]:
-    """Return ``findings`` with HELD made uncertain if a situation is ``missing``: in virtual time
+    """Return ``findings`` in which HELD is uncertain if a situation is ``missing``: in virtual time
     that is a fault of the generator, unless a violation ended the drawing. Real time has too few
     examples to tell."""
     if not missing or any(finding.seen is Seen.VIOLATED for finding in findings):
@@ -487,7 +485,7 @@ def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Fi
 
 
 def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
-    """One finding for each requirement in ``rows``, and those of the aftermath. An unjudged
+    """Return one finding for each requirement in ``rows``, and those of the aftermath. An unjudged
     requirement is NEVER_REACHED, or not applicable if another vendor's document ended the case."""
     judged = {finding.requirement: finding for finding in combine(record.findings)}
     missing = (Seen.NEVER_REACHED, NEVER_JUDGED)
@@ -513,7 +511,7 @@ def _unlisted_first(
 
 
 def _is_open(run: Run, call: Call, finding: Finding) -> bool:
-    """True if another attempt may decide it."""
+    """True if another attempt may decide the finding."""
     level = run.catalogue.find(finding.requirement).level
     return (
         finding.uncertain is not None
@@ -523,8 +521,8 @@ def _is_open(run: Run, call: Call, finding: Finding) -> bool:
 
 
 def _listed_deviation(run: Run, call: Call, finding: Finding) -> Deviation | None:
-    """The known deviation that a violation shows, even if the violation is uncertain because a
-    reset may have lost earlier bytes."""
+    """Return the known deviation that a violation shows, even an uncertain violation (a reset may
+    have lost earlier bytes)."""
     if finding.seen is not Seen.VIOLATED:
         return None
     return match(run.deviations, call.id, finding.requirement, finding.detail, run.facts.version)

@@ -33,35 +33,34 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import World
 
 MARGIN_FLOOR: Duration = ms(30)
-"""Real time: an interval is widened by at least this much on either side …"""
+"""In real time, an interval is widened on either side by at least this much …"""
 MARGIN_SHARE = 50
-"""… or by one part in this many of its bound, whichever is more; the host's measured lateness is
-added to either."""
+"""… or by its bound divided by this, if that is more; the host's measured lateness is added to
+either."""
 ON_TIME_SHARE = 20
-"""A gap of a periodic sender was measured on time if the host was late by less than one part in
-this many of its bound: a sender that is late by a tenth shows in such a gap."""
+"""A gap of a periodic sender counts as measured on time if the host's lateness was less than its
+bound divided by this: a sender that is late by a tenth shows in such a gap."""
 
 
 LATENESS_SHARE = 6
-"""A duration that reaches its lower bound is no proof if what happened one part in this many of the
-bound too early would have been measured as late as that."""
+"""A duration that reaches its lower bound proves nothing if an event that was too early by the
+bound divided by this could, given the host's lateness, have been measured at the same instant."""
 
 
 class CaseRecord(Judge):
     """The trace and the findings of one case, in order.
 
-    ``cited`` are the requirements of the case for its version, in the order of citation."""
+    ``cited``: the requirements of the case for its version, in the order of citation."""
 
     target: Target
     cited: tuple[str, ...]
     unbound: frozenset[str] = frozenset()
-    """Cited requirements that bind only other vendors' brokers: nothing is recorded for them."""
+    """Cited requirements that bind only other vendors' brokers. Nothing is recorded for them."""
     example_record: ExampleRecord
     world: World
     _inconclusive: str | None = None
 
     def now(self) -> Instant:
-        """The current instant of this case's world."""
         return self.world.now()
 
     @property
@@ -89,12 +88,12 @@ class CaseRecord(Judge):
                 pass
 
     def record_note(self, detail: str) -> None:
-        """Add a step in words for readers of the report."""
+        """Add a step in words, for readers of the report."""
         self.record(Noted(at_ns=self.now(), detail=detail))
 
     def record_behaviour(self, name: str, observed: str | int | None) -> None:
-        """Record a choice that a specification leaves to the broker: a value of that behaviour in
-        ``fixtures/behaviours.toml``, or a number with its unit.
+        """Record a choice that a specification leaves to the broker: a value of that behaviour from
+        ``fixtures/behaviours.toml``, or a number in the behaviour's unit.
 
         Raises ``ValueError`` for another value, and ``KeyError`` for an unlisted behaviour."""
         behaviour = behaviours.listed()[name]
@@ -105,8 +104,8 @@ class CaseRecord(Judge):
             self.record_note(f"{behaviour.question}: {value}")
 
     def mark_inconclusive(self, reason: str) -> None:
-        """Record every later violation as uncertain, because a connection's close may have lost
-        exonerating bytes.
+        """Record every later violation as uncertain, because the close of a connection may have
+        lost bytes that would clear the broker.
 
         The rule is applied in one place: all expectations of all protocols use
         :meth:`record_finding`."""
@@ -123,7 +122,7 @@ class CaseRecord(Judge):
     ) -> bool:
         """Record a finding for each of ``requirements`` and return ``held``; the case continues.
 
-        ``uncertain`` is why a violation is not evidence against the broker. ``expectation`` is the
+        ``uncertain``: why a violation is no evidence against the broker. ``expectation``: the
         expected outcome, for scripts that confirm a fix. Raises ``ValueError`` for a requirement
         that the case does not cite."""
         seen = Seen.HELD if held else Seen.VIOLATED
@@ -143,8 +142,8 @@ class CaseRecord(Judge):
         deliveries or count concerned. Without evidence (None, 0, an empty collection) the
         requirement was never reached.
 
-        Raises ``ValueError`` for True or False, which are conditions rather than evidence
-        (:meth:`record_finding`), and for a requirement that the case does not cite."""
+        Raises ``ValueError`` for True or False, which are conditions (:meth:`record_finding`)
+        rather than evidence, and for a requirement that the case does not cite."""
         if isinstance(evidence, bool):
             raise ValueError(
                 f"{evidence} is a condition; judge it by record_finding, or give what was observed"
@@ -157,7 +156,7 @@ class CaseRecord(Judge):
             self._keep(Finding(requirement, Seen.HELD, detail))
 
     def record_not_applicable(self, requirements: Requirements, reason: str) -> None:
-        """Record that each of ``requirements`` does not apply here, and which premise failed.
+        """Record that each of ``requirements`` does not apply here, and the premise that failed.
         Raises ``ValueError`` for a requirement that the case does not cite."""
         for requirement in _ids(requirements):
             self._keep(Finding(requirement, Seen.NOT_APPLICABLE, reason))
@@ -167,7 +166,8 @@ class CaseRecord(Judge):
             self._keep(Finding(requirement, Seen.NEVER_REACHED, detail, reason))
 
     def record_aftermath(self, finding: Finding) -> None:
-        """Record a violation of a rule that applies in every case, whatever the case cites."""
+        """Record a violation of a rule that applies in every case, whether or not the case cites
+        it."""
         self._keep(finding, beyond_citation=True)
         wire = self.example_record.wire
         wire.violations.append(
@@ -183,7 +183,7 @@ class CaseRecord(Judge):
         self.example_record.findings.append(finding)
         if finding.seen is Seen.HELD:
             if (requirement, detail) in self.example_record.held:
-                return  # a model repeats it at every step; readers need it once
+                return  # a model repeats the finding at every step; readers need it once
             self.example_record.held.add((requirement, detail))
         self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen, detail=detail))
 
@@ -249,7 +249,7 @@ class MeasurementJudge(CaseRecord):
         since: Instant,
         bounds: tuple[Duration, Duration | None],
     ) -> None:
-        """Draw on the report's time axis when something should happen, counted from ``since``."""
+        """Show on the report's time axis when something should happen, counted from ``since``."""
         low, high = bounds
         for requirement in _ids(requirements):
             self.record(
@@ -263,22 +263,22 @@ class MeasurementJudge(CaseRecord):
             )
 
     def punctuality(self, period: Duration) -> Duration:
-        """The lateness allowed for a correct periodic sender. Timers fire late on real hosts, but
-        not in virtual time.
+        """Return the lateness allowed for a correct periodic sender. Timers fire late on real hosts
+        but not in virtual time.
 
         A tenth of the period, at least 50 ms (STOMP11-HB-12 and STOMP12-HB-12 ask receivers for
         this tolerance)."""
         return 0 if self.virtual else max(self.world.of_host(ms(50)), period // 10)
 
     def sending_jitter(self, period: Duration) -> Duration:
-        """The lateness allowed for a sender judged by its own period, for which no text grants a
-        tolerance: zero in virtual time; a fiftieth of the period, at least 10 ms, in real time. The
-        host's lateness is added (:meth:`judge_period`, :meth:`margin`)."""
+        """Return the lateness allowed for a sender judged by its own period, for which no text
+        grants a tolerance: zero in virtual time; a fiftieth of the period, at least 10 ms, in real
+        time. The host's lateness is added (:meth:`judge_period`, :meth:`margin`)."""
         return 0 if self.virtual else max(self.world.of_host(ms(10)), period // 50)
 
     def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
-        """How far an interval is widened: zero in virtual time; see :data:`MARGIN_FLOOR` for real
-        time."""
+        """Return how far an interval is widened: zero in virtual time; see :data:`MARGIN_FLOOR` for
+        real time."""
         if self.virtual:
             return 0
         late = self.world.lateness(since)
@@ -322,7 +322,7 @@ class MeasurementJudge(CaseRecord):
 
     def _may_be_early(self, since: Instant, value: Duration, low: Duration) -> bool:
         """True if the event measured at ``value`` may have happened far below ``low``, because the
-        host was late for the whole time between the two. Earlier lateness does not count."""
+        host was late throughout the time between the two. Earlier lateness does not count."""
         if self.virtual or low <= 0:
             return False
         early = max(self.world.of_host(MARGIN_FLOOR), low // LATENESS_SHARE)
@@ -340,11 +340,11 @@ class MeasurementJudge(CaseRecord):
         hi]. With ``until``, also judge the silence from the last sign to the end of the
         observation.
 
-        Each gap is widened by :meth:`sending_jitter` and by the lateness measured during it, since
-        the host may have caused that much. So HELD requires a gap measured on time
-        (:data:`ON_TIME_SHARE`), or gaps that lie in the interval on average: a delay lengthens one
-        gap and shortens the next. Otherwise nothing is judged. A gap outside by less than the floor
-        of :meth:`margin` is uncertain."""
+        The interval for each gap is widened by :meth:`sending_jitter` and by the lateness measured
+        during the gap, since the host may have caused that much. So HELD requires a gap measured on
+        time (:data:`ON_TIME_SHARE`), or gaps that lie in the interval on average: a delay lengthens
+        one gap and shortens the next. Otherwise nothing is judged. A gap outside by less than the
+        floor of :meth:`margin` is uncertain."""
         gaps = self._gaps(instants, bounds)
         on_time = any(gap.late <= bounds[1] // ON_TIME_SHARE for gap in gaps)
         if gaps:
@@ -384,8 +384,8 @@ class MeasurementJudge(CaseRecord):
     def signs_of_life(
         self, label: str, since: Instant, bounds: tuple[Duration, Duration]
     ) -> Expectation:
-        """The expectation that the gaps between a periodic sender's signs, from ``since`` (when
-        bytes arrived) until now, are within ``bounds``."""
+        """Expect that the gaps between a periodic sender's signs, from ``since`` (when bytes
+        arrived) until now, are within ``bounds``."""
         jitter = self.sending_jitter(bounds[1])
         return Expectation(
             kind="signs",
@@ -395,8 +395,8 @@ class MeasurementJudge(CaseRecord):
         )
 
     def _gaps(self, instants: Sequence[Instant], bounds: tuple[Duration, Duration]) -> list[_Gap]:
-        """The gaps between ``instants``. A late arrival lengthens the gap before it and shortens
-        the next."""
+        """Return the gaps between ``instants``. A late arrival lengthens the gap before it and
+        shortens the next."""
         gaps: list[_Gap] = []
         jitter = self.sending_jitter(bounds[1])
         late_before = 0

@@ -1,13 +1,13 @@
 """Makes Hypothesis draw the same examples for a case anywhere and after any other cases.
 
-Hypothesis draws constants found in the sources of all loaded modules outside site-packages. So the
-examples of one seed would depend on the cases that ran earlier in the process, and on whether
+Hypothesis draws constants found in the sources of all loaded modules outside site-packages. So a
+seed's examples would depend on the cases that ran earlier in the process, and on whether
 brokerproof is installed or run from a checkout. Reading the sources also takes seconds.
 
 Hypothesis also keeps a random generator for each drawing thread, and saves, seeds and restores all
 of them around each example. A thread's first example runs garbage collection twice. Real-time cases
-draw in sixteen threads; our seeds are explicit, so one generator serves them all. Measured: 2,526
-examples of 497 properties in 16 threads took 4.6 s of processor time before, and take 2.5 s now.
+draw in sixteen threads; our seeds are explicit, so one generator serves them all. Measured on 2,526
+examples of 497 properties in 16 threads: 2.5 s of processor time instead of 4.6 s.
 
 To describe a lambda, Hypothesis iterates over the loaded modules, and fails ("dictionary changed
 size during iteration") if another thread imports one at that moment. So it gets a copy."""
@@ -34,12 +34,12 @@ class _SysOfHypothesis:
 
     @property
     def modules(self) -> dict[str, ModuleType]:
-        """A copy, which does not change during iteration."""
+        """Return a copy, which does not change during iteration."""
         return sys.modules.copy()
 
 
 def by_seed_alone() -> None:
-    """Make this process draw by the seed alone, in any number of threads.
+    """Make draws in this process depend only on the seed, in any number of threads.
 
     No setting does this, so private attributes of Hypothesis are replaced. If a release renames
     them, ``suites/units/harness/cases/test_execution.py`` and ``test_hypothesis_patch.py`` next to

@@ -15,8 +15,8 @@ class JavaBrokerPeers(Connections):
     """Makes peers for the brokers' own protocols: CORE (Artemis) and OpenWire (ActiveMQ)."""
 
     def core_peer(self, *, acceptor: str | None = None, **options: Any) -> CorePeer:
-        """An open connection for Artemis's CORE protocol on which nothing has been sent;
-        ``options`` has its ``version``."""
+        """Open a connection for Artemis's CORE protocol and send nothing; ``options`` has its
+        ``version``."""
         from brokerproof.harness.protocols.core.raw_peer import CorePeer
 
         peer = CorePeer(self, self.next_connection(), acceptor or "core", **options)
@@ -26,8 +26,8 @@ class JavaBrokerPeers(Connections):
     def core(
         self, *, acceptor: str | None = None, version: int | None = None, **session: Any
     ) -> CorePeer:
-        """A CORE peer with a started session. ``session`` has fields for create-session. Reaching
-        this state is a control, not a finding."""
+        """Return a CORE peer with a started session; ``session`` has fields for create-session. A
+        failure to reach this state is a failed control, not a finding."""
         peer = self.core_peer(
             acceptor=acceptor, **({} if version is None else {"version": version})
         )
@@ -40,8 +40,8 @@ class JavaBrokerPeers(Connections):
     def openwire_peer(
         self, *, acceptor: str | None = None, version: int | None = None
     ) -> OpenWirePeer:
-        """An open OpenWire connection on which we have sent nothing; ``version`` is the one we will
-        announce."""
+        """Open an OpenWire connection and send nothing; ``version`` is the one to announce
+        later."""
         from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
 
         options = {} if version is None else {"version": version}
@@ -54,8 +54,8 @@ class JavaBrokerPeers(Connections):
     def openwire(
         self, *, acceptor: str | None = None, version: int | None = None, **options: Any
     ) -> OpenWirePeer:
-        """A logged-in OpenWire peer with session 1. ``options`` are those of its WireFormatInfo.
-        Reaching this state is a control, not a finding."""
+        """Return a logged-in OpenWire peer with session 1; ``options`` are those of its
+        WireFormatInfo. A failure to reach this state is a failed control, not a finding."""
         peer = self.openwire_peer(acceptor=acceptor, version=version)
         identity = self.target.identity
         peer.negotiate(**options)

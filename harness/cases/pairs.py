@@ -1,7 +1,7 @@
 """A client and a broker together. A driver makes a client library follow a scenario of
-``fixtures/pairs.toml`` while we relay and follow its connections. General rules judge the pair:
-signs of life in both directions, no message lost or doubled, no unexpected end, and a message
-passes afterwards."""
+``fixtures/pairs.toml``, while we relay and follow its connections. General rules judge the pair:
+signs of life in both directions, no lost or duplicated message, no unexpected close, and a message
+that passes afterwards."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ class Line:
         self.pair = Pair()
         self.channels: list[Channel] = []
         self.ends: list[int] = []
-        """Sides that ended it, in order."""
+        """Sides that closed it, in order."""
         self.said: list[tuple[int, str]] = []
         self.refusal = ""
         self.is_over = False
-        """True if the scenario ended it."""
+        """True if the scenario closed it."""
         self._free = [0, 0]
 
     def follow(self, piece: Piece) -> None:
@@ -122,7 +122,7 @@ class Line:
 
 
 class PairTrial:
-    """A client and a broker in one scenario; ``name`` is that of their queue."""
+    """A client and a broker in one scenario. Their queue has the name ``name``."""
 
     def __init__(self, client: ClientTarget, broker: SocketTarget, name: str) -> None:
         self._client, self._broker, self._name = client, broker, name
@@ -137,7 +137,7 @@ class PairTrial:
         self._missing, self._mode, self._keeps = 0, "", False
         self._settled: set[int] = set()
         self._returns: Counter[bytes] = Counter()
-        """How many more times a message may arrive."""
+        """How many more times each message may arrive, by body."""
         identity, of_stomp = broker.identity, self._speech["capability"] == "stomp"
         parameters, spoken = identity.profile.parameters, client.identity.capabilities
         self._acceptor = identity.default_acceptor if of_stomp else identity.default_amqp_acceptor
@@ -202,13 +202,13 @@ class PairTrial:
         for line in [line for line in self.lines if not line.is_over]:
             if self._is_blocked or now > self._tick_due + TICK:
                 for half in line.pair.halves.values():
-                    half.last = now  # what it sent is not read yet
+                    half.last = now  # its bytes have not been read yet
             self._faults += line.pair.pass_time(now)
         self._tick_due = now + TICK
         self.world.at(self._tick_due, self._tick)
 
     def _act(self, what: str, *, waits: bool = False, **values: Any) -> None:
-        """Let the client do it; its commands are done in order, and a refusal is seen later."""
+        """Let the client do this. It executes commands in order; a refusal is noticed later."""
         if what not in self._speech:
             raise _End("the drivers of this protocol lack this command", Cell.CANNOT)
         known = {name: json.dumps(value) for name, value in (self._values | values).items()}
@@ -223,7 +223,7 @@ class PairTrial:
 
     @property
     def _messages(self) -> list[bytes]:
-        """What the application got over its last connection."""
+        """Return the messages that the application received over its last connection."""
         return [body_of(event) for event in self.drivers[-1].reports("message")]
 
     # the steps
@@ -234,7 +234,7 @@ class PairTrial:
             self._acceptor = self._speech["beating"]
 
     def do_connect(self) -> None:
-        """Start the application, or start it again."""
+        """Start or restart the application."""
         driver = Driver(cast(Judge, self), 0, "driver")
         begun = self._client.begin_trial(self.world, driver, self._accepted)
         driver.use(begun.driver)
@@ -319,15 +319,15 @@ class PairTrial:
             self._returns[body] += self._mode != "auto" and number not in self._settled
 
     def do_mute(self, on: int) -> None:
-        """Keep the connection open and pass nothing on, or let it break."""
+        """Keep the connection open without forwarding anything, or let it break."""
         self.is_mute = bool(on)
         self._give_up()
         for side in (0, 1):
             self.lines[-1].end(side)
 
     def do_notice(self) -> None:
-        """Check that each side ends a connection without the signs of life that it was promised:
-        within three intervals, and ten seconds of tolerance, as some libraries add five."""
+        """Check that each side closes a connection on which the promised signs of life are missing:
+        within three intervals plus ten seconds, as some libraries add five."""
         line, since = self.lines[-1], self.world.now()
         dues = {side: line.pair.halves[SIDES[1 - side]].due for side in (0, 1)}
         dues = {side: due for side, due in dues.items() if 0 < due <= 2 * INTERVAL}
@@ -362,7 +362,7 @@ class PairTrial:
         return "".join(f"; {words}" for words in [*ended, *refused, *told[:1]])
 
     def _amiss(self) -> list[str]:
-        """What is wrong after a scenario that came to its end."""
+        """Return what is wrong after a scenario that ran to its end."""
         got = Counter(body_of(one) for each in self.drivers for one in each.reports("message"))
         amiss = [
             f"message {number} {f'arrived {got[body]} times' if got[body] else 'was lost'}"

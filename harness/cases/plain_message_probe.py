@@ -29,13 +29,13 @@ _MOST_BYTES = 1024 * 1024
 _MOST_FRAMES = 1_000
 """A plain message takes some 20 frames."""
 _MANY_FRAMES = 100
-"""A target that sent more than this and did not answer is not silent. It floods us: a host that
-also reads the flood of concurrent cases does not get to :data:`_MOST_FRAMES` in time."""
+"""A target that sent more than this without answering is not silent but floods us. A host that also
+reads the flood of concurrent cases does not reach :data:`_MOST_FRAMES` in time."""
 
 
 class _ProbeBench(Bench):
     def require_place(self, protocol: str, routing: RoutingType) -> None:
-        """Do nothing even if discovery's message did not pass: the probe's own failure
+        """Do nothing, even if discovery's message did not pass: the probe's own failure
         distinguishes a target that floods or is silent from one that refuses."""
 
 
@@ -53,7 +53,7 @@ def _stomp(bench: Bench) -> None:
 def _amqp(bench: Bench) -> None:
     peer = bench.amqp()
     if "amqp ANYCAST" in bench.target.identity.unmet:
-        return  # it has no queue, so logging in is all that can be probed
+        return  # it has no queue, so only the login can be probed
     place = bench.node()
     receiver = peer.receiver(place, credit=1)
     peer.publish(peer.sender(place), _BODY)
@@ -82,8 +82,6 @@ _LOGIN: Mapping[str, Callable[[Bench], object]] = {
 
 
 class Fault(StrEnum):
-    """Why a probe failed."""
-
     GONE = "is gone"
     CLOSES = "closes connections"
     SILENT = "is silent"
@@ -94,18 +92,17 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeFailure:
-    """A failed probe over the protocol ``name``."""
-
     name: str
     fault: Fault
     detail: str
     host_was_late: bool = False
-    """True if this host was so late meanwhile that a target that serves may have failed it."""
+    """True if this host was so late during the probe that even a working target might have failed
+    it."""
 
 
 LATE_SHARE = 10
-"""A host is late if it, or the broker's process on it, waited for a core for this part of what a
-probe may take."""
+"""A host is late if it, or the broker's process on it, waited for a core for this fraction of the
+probe's time limit."""
 
 
 class PlainMessageProbe:
@@ -132,7 +129,7 @@ class PlainMessageProbe:
         self._numbers = count(1)
 
     def failure(self, name: str, *, login_only: bool = False) -> ProbeFailure | None:
-        """Send one message over the protocol, or only log in; return the failure, or None if it
+        """Send one message over the protocol, or only log in. Return the failure; None if it
         passed."""
         label = f"plain-message{self._process}-{next(self._numbers)}"
         bench = _ProbeBench(self._target, (), label=label, seed=self._seed)
@@ -165,7 +162,7 @@ class PlainMessageProbe:
                 flooded = f"{unanswered}, in which {received} frames arrived"
                 return ProbeFailure(name, Fault.FLOODS, flooded)
             return ProbeFailure(name, Fault.SILENT, unanswered)
-        except Exception as problem:  # our codec failed on what the target sent
+        except Exception as problem:  # our codec failed on the target's bytes
             return ProbeFailure(name, Fault.GARBAGE, f"{type(problem).__name__}: {problem}")
         return None
 

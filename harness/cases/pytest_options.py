@@ -10,11 +10,11 @@ import pytest
 
 DEFAULT_TARGET = "reference"
 CASES_IN_PARALLEL = 16
-"""Cases at the same time in each process in real time by default."""
+"""The default number of concurrent cases per process in real time."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options. They have no effect on a project without conformance cases."""
+    """Declare the options, which have no effect on a project without conformance cases."""
     parser.addini("brokerproof", "run conformance cases of brokerproof", type="bool", default=False)
     group = parser.getgroup("brokerproof", "conformance cases of brokerproof")
     group.addoption(
@@ -85,7 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin itself if the project or the command line asks for it."""
+    """Register the plugin if the project or the command line asks for it."""
     option = config.option
     if not (config.getini("brokerproof") or option.brokerproof_target or option.brokerproof_record):
         return

@@ -1,12 +1,12 @@
 """Decides which passing examples of a property are recorded in virtual time.
 
 Generated histories repeat themselves, and a report reads every recorded event. So examples are
-recorded until their events reach a budget. After that, or if it alone is larger than the budget, an
-example is recorded only if it decides a finding, reaches a situation for the first time, or
-measures nearer to a bound than earlier ones. A property that tries large amounts begins with a
-small one, which shows the same behaviour. The others are judged as they run, and the result counts
-them. In virtual time nothing is lost: the same seed reproduces the same events. Real time has no
-budget, because a real broker's behaviour cannot be reproduced."""
+recorded until their events reach a budget. After that, or if a single example exceeds the budget,
+it is recorded only if it decides a finding, reaches a situation for the first time, or has a
+measurement nearer to a bound than earlier ones. A property that tries large amounts begins with a
+small one, which shows the same behaviour. Unrecorded examples are judged as they run, and the
+result counts them. In virtual time nothing is lost: the same seed reproduces the same events. Real
+time has no budget, because a real broker's behaviour cannot be reproduced."""
 
 from __future__ import annotations
 
@@ -21,10 +21,8 @@ EVENTS = 2_000
 
 @dataclass(slots=True)
 class RecordingBudget:
-    """The number of recorded events of a case, and what its examples have shown so far."""
-
     most: int = field(default_factory=lambda: EVENTS)
-    """The budget, and the most events of an example that is recorded for no other reason."""
+    """The budget, and the most events of an example recorded for no other reason."""
     _spent: int = 0
     _findings: list[Finding] = field(default_factory=list)
     _situations: set[str] = field(default_factory=set)
@@ -37,9 +35,9 @@ class RecordingBudget:
         *,
         nearer_to_bound: bool,
     ) -> bool:
-        """Return True if the next passing example is to be recorded, and charge its events.
+        """Return True if the next passing example must be recorded, and charge its events.
 
-        ``nearer_to_bound``: it has a measurement that replaces the case's."""
+        ``nearer_to_bound``: it has a measurement that replaces the case's previous one."""
         combined = combine([*self._findings, *findings])
         reached = self._situations.union(situations)
         adds = nearer_to_bound or combined != self._findings or reached != self._situations

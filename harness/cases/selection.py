@@ -1,4 +1,4 @@
-"""Selects cases by id or by words in it, by requirement and by area, with exclusions."""
+"""Selects cases by id or words in the id, by requirement and by area, with exclusions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from brokerproof.harness.catalogue.areas import area_of
 
 _TOKEN = re.compile(r"\(|\)|[^\s()]+")
 _ID = re.compile(r"\w+(\.\w+)+(\[\S*\])?")
-"""The id of a case, or the name of a case or of a module of cases: not words to look for in ids."""
+"""A case's id, or the name of a case or of a module of cases, as opposed to words to search for in
+ids."""
 _OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
 
@@ -21,8 +22,6 @@ class BadSelection(Exception):
 
 
 class Selectable(Protocol):
-    """The fields of a case call that a selection uses."""
-
     @property
     def id(self) -> str: ...
     @property
@@ -85,15 +84,14 @@ class Selection:
 
 
 class _Texts:
-    """Ids, prefixes of ids up to a dot or bracket, and words. ``--last-failed`` may give very many,
-    so ids are looked up and only words are compared with every case."""
+    """Ids, prefixes of ids up to a dot or bracket, and words. ``--last-failed`` may give very many
+    ids, so ids are looked up and only words are compared with every case."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = frozenset(texts)
         self._words = [text for text in texts if not _ID.fullmatch(text)]
 
     def name(self, case: Selectable) -> bool:
-        """True if one of them matches ``case``. Raises :class:`BadSelection`."""
         if not self._texts.isdisjoint(_beginnings(case.id)):
             return True
         return any(_fits(text, case) for text in self._words)
@@ -118,10 +116,10 @@ def _fits(words: str, case: Selectable) -> bool:
         for token in _TOKEN.findall(words)
     ]
     try:
-        # Each term is an operator, True or False: the text itself is never evaluated.
+        # Each term is an operator, True or False; the user's text is never evaluated.
         return bool(eval(" ".join(terms)))
     except SyntaxError:
-        if "[" in words:  # another case's id: its brackets may contain spaces and operators
+        if "[" in words:  # another case's id, whose brackets may contain spaces and operators
             return False
         raise BadSelection(
             f"{words!r} is not an expression; give an id as printed, or words with and, or, not and"

@@ -28,10 +28,10 @@ class StompPeers(Connections):
         certificate: Certificate | None = None,
         plain: bool = False,
     ) -> StompPeer:
-        """An open connection on which nothing was sent. Raises :class:`ControlFailed` if refused.
+        """Open a connection and send nothing. Raises :class:`ControlFailed` if refused.
 
-        ``over`` is an open WebSocket that carries STOMP. ``certificate`` is the client's for TLS;
-        ``plain`` disables TLS."""
+        ``over``: an open WebSocket that carries STOMP. ``certificate``: the client's for TLS;
+        ``plain``: no TLS."""
         name = acceptor or self.target.identity.default_acceptor
         if over is None and name in self.target.identity.websockets:
             over = self.websocket(acceptor=name)
@@ -49,8 +49,8 @@ class StompPeers(Connections):
         return peer
 
     def connect_headers(self, version: str, extra: HeadersLike = ()) -> tuple[tuple[str, str], ...]:
-        """The headers of a well-behaved CONNECT to this target; ``extra`` headers are added, or
-        replace those of the same name."""
+        """Return the headers of a well-behaved CONNECT to this target. ``extra`` headers are added,
+        or replace those of the same name."""
         identity = self.target.identity
         headers: dict[str, str] = {}
         if version != "1.0":
@@ -72,7 +72,7 @@ class StompPeers(Connections):
         over: WebSocketPeer | None = None,
         certificate: Certificate | None = None,
     ) -> StompPeer:
-        """A connected STOMP peer. Connecting is a control, not a finding."""
+        """Connect a STOMP peer. A failure to connect is a failed control, not a finding."""
         self.require_offer(f"stomp-{version}")
         extra = header_list(headers)
         if heart_beat is not None:
@@ -82,7 +82,7 @@ class StompPeers(Connections):
         return peer
 
     def websocket(self, *, acceptor: str | None = None, upgrade: bool = True) -> WebSocketPeer:
-        """A WebSocket, open unless ``upgrade`` is False. Its acceptance is a control."""
+        """Return a WebSocket, open unless ``upgrade`` is False. A refusal is a failed control."""
         from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 
         self.require_capability("websocket")
@@ -108,7 +108,7 @@ class StompPeers(Connections):
         threads: bool | None = None,
         proves: Requirements | None = None,
     ) -> StompPyPeer:
-        """stomp.py, connected, with its own threads and socket unless in virtual time.
+        """Connect stomp.py, with its own threads and socket unless in virtual time.
 
         ``heart_beat`` is in milliseconds; ``threads`` selects a form if both are possible."""
         from brokerproof.harness.clients import (
@@ -138,8 +138,8 @@ class StompPeers(Connections):
         return peer
 
     def stompjs(self, *, acceptor: str | None = None) -> StompJsPeer:
-        """@stomp/stompjs in its own browser, not yet connected. Raises :class:`ControlFailed`
-        without Chromium."""
+        """Return @stomp/stompjs in its own browser, not yet connected. Raises
+        :class:`ControlFailed` without Chromium."""
         from brokerproof.harness.clients.stompjs_in_chromium import StompJsPeer
 
         return StompJsPeer(

@@ -39,24 +39,24 @@ from brokerproof.harness.worlds.bounds import BrokerDied, RunBounds, RunStopped
 from brokerproof.harness.worlds.resident_memory import give_back, resident_bytes
 
 TRIES = 3
-"""Probes that fail one after the other before the target counts as unusable."""
+"""Consecutive failed probes after which the target counts as unusable."""
 PATIENCE_WITH_HOST = 10
-"""Failed probes that do not count, one after the other, because this host was late. A target that
-keeps the host busy itself is not waited for longer."""
+"""The most consecutive failed probes that do not count because this host was late. Beyond that, the
+target itself may be keeping the host busy."""
 RETRY_AFTER: Duration = seconds(1)
-"""A pause after a refused or closed connection: the broker may be starting again."""
+"""The pause after a refused or closed connection, because the broker may be restarting."""
 FEW = 4
 MANY = 20
-"""Further probes after one that passed: so many if none failed lately, or so many if one did."""
+"""Further probes after one that passed: if none failed recently, and if one did."""
 FAILURES = 3
 WINDOW = 100
 MOST_OF_PROBLEM = 200
-"""Characters of a case's problem in the sentence that ends a run. Some list all that they received,
-dozens of frames."""
+"""The most characters of a case's problem in the final sentence of a run. Some problems list
+everything received, dozens of frames."""
 DEATHS = frozenset({Fault.GONE, Fault.CLOSES, Fault.SILENT})
 LOOK_EVERY: Duration = NS_PER_S // 10
 SILENCE: Duration = seconds(12)
-"""A target from which nothing is received for so long is asked for a login."""
+"""After this long without receiving anything, the target is asked for a login."""
 
 
 class TargetHealth:
@@ -73,7 +73,7 @@ class TargetHealth:
         )
         self._probe = PlainMessageProbe(target, seed)
         self._passing: list[str] = []
-        """The protocols over which a plain message passed when the run began."""
+        """The protocols over which a plain message passed at the start of the run."""
         self._recent: deque[bool] = deque(maxlen=WINDOW)
         """True for each recent probe that passed."""
         self._lock = threading.Lock()
@@ -101,8 +101,8 @@ class TargetHealth:
         return forked
 
     def death(self) -> str:
-        """Return how the target died since its process is being watched, even if it serves again;
-        empty if it did not."""
+        """Return how the target died since monitoring of its process began, even if it serves
+        again; empty if it did not."""
         if self._process_has_ended():
             return "its process has ended"
         for name in self._passing:
@@ -131,7 +131,8 @@ class TargetHealth:
         noticed_at = self._bounds.now()
         with self._lock:
             self._bounds.check()
-            if self._examined_at < noticed_at:  # else a case that asked later has the answer
+            # else a case that asked later has the answer already
+            if self._examined_at < noticed_at:
                 self._examined_at = self._bounds.now()
                 self._refusal = self._examine(self._noticed(case, problem))
             return self._refusal
@@ -141,7 +142,7 @@ class TargetHealth:
         self._passing.clear()
 
     def examine_silence(self) -> None:
-        """Stop the run if nothing was received for long and the target accepts no login."""
+        """Stop the run if nothing was received for a long time and the target accepts no login."""
         now = self._bounds.now()
         if now - max(self._bounds.received_at, self._examined_at) < SILENCE or not self._passing:
             return
@@ -154,7 +155,7 @@ class TargetHealth:
                     self._stop_for(failures[-1], quiet)
 
     def _examine(self, occasion: str) -> str:
-        # It may have been restarted quickly.
+        # The target may have restarted quickly.
         if self._watches_process and self._process_has_ended():
             end = self._process_end() or "its process has ended"
             reason = f"{self._name} {Fault.GONE}: {end}; {occasion}{self._unanswered()}"
@@ -172,7 +173,7 @@ class TargetHealth:
         return ""
 
     def _try(self, name: str, *, login_only: bool = False) -> list[ProbeFailure]:
-        """The failures before the first probe that passes."""
+        """Return the failures before the first probe that passes."""
         failures: list[ProbeFailure] = []
         excused = 0
         while len(failures) < TRIES:
@@ -227,8 +228,8 @@ class TargetHealth:
         return f"; nothing was received after {frames[0]}" if frames else ""
 
     def _fault(self, failure: ProbeFailure) -> str:
-        """Describe a target that failed all probes of a protocol, naming the protocol if another
-        one still passes."""
+        """Describe a target that failed all probes of a protocol; name the protocol if another
+        still passes."""
         others = [
             PROTOCOLS[name]
             for name in self._passing
@@ -281,7 +282,7 @@ class RunWatch:
 
     def _run(self) -> None:
         bounds = self._target.bounds
-        with suppress(RunStopped):  # the cases raise it too
+        with suppress(RunStopped):  # the cases raise the error too
             while not bounds.pause(LOOK_EVERY):
                 resident = resident_bytes()
                 if resident > bounds.limits.run_memory_bytes:

@@ -1,7 +1,7 @@
 """The areas of the mission, and the area to which each requirement belongs.
 
 The report and the end of a run state for each area whether the broker keeps it, because "1,043 of
-1,108 cases" does not answer a user's question."""
+1,108 cases" answers no user's question."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class Area(StrEnum):
 
     @property
     def label(self) -> str:
-        """The area's name in reports."""
         return str(_TABLE[self]["label"])
 
 
 _TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _IDS = tuple((Area(name), "|".join(_TABLE[name]["ids"])) for name in _TABLE["pattern-order"])
-"""The area by the requirement's id; the first pattern that matches counts."""
+"""Patterns of requirement ids, each with its area; the first match counts."""
 
 
 @functools.cache
 def area_of(requirement: str) -> Area:
-    """Return the area of a requirement id; protocol basics if no pattern matches."""
+    """Return the area of a requirement id; without a match, protocol basics."""
     return next((area for area, ids in _IDS if re.search(ids, requirement)), Area.PROTOCOL)
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A part of an area that must be judged before the area counts as kept. It is judged if a
-    requirement matching ``ids`` was. It applies to targets that speak ``protocol`` (empty: all)."""
+    """A part of an area that must be judged before the area counts as kept. It counts as judged if
+    a requirement matching ``ids`` was judged. It applies to targets that speak ``protocol`` (empty:
+    all)."""
 
     protocol: str
     words: str
@@ -63,12 +63,11 @@ _VENDOR = re.compile("^(ARTEMIS|RABBITMQ|ACTIVEMQ)-")
 CORES: dict[Area, Sequence[Core]] = {
     area: tuple(Core(*core) for core in _TABLE[area]["core"]) for area in Area
 }
-"""The core of each area by protocol, without which the area is not "kept"."""
+"""The core of each area by protocol. The area counts as kept only if its core was judged."""
 
 
 def rule_of(requirement: str) -> str:
-    """Return the owner of the rule: the usual name of a protocol or a vendor; empty for any
-    other."""
+    """Return the owner of the rule: a protocol's or vendor's usual name; empty for any other."""
     if vendor := _VENDOR.match(requirement):
         return vendor[1]
     return next((name for name, ids in _PROTOCOLS.items() if re.match(ids, requirement)), "")
@@ -81,7 +80,7 @@ def core_of(area: Area, rules: Iterable[str]) -> list[Core]:
 
 
 def silence_of(area: Area, rules: Iterable[str]) -> str:
-    """Return why these rules leave nothing to judge in ``area``; empty if they do not."""
+    """Return why these rules leave nothing to judge in ``area``; empty if they leave something."""
     rules = set(rules)
     protocols = [name for name in _PROTOCOLS if name in rules]
     if not protocols or any(core.protocol for core in core_of(area, rules)):

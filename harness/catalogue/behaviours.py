@@ -28,20 +28,19 @@ class Behaviour:
     """A choice that a specification leaves to the broker."""
 
     name: str
-    """``PROTOCOL.what``."""
     question: str
     values: tuple[str, ...]
-    """All that a broker may do; empty if a value is a number of ``unit``."""
+    """All values that a broker may show; empty for a number of ``unit``."""
     unit: str
     """The unit of a number; ``text`` if the value is the broker's own words."""
     impact: Impact
-    """The effect on an application that was written for another value."""
+    """The effect on an application written for another value."""
     source: str
-    """The text that leaves it open, or that is silent."""
+    """The text that leaves it open or does not mention it."""
 
     def value(self, observed: str | int | None) -> str:
-        """Return ``observed`` in the form that is recorded; None and empty text become ``none``.
-        Raises ``ValueError`` for an unlisted value or a number without a unit."""
+        """Return ``observed`` as recorded; None and empty text become ``none``. Raises
+        ``ValueError`` for an unlisted value or a number without a unit."""
         if self.unit == "text" and observed in (None, ""):
             return "none"
         if self.unit == "text" or (self.unit and isinstance(observed, int)):
@@ -54,7 +53,7 @@ class Behaviour:
 
 @functools.cache
 def listed() -> Mapping[str, Behaviour]:
-    """Every behaviour by name. Raises :class:`BadData` for an invalid list."""
+    """Return every behaviour by name. Raises :class:`BadData` for an invalid list."""
     path = Path(str(files("brokerproof.fixtures"))) / "behaviours.toml"
     values, _ = read(path)
     return {name: _behaviour(path, name, row) for name, row in values.items()}

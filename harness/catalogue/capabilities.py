@@ -19,10 +19,10 @@ from brokerproof.harness.catalogue.tables import Key, read, table
 from brokerproof.harness.model.input_file import OneSentence
 
 FREE = "x-"
-"""Beginning of names that are not listed: of capabilities that suites of others need."""
+"""Prefix of unlisted names: capabilities for suites of others."""
 
 _LACK = re.compile(r"\bno [\w.-]+(?= \()")
-"""A capability in a sentence of :func:`missing`."""
+"""Pattern of a capability in a sentence of :func:`missing`."""
 _KEYS = {
     "meaning": Key(str),
     "configure": Key(str),
@@ -49,15 +49,16 @@ class Capability:
     name: str
     meaning: str
     configure: str
-    """The action by which the cases that need it can run."""
+    """What to do so that the cases that need it can run."""
     family: str
-    """The profile of the only family whose brokers are judged by it; empty: any."""
+    """The profile of the only family judged by it; empty for any."""
     protocol: str
-    """The protocol without which a target cannot have it; empty: any."""
+    """The protocol without which no target has it; empty for any."""
     endpoints: frozenset[str]
-    """Endpoints of which a target that is reached by addresses names one; empty: any."""
+    """A target reached by addresses has it only if it names one of these endpoints; empty for
+    any."""
     judged_on: Mapping[str, str]
-    """The shipped target that was configured for it, by the family's profile."""
+    """The shipped target configured for it, by the family's profile."""
     ours: bool
     """True if only brokers that brokerproof starts have it."""
 
@@ -77,8 +78,8 @@ def _families() -> frozenset[str]:
 
 @functools.cache
 def listed() -> Mapping[str, Capability]:
-    """Every capability by name. Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for
-    an invalid list."""
+    """Return every capability by name. Raises
+    :class:`~brokerproof.harness.catalogue.tables.BadData` for an invalid list."""
     path = Path(str(files("brokerproof.fixtures"))) / "capabilities.toml"
     values, _ = read(path)
     return {name: _capability(path, name, row) for name, row in sorted(values.items())}
@@ -139,8 +140,8 @@ def missing(
 
 def main_reasons(skips: Iterable[str], most: int) -> tuple[list[tuple[str, int]], int]:
     """Return the ``most`` main reasons in sentences of SKIPs, as "no NAME" with the number of
-    cases, and how many cases have other ones: a case counts for the most frequent of the
-    capabilities that it needs and the target lacks. Other protocols are not named."""
+    cases, and the number of cases with other reasons. A case counts once, for the most frequent
+    capability among those that it needs and the target lacks. Other protocols are not named."""
     protocols = {f"no {name}" for name, known in listed().items() if known.protocol == name}
     lacks = [set(_LACK.findall(skip)) or {skip.partition(":")[0]} for skip in skips]
     left = [{"no further protocols"} if names & protocols else names for names in lacks]

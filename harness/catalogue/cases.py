@@ -35,7 +35,7 @@ _RENAMED = (
     ("amqp.", "amqp10."),
     ("crossing.", "conversion."),
 )
-"""Former beginnings of case names, the first that fits counts."""
+"""Former prefixes of case names; the first match counts."""
 
 
 def current_name(case: str) -> str:
@@ -47,8 +47,6 @@ def current_name(case: str) -> str:
 
 
 class Registered(Protocol):
-    """The part of a registered case that the catalogue uses."""
-
     @property
     def name(self) -> str: ...
     @property
@@ -115,7 +113,8 @@ def describe(registered: Iterable[Registered]) -> dict[str, CaseInfo]:
 
 
 def citations(cases: Mapping[str, CaseInfo]) -> dict[str, tuple[str, ...]]:
-    """Requirements by case, as :mod:`brokerproof.harness.catalogue.coverage` expects them."""
+    """Return requirements by case, as :mod:`brokerproof.harness.catalogue.coverage` expects
+    them."""
     return {name: case.requirements for name, case in cases.items()}
 
 
@@ -125,8 +124,8 @@ def import_suites(
     """Import every ``test_*`` module of these packages so that their cases register; return the
     modules' names.
 
-    Raises ``ImportError`` for a package that does not exist, and whatever a module raises when it
-    is imported.
+    Raises ``ImportError`` for a package that does not exist, and any error that a module raises on
+    import.
     """
     imported = []
     for package in packages:

@@ -23,7 +23,8 @@ _ENTRY = {"id": Key(str), "reason": Key(str)}
 def coverage(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """The cases that cite each requirement, in catalogue order; the cases in the given order.
+    """Return the cases that cite each requirement, in catalogue order; a requirement's cases are in
+    the given order.
 
     ``cases`` has the requirement ids by case. Ids missing from the catalogue are omitted: see
     :func:`unknown`."""
@@ -36,7 +37,7 @@ def coverage(
 
 
 def uncovered(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[Requirement]:
-    """Testable MUST and DOC requirements that bind the server and that no case cites."""
+    """Return the testable MUST and DOC requirements that bind the server and that no case cites."""
     citing = coverage(catalogue, cases)
     return [
         requirement
@@ -46,7 +47,7 @@ def uncovered(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[
 
 
 def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[str]:
-    """One sentence for each case that cites an unknown or untestable id."""
+    """Return a sentence for each case that cites an unknown or untestable id."""
     sentences = []
     for case, cited in cases.items():
         for cited_id in cited:
@@ -64,8 +65,8 @@ def unknown(catalogue: Catalogue, cases: Mapping[str, Sequence[str]]) -> list[st
 
 
 def load_listed(path: Path | None = None) -> dict[str, str]:
-    """The listed reasons by requirement id (default: the shipped list). Raises ``BadData``; a
-    missing file counts as an empty list."""
+    """Return the listed reasons by requirement id (default: the shipped list). Raises ``BadData``;
+    a missing file counts as an empty list."""
     path = folder_of_package() / UNCOVERED if path is None else path
     if not path.exists():
         return {}
@@ -82,7 +83,7 @@ def load_listed(path: Path | None = None) -> dict[str, str]:
 def disagreements(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]], listed: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Return where the list contradicts the cases: ids missing from it, and sentences about entries
+    """Return how the list contradicts the cases: ids missing from it, and sentences about entries
     to remove."""
     owed = {requirement.id for requirement in uncovered(catalogue, cases)}
     citing = coverage(catalogue, cases)
@@ -105,7 +106,7 @@ def disagreements(
 
 
 def entry(requirement: str, reason: str) -> str:
-    """An entry of the list as TOML; ``reason`` is plain text on one line."""
+    """Return an entry of the list as TOML; ``reason`` is plain text on one line."""
     quoted = reason.replace("\\", "\\\\").replace('"', '\\"')
     return f'[[uncovered]]\nid = "{requirement}"\nreason = "{quoted}"\n'
 
@@ -113,7 +114,7 @@ def entry(requirement: str, reason: str) -> str:
 def rewritten(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]], reasons: Mapping[str, str]
 ) -> str:
-    """The whole list as it should be now, in catalogue order.
+    """Return the whole list as it should be now, in catalogue order.
 
     Raises ``KeyError`` for the first requirement that needs a reason and has none in ``reasons``.
     """

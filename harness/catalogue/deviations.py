@@ -59,13 +59,13 @@ class Deviation:
     versions: str
     expected: str
     example: str
-    """A finding that ``expected`` matches, as it was recorded."""
+    """A finding, as recorded, that ``expected`` matches."""
     reason: str
     link: str
     where: str
-    """The file and line it stands in."""
+    """The file and line of the entry."""
     target: str = ""
-    """The only target it speaks of; empty for any."""
+    """The only target that it concerns; empty for any."""
     sometimes: bool = False
     """A race that need not show in every run."""
     control: bool = False
@@ -76,7 +76,7 @@ class Deviation:
 
     @property
     def name(self) -> str:
-        """The deviation's name in messages: the requirement, the case, or both."""
+        """The deviation's name in messages: its requirement, its case, or both."""
         return " in ".join(part for part in (self.requirement, self.case) if part)
 
     @property
@@ -85,7 +85,7 @@ class Deviation:
 
 
 def load(path: Path, target: str | None = None) -> list[Deviation]:
-    """The deviations of one file: all of them, or those that apply to the named target.
+    """Return the deviations of one file: all, or those that apply to the named target.
 
     Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first wrong entry.
     """
@@ -129,7 +129,7 @@ def _shows(deviation: Deviation, detail: str) -> bool:
 def match(
     deviations: Iterable[Deviation], case: str, requirement: str, detail: str, broker_version: str
 ) -> Deviation | None:
-    """The first deviation that covers the finding and expects its wording, or None."""
+    """Return the first deviation that covers the finding and expects its wording, or None."""
     for deviation in deviations:
         if deviation.control or not covers(deviation, case, requirement, broker_version):
             continue
@@ -141,8 +141,8 @@ def match(
 def match_control(
     deviations: Iterable[Deviation], case: str, detail: str, broker_version: str
 ) -> Deviation | None:
-    """The first deviation that expects a control of the case to fail, or the case to reach a limit,
-    as in ``detail``; or None."""
+    """Return the first deviation that expects a control of the case to fail, or the case to reach a
+    limit, as in ``detail``; or None."""
     for deviation in deviations:
         if (
             deviation.control
@@ -164,11 +164,11 @@ def does_harm(deviations: Iterable[Deviation], case: str, broker_version: str) -
 def not_shown(
     listed: Iterable[Deviation], held: Iterable[tuple[str, str, bool]], version: str
 ) -> list[Deviation]:
-    """The deviations that were tested but did not show: every finding they cover held.
+    """Return the deviations that were tested but did not occur: every finding they cover held.
 
     ``held`` has case, requirement and whether it held, for each finding of a run on a broker of
     that version. A deviation without a finding was not tested, and a ``sometimes`` deviation need
-    not show."""
+    not occur."""
     findings = list(held)
     return [
         deviation
@@ -186,7 +186,7 @@ def not_shown(
 
 
 def _deviations(entry: Entry) -> list[Deviation]:
-    """The checked entry, once for each requirement it names."""
+    """Check an entry; return a deviation for each requirement that it names."""
     texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
     texts["case"] = current_name(texts["case"])  # users' lists may use a former name
     sometimes, control, harm = (
@@ -227,7 +227,7 @@ def _check(deviation: Deviation) -> None:
         ) from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what future Python may read differently
+            warnings.simplefilter("error")  # syntax that a future Python may read differently
             re.compile(deviation.expected)
     except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as problem:
         raise BadData(
@@ -252,7 +252,7 @@ def _check(deviation: Deviation) -> None:
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
-    """``*`` and ``?`` as in file names. Brackets are literal, as case ids contain them."""
+    """Compile ``*`` and ``?`` as in file names. Brackets are literal, as case ids contain them."""
     return re.compile(
         "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in glob),
         re.DOTALL,

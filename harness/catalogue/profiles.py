@@ -38,7 +38,7 @@ class MissingParameter(LookupError):
 
 
 class Stated(dict[str, Any]):
-    """Stated parameters. Looking up any other raises :class:`MissingParameter`."""
+    """Stated parameters. A lookup of any other raises :class:`MissingParameter`."""
 
     def __missing__(self, name: str) -> Any:
         raise MissingParameter(
@@ -55,14 +55,14 @@ class Profile:
     capabilities: frozenset[str]
     description: str
     not_offered: Mapping[str, str] = field(default_factory=dict)
-    """The reason for each capability that the family's brokers do not offer."""
+    """Why the family's brokers lack a capability, by capability."""
     family: str = ""
-    """The family whose documents bind such a broker, in the profile of one broker of a family;
-    empty: the profile is the family's own."""
+    """For the profile of one broker of a family: the family whose documents bind it. Empty if the
+    profile is the family's own."""
 
     @property
     def vendor(self) -> str:
-        """The profile that the vendor's documents belong to."""
+        """The profile to which the vendor's documents belong."""
         return self.family or self.name
 
     def __post_init__(self) -> None:
@@ -70,12 +70,11 @@ class Profile:
 
 
 def names(folder: Path | None = None) -> list[str]:
-    """The names of all profiles, sorted."""
     return sorted(path.stem for path in _folder(folder).glob("*.toml"))
 
 
 def load(name: str, folder: Path | None = None) -> Profile:
-    """Load a profile by name (default folder: the shipped one), or from the file ``name`` if it
+    """Load a profile by name (default folder: the shipped one), or from the file ``name`` if that
     ends in .toml.
 
     Raises :class:`UnknownProfile`, and :class:`~brokerproof.harness.catalogue.tables.BadData` for a

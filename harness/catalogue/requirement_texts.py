@@ -1,4 +1,4 @@
-"""Lists requirements and explains single ones, as text and as data for ``--json``."""
+"""Lists and explains requirements, as text and as data for ``--json``."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Row:
     requirement: Requirement
     cases: tuple[str, ...]
     listed: str = ""
-    """Why it has no case, by the list of those that have none."""
+    """Why it has no case, according to the list of uncovered requirements."""
 
     @property
     def coverage(self) -> str:
-        """``covered``, ``uncovered`` (needs a case, has none), ``optional`` (needs none, has none)
+        """``covered``, ``uncovered`` (needs a case but has none), ``optional`` (needs and has none)
         or ``untestable``."""
         if self.cases:
             return "covered"
@@ -126,7 +126,6 @@ def rows_text(listed: Sequence[Row], width: int = 100) -> str:
 
 
 def totals(listed: Sequence[Row]) -> str:
-    """One line with the number of requirements in total and by coverage."""
     counts = {
         kind: sum(row.coverage == kind for row in listed)
         for kind in ("covered", "uncovered", "optional", "untestable")
@@ -142,7 +141,7 @@ def explanation(
     requirement: str,
     listed: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """``explain --json``. ``listed`` has the reasons of the uncovered list by id.
+    """``explain --json``. ``listed``: reasons of the uncovered list by id.
 
     Raises :class:`~brokerproof.harness.catalogue.requirements.UnknownRequirement`.
     """
@@ -216,7 +215,7 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
 
 
 def _file(requirement: Requirement) -> str:
-    """Return the file of a requirement, relative to the repository if it is there."""
+    """Return a requirement's file, relative to the repository if it is inside."""
     path = Path(requirement.where.rpartition(", ")[0])
     if path.parent == folder_of_package():
         return f"fixtures/requirements/{path.name}"
@@ -288,6 +287,6 @@ def _documents(catalogue: Catalogue, source: str) -> list[Document]:
 
 
 def _spelled(catalogue: Catalogue, requirement: str) -> str:
-    """The id in the catalogue's spelling: people type lower case."""
+    """Return the id in the catalogue's spelling: people type lower case."""
     folded = {name.casefold(): name for name in catalogue}
     return folded.get(requirement.strip().casefold(), requirement)

@@ -35,14 +35,14 @@ from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, o
 from brokerproof.harness.model.verdicts import Impact, Level
 
 UNCOVERED = "uncovered.toml"
-"""A file of the same folder that is not a document (see
+"""A file in the same folder that is not a document (see
 :mod:`brokerproof.harness.catalogue.coverage`)."""
 
 SUBJECTS = ("server", "client", "both")
 OBSERVE = ("wire", "wire+time", "files", "none")
 
 _UNDERSTOOD = 12
-"""Words of a quotation that is understood without the sentence around it."""
+"""A quotation with this many words is understood without the sentence around it."""
 _DOCUMENT = {
     "source": Key(str),
     "version": Key(str),
@@ -86,21 +86,20 @@ class Document:
     source: str
     """The document's usual name: ``STOMP 1.2``."""
     version: str
-    """The protocol version it defines; ``*`` when it speaks of none in particular."""
+    """The protocol version that it defines; ``*`` if none in particular."""
     prefix: str
     title: str
     url: str
     profile: str | None
     """The profile whose brokers a vendor's document describes; None for a specification, which
-    binds all."""
+    binds all brokers."""
     group: str
     """A name for several documents in ``requirements --source``: ``seeds`` are the vendors'
-    chapters that this project began with."""
+    chapters with which this project began."""
     about: str
     anchors: Mapping[str, str]
-    """The fragment behind ``url`` by section; empty where the section has none. A document in
-    several files has a ``url`` that ends in a slash, and what follows it here:
-    ``part-2.html#frames``."""
+    """The URL fragment by section; empty if the section has none. A document in several files has a
+    ``url`` that ends in a slash, and file and fragment here: ``part-2.html#frames``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +116,17 @@ class Requirement:
     observe: str
     testable: bool
     why_not: str = ""
-    """Why it cannot be tested; empty when it can."""
+    """Why it cannot be tested; empty if it can."""
     quotation: str = ""
-    """The deciding words of the document itself, where they are quoted."""
+    """The decisive words of the document, if quoted."""
     note: str = ""
     title: str = ""
-    """A heading for people; empty where a row of another package has none."""
+    """A heading for people; empty if another package's entry has none."""
     impact: Impact | None = None
     releases: str = ""
     """The releases whose manual has the sentence, such as ``>=2.34``; empty for all."""
     where: str = ""
-    """The file and line it stands in."""
+    """The file and line of the entry."""
 
     @property
     def source(self) -> str:
@@ -141,7 +140,7 @@ class Requirement:
 
     @property
     def profile(self) -> str | None:
-        """The profile of the brokers it concerns; None: all brokers."""
+        """The profile of the brokers that it concerns; None for all brokers."""
         return self.document.profile
 
     @property
@@ -151,8 +150,8 @@ class Requirement:
 
     @property
     def required(self) -> str:
-        """The required behaviour: the document's own words in quotation marks, behind ours if they
-        are too few to be understood alone; or else ours."""
+        """The required behaviour: the document's own words in quotation marks, after ours if they
+        are too few to be understood alone; without a quotation, only ours."""
         if not self.quotation:
             return self.statement
         quoted = f"“{self.quotation}”"
@@ -168,7 +167,7 @@ class Requirement:
 
     @property
     def owed(self) -> bool:
-        """True if a suite is incomplete without a case for it: a testable MUST or DOC that binds
+        """True if a suite without a case for it is incomplete: a testable MUST or DOC that binds
         the server."""
         return self.testable and self.subject != "client" and self.level in (Level.MUST, Level.DOC)
 
@@ -255,7 +254,6 @@ def _values(record: Document | Requirement) -> dict[str, Any]:
 
 
 def folder_of_package() -> Path:
-    """The folder of the requirement files shipped with brokerproof."""
     return Path(str(files("brokerproof.fixtures"))) / "requirements"
 
 

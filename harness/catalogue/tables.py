@@ -20,7 +20,7 @@ from brokerproof.harness.model.input_file import BadInput, OneSentence
 MOST_BYTES = 8 << 20
 MOST_DEPTH = 16
 _NESTED = re.compile(r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*\.[ \t]*){40}")
-"""A dotted key of many parts: tomllib takes time by the square of their number."""
+"""A dotted key with many parts takes tomllib time quadratic in their number."""
 
 
 class BadData(OneSentence):
@@ -44,7 +44,6 @@ class Entry:
     where: str
 
     def text(self, key: str) -> str:
-        """The stripped value of a text key; empty if the key is absent."""
         return str(self.values.get(key, "")).strip()
 
 
@@ -94,8 +93,8 @@ def _check(path: Path, value: Any, depth: int) -> None:
 def entries(
     path: Path, name: str, keys: Mapping[str, Key], values: Mapping[str, Any], text: str
 ) -> Iterator[Entry]:
-    """The ``[[name]]`` tables of a file that :func:`read` has read. Raises :class:`BadData` for the
-    first invalid one."""
+    """Return the ``[[name]]`` tables of a file that :func:`read` has read. Raises :class:`BadData`
+    for the first invalid one."""
     rows = values.get(name, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadData(f"{path}: {name} should be an array of tables, each begun by [[{name}]]")
@@ -107,7 +106,8 @@ def entries(
 
 
 def table(where: str, keys: Mapping[str, Key], row: Mapping[str, Any], name: str) -> Entry:
-    """``row`` as an entry. Raises :class:`BadData` for unknown, missing, mistyped or empty keys."""
+    """Return ``row`` as an entry. Raises :class:`BadData` for unknown, missing, mistyped or empty
+    keys."""
     who = f"{where}: {row['id']}" if isinstance(row.get("id"), str) else where
     for key, value in row.items():
         if key not in keys:

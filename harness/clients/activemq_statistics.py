@@ -2,7 +2,7 @@
 
 A message to ``ActiveMQ.Statistics.Destination.NAME`` or ``ActiveMQ.Statistics.Broker`` is answered
 with a map at its reply-to (ActiveMQ documentation, "StatisticsPlugin"). Requests use a separate
-AMQP 1.0 connection, because AMQP delivers the map as a map."""
+AMQP 1.0 connection, because AMQP delivers it as a map."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DestinationUsage:
 class Statistics:
     """Reads a broker's statistics over the connection ``peer``.
 
-    ``answers``: an unused node for the answers. ``nodes``: templates of node addresses.
+    ``answers``: an unused address for the answers. ``nodes``: templates of node addresses.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Statistics:
     def destination(
         self, name: str, routing: RoutingType = RoutingType.ANYCAST
     ) -> DestinationUsage:
-        """Return the contents of destination ``name``.
+        """Return the statistics of destination ``name``.
 
         Raises :class:`ControlFailed` if the broker does not answer."""
         statistics = self._ask(f"Destination.{name}", routing)
@@ -79,7 +79,8 @@ class Statistics:
         reached: Callable[[DestinationUsage], bool],
         routing: RoutingType = RoutingType.ANYCAST,
     ) -> tuple[DestinationUsage, bool]:
-        """Read a destination until ``reached`` is true or time is up; return it and the answer.
+        """Read a destination until ``reached`` is true of it or time is up; return it and whether
+        it is.
 
         Brokers may update counters in the background."""
         last = self.destination(name, routing)

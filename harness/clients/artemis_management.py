@@ -31,9 +31,9 @@ class AddressState:
     """State of an address, read one attribute at a time."""
 
     size: int
-    """Bytes of memory charged to it."""
+    """Bytes of memory charged to the address."""
     messages: int
-    """Number of messages in all its queues, paged ones and those in delivery included."""
+    """Number of messages in all its queues, including paged ones and those in delivery."""
     pages: int
     """Page files."""
     paging: bool
@@ -131,13 +131,13 @@ class Admin:
         return state
 
     def size(self, name: str) -> int:
-        """Return the bytes charged to an address now."""
         return int(self.attribute(f"address.{name}", "addressSize"))
 
     def until(
         self, name: str, reached: Callable[[AddressState], bool], within: Duration = PATIENCE
     ) -> tuple[AddressState, bool]:
-        """Read the state until ``reached`` is true or time is up; return it and the answer.
+        """Read the state until ``reached`` is true of it or time is up; return it and whether it
+        is.
 
         Brokers page and depage in the background.
         """

@@ -1,4 +1,4 @@
-"""Events reported by clients with callbacks: a named step and its details."""
+"""Events that clients with callbacks report: a named step and its details."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The harness's end of a driver, a small program that makes a client library on trial follow a case
 and passes on the library's reports.
 
-They use a line protocol over the driver's standard input and output, one JSON object per line
+Both use a line protocol over the driver's standard input and output, one JSON object per line
 (``docs/reference/client-drivers.md``): ``{"do": "send", …}`` to the driver, ``{"saw": "message",
 …}`` from it."""
 
@@ -23,7 +23,7 @@ UNREADABLE = "unreadable"
 
 
 class Driver(Conversation[ClientEvent]):
-    """One running driver. A report is an event named after what was seen."""
+    """One running driver. A report is an event named after what the client reported."""
 
     protocol = "DRIVER"
     _unfinished = b""
@@ -49,7 +49,7 @@ class Driver(Conversation[ClientEvent]):
         return frame.brief()
 
     def instead(self) -> str:
-        """What the client reported, except for returned calls."""
+        """Return what the client reported, except for returned calls."""
         told = [event.brief() for event in self.inbox if event.step != "did"]
         return f"the client reported {'; '.join(told[:3]) or 'nothing'}"
 

@@ -25,14 +25,14 @@ _WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class FlowOptions:
-    """-1 always means unlimited. Otherwise a rate is at least 1 and a producer's window at least 1
-    byte; a consumer's window may be 0, so that it buffers nothing. Raises :class:`BadEndpoint` for
-    other values."""
+    """Flow options; -1 means unlimited. Otherwise a rate is at least 1 and a producer's window at
+    least 1 byte; a consumer's window may be 0, so that it buffers nothing. Raises
+    :class:`BadEndpoint` for other values."""
 
     consumer_window_size: int = MEBIBYTE
     consumer_max_rate: int = NO_LIMIT
     producer_window_size: int = 65536
-    """The chapter names no default; this is the one of the vendor's own client."""
+    """The chapter names no default; this is that of the vendor's client."""
     producer_max_rate: int = NO_LIMIT
 
     def __post_init__(self) -> None:
@@ -52,9 +52,9 @@ _PARAMETERS = {
 
 
 def read(uri: str, folder: Path = Path()) -> tuple[Endpoint, FlowOptions]:
-    """Return the endpoint of a URI, and its options. Raises :class:`BadEndpoint` for an invalid
-    URI, an unknown parameter, and a value that is not a number or out of range. Paths in TLS
-    options are relative to ``folder``."""
+    """Return a URI's endpoint and options. Raises :class:`BadEndpoint` for an invalid URI, an
+    unknown parameter, or a value that is not a number or out of range. Paths in TLS options are
+    relative to ``folder``."""
     names = {name: field for field, (name, _, _) in _PARAMETERS.items()}
     address = endpoint.read(uri, folder, options=tuple(names))
     values: dict[str, int] = {}

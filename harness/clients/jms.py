@@ -30,14 +30,14 @@ STEPS = (
     ),
     "closed",
 )
-"""Its life in steps, in order."""
+"""Its steps, in order."""
 _WITHIN_S = 120
 
 
 def run(
     world: World, acceptor: str, login: str | None, passcode: str | None, name: str
 ) -> tuple[list[str], str]:
-    """Return the completed steps, and what ended it before the last one (empty: nothing).
+    """Return the completed steps, and what stopped the client before the last one (empty: nothing).
 
     ``name`` is the prefix of the names it uses. Raises :class:`ControlFailed` if anything it needs
     is missing."""

@@ -2,7 +2,7 @@
 
 pika's connection is unmodified, but uses the harness's channel instead of a socket and the world's
 deadlines instead of a loop. So the same client runs in virtual time and over sockets. The trace
-contains the traffic as read by the harness's codec; expectations see what pika reported."""
+contains the traffic as the harness's codec reads it; expectations see pika's reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Amqp0
 from brokerproof.harness.protocols.conversation import Conversation, Judge, Requirements
 from brokerproof.harness.worlds.world import World
 
-# Failures are reported to the case; pika also prints them on standard error.
+# Failures are reported to the case; pika would also print them on standard error.
 logging.getLogger("pika").addHandler(logging.NullHandler())
 logging.getLogger("pika").propagate = False
 
@@ -94,8 +94,7 @@ def _problem(problem: Any) -> dict[str, Any]:
 
 
 class PikaPeer(Conversation[ClientEvent]):
-    """One connection of pika. :attr:`connection` and :attr:`channel_of` are the client's own
-    objects."""
+    """One connection of pika. :attr:`connection` and :attr:`channel_of` are pika's own objects."""
 
     protocol = PROTOCOL
     is_raw = False
@@ -168,7 +167,7 @@ class PikaPeer(Conversation[ClientEvent]):
     def open_channel(
         self, number: int = 1, *, confirms: bool = False, proves: Requirements | None = None
     ) -> Any:
-        """Open a channel; with ``confirms`` the outcome of each message is reported."""
+        """Open a channel. With ``confirms``, the outcome of each message is reported."""
         channel = self.connection.channel(
             channel_number=number,
             on_open_callback=lambda _: self.tell("channel-open", channel=number),

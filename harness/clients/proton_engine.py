@@ -1,10 +1,8 @@
-"""python-qpid-proton, the common AMQP 1.0 client for Python, as an engine without a socket or a
-thread.
+"""python-qpid-proton, the common AMQP 1.0 client for Python, as an engine without socket or thread.
 
-Its transport writes to a harness channel and reads what arrives there; its timers use the world's
-deadlines. So a case drives the real client reproducibly in virtual time, and the same code runs
-over sockets. The trace contains the traffic as read by the harness's codec; expectations see what
-Proton reported."""
+Its transport writes to and reads from a harness channel; its timers use the world's deadlines. So a
+case drives the real client reproducibly in virtual time, and the same code runs over sockets. The
+trace contains the traffic as the harness's codec reads it; expectations see Proton's reports."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from brokerproof.harness.protocols.conversation import (
 from brokerproof.harness.trace.events import Noted
 
 _CLOCK_BEGINS_MS = 1_000
-"""Proton takes an instant of 0 for none, so its clock runs this far ahead of the world's."""
+"""For Proton an instant of 0 means none, so its clock runs this far ahead of the world's."""
 
 _STATES = {
     "accepted": proton.Delivery.ACCEPTED,
@@ -58,8 +56,8 @@ _TOLD = frozenset(
         ),
     }
 )
-"""Events that expectations may see, besides those of endings and deliveries; the others are Proton
-talking to itself."""
+"""Events that expectations may see, besides those about closes and deliveries. The others are
+internal to Proton."""
 
 _FATAL = frozenset(
     {"transport_error", "connection_remote_close", "session_remote_close", "link_remote_close"}
@@ -77,13 +75,13 @@ class Sent:
 
     delivery: Any
     state: str | None = None
-    """accepted, rejected, released, modified, or None while there is none."""
+    """accepted, rejected, released, modified; None before it is known."""
     settled: bool = False
 
 
 class ProtonPeer(Conversation[ProtonEvent]):
-    """One connection of Proton's engine. :attr:`connection` and :attr:`transport` are the client's
-    own objects."""
+    """One connection of Proton's engine. :attr:`connection` and :attr:`transport` are Proton's own
+    objects."""
 
     protocol = PROTOCOL
     is_raw = False
@@ -93,7 +91,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         self.connection: Any = proton.Connection()
         self.transport: Any = proton.Transport()
         self.sent: list[Sent] = []
-        """Deliveries in the order in which they were sent."""
+        """Deliveries in the order of sending."""
         self._collector = proton.Collector()
         self.connection.collect(self._collector)
         self._recorder = AmqpTraceRecorder(judge, conn)
@@ -158,7 +156,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
     # the engine
 
     def work(self) -> None:
-        """Let Proton process due timers, then output. Call it after using the client's own
+        """Let Proton process due timers, then write its output. Call this after using Proton's
         objects."""
         now = self.world.now()
         self._collect(now)
@@ -179,7 +177,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
             self.transport.pop(len(data))
         self._collect(now)
         if pending < 0:
-            self._capacity()  # also notices that the broker's close was read
+            self._capacity()  # also notices the broker's close
             if self.transport.closed and self.ended is None:
                 self.close_socket()
 
@@ -275,7 +273,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
     # sessions and links
 
     def session(self, *, incoming_bytes: int | None = None, answered: bool = True) -> Any:
-        """A new session. ``incoming_bytes`` limits incoming data: Proton derives its window, in
+        """Begin a session. ``incoming_bytes`` limits incoming data; Proton derives its window, in
         frames, from it."""
         made = self.connection.session()
         if incoming_bytes is not None:
@@ -298,7 +296,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         settled: bool = False,
         proves: Requirements | None = None,
     ) -> Any:
-        """Attach a sender and wait for the broker's attach. ``settled``: all its messages are
+        """Attach a sender and wait for the broker's attach. ``settled``: all its messages are sent
         settled."""
         link = session.sender(name or self._name())
         link.target.address = address
@@ -445,7 +443,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         return event.subject
 
     def take_messages(self, receiver: Any = None) -> list[Arrived]:
-        """Take every message (of that receiver) received and not consumed so far, in order."""
+        """Return and remove all messages received so far (by that receiver), in order."""
         what = event_named("message", receiver)
         taken = [event.subject for event in self.inbox if what.accepts(event)]
         self.inbox = [event for event in self.inbox if not what.accepts(event)]
@@ -459,8 +457,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         failed: bool = False,
         here: bool = True,
     ) -> None:
-        """Settle a message: ``modified`` may state that the delivery failed, or that it must not be
-        redelivered ``here``."""
+        """Settle a message. ``modified`` may state that the delivery failed, or that the message
+        must not be redelivered ``here``."""
         if outcome not in _STATES:
             raise ControlFailed(
                 f"{outcome!r} is not an outcome; the outcomes are {', '.join(_STATES)}"
@@ -508,7 +506,7 @@ def _kept(value: Any) -> Any:
 
 
 def recode(raw: bytes) -> bytes:
-    """The value in ``raw`` as Proton re-encodes it."""
+    """Return the value in ``raw`` as Proton re-encodes it."""
     data = proton.Data()
     try:
         data.decode(raw)

@@ -1,5 +1,5 @@
-"""Events of python-qpid-proton as cases see them. Proton is not imported, so that the suites can be
-collected without it."""
+"""Events of python-qpid-proton as cases see them. Importing this module does not import Proton, so
+the suites can be collected without it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.harness.protocols.conversation import Match
 
 @dataclass(frozen=True)
 class ProtonEvent:
-    """An event of Proton by its name without ``PN_``, or ``message`` with the :class:`Arrived` as
+    """An event of Proton, by its name without ``PN_``; or ``message``, with an :class:`Arrived` as
     its subject.
 
     ``subject`` is the connection, session, link, delivery or transport concerned."""
@@ -37,7 +37,7 @@ class Arrived:
     message: Any
     data: bytes
     settled: bool
-    """True if the broker had settled it already."""
+    """True if the broker had already settled it."""
 
 
 def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:

@@ -1,6 +1,6 @@
 """Proton's own I/O over real sockets: ``BlockingConnection``, and ``Container`` in its own thread.
 
-Both are unmodified Proton; its I/O handler is only observed to record the bytes."""
+Both are unmodified Proton; we only observe its I/O handler to record the bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import proton
 from proton import _reactor, reactor, utils
-from proton._handlers import IOHandler  # used by Container; it has no public name
+from proton._handlers import IOHandler  # Container uses it; it has no public name
 from proton.handlers import MessagingHandler, TransactionHandler
 
 from brokerproof.harness.clients.proton_engine import has_tls
@@ -39,15 +39,15 @@ from brokerproof.harness.worlds.world import Unreachable
 
 T = TypeVar("T")
 Tell = Callable[[str, Any], None]
-# A Container creates two TLS domains, each of which reads the system's certificate authorities,
-# together 0.1 s of processor time. Ours share them; a connection with TLS gets another domain.
+# A Container creates two TLS domains. Each reads the system's certificate authorities; both take
+# 0.1 s of processor time. Our Containers share two; a connection with TLS gets another.
 _reactor.SSLConfig = functools.cache(_reactor.SSLConfig)  # type: ignore[misc, assignment]
 _JOIN_S = 5.0
 _MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
 class _ObservedIO(IOHandler):
-    """Proton's I/O, which reports the ``bytes`` received, the bytes ``sent``, and how it was
+    """Proton's I/O. It reports the ``bytes`` received, the bytes ``sent``, and how it was
     ``closed``."""
 
     def __init__(self, tell: Tell) -> None:
@@ -56,8 +56,8 @@ class _ObservedIO(IOHandler):
         self._observed: list[Any] = []
 
     def close_sockets(self) -> None:
-        """Close the sockets of an ended container, which leaves them open, so that the broker would
-        see live connections."""
+        """Close the sockets that an ended container leaves open: the broker would see live
+        connections."""
         for selectable in self._observed:
             selectable.close()
 
@@ -122,10 +122,10 @@ def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
 def _secured(
     world: Any, acceptor: str, certificate: Certificate | None, options: dict[str, Any], tell: Tell
 ) -> tuple[str, dict[str, Any], Tell]:
-    """The scheme, options and listener for an acceptor, which may use TLS. With TLS we cannot read
-    the bytes.
+    """Return scheme, options and listener for an acceptor, which may use TLS. With TLS we cannot
+    read the bytes.
 
-    With a ``certificate`` Proton logs in with EXTERNAL. Raises :class:`ControlFailed` for a Proton
+    With a ``certificate`` Proton logs in by EXTERNAL. Raises :class:`ControlFailed` for a Proton
     without TLS."""
     tls = world.tls(acceptor)
     if tls is None:
@@ -156,8 +156,8 @@ def _secured(
 
 
 def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
-    """An option of Proton's ``create_sender`` and ``create_receiver``: capabilities of the source
-    or target."""
+    """Return an option for Proton's ``create_sender`` and ``create_receiver``: capabilities of the
+    source or target."""
 
     class Capabilities(reactor.LinkOption):
         def apply(self, link: Any) -> None:
@@ -175,7 +175,6 @@ class BlockingPeer:
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         self.judge, self.conn, self.acceptor = judge, conn, acceptor
         self.connection: Any = None
-        """Proton's object."""
         self.ended: CloseHow | None = None
         self._recorder = AmqpTraceRecorder(judge, conn)
 
@@ -190,8 +189,8 @@ class BlockingPeer:
                 self.ended = content
 
     def _ask(self, words: str, action: Callable[[], T], proves: Requirements | None) -> T:
-        """Do ``action``, which may fail in Proton. With ``proves`` a failure counts against the
-        broker; without, it is a failed control."""
+        """Run ``action``. A failure in Proton is a violation of ``proves``; without ``proves`` it
+        is a failed control."""
         trouble = ""
         try:
             done = action()
@@ -282,7 +281,7 @@ class BlockingPeer:
     def receive(
         self, receiver: Any, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Any:
-        """Receive the next message; settle it with the receiver's ``accept``, ``reject`` or
+        """Receive the next message and settle it by the receiver's ``accept``, ``reject`` or
         ``release``."""
         return self._ask(
             "receive a message", lambda: receiver.receive(timeout=within / NS_PER_S), proves
@@ -307,7 +306,7 @@ class _Ears(MessagingHandler):
         self.connection: Any = None
         self.injector = reactor.EventInjector()
         self.once_attached: dict[str, Callable[[], None]] = {}
-        """Actions by name of a link, to be done when the broker has attached it too."""
+        """Actions by name of a link, due once the broker has attached it too."""
 
     def on_start(self, event: Any) -> None:
         self.container = event.container
@@ -362,12 +361,12 @@ def _callback(name: str) -> Callable[[_Ears, Any], None]:
     return lambda ears, event: ears.on_event(name, event)
 
 
-for _name in _HEARD:  # Proton's handler already has stubs for most
+for _name in _HEARD:  # Proton's handler already has stubs for most callbacks
     setattr(_Ears, f"on_{_name}", _callback(_name))
 
 
 class _Transacting(TransactionHandler):
-    """Handler that does its work in a transaction, discharges it, and reports the outcome."""
+    """Handler that works in a transaction, discharges it, and reports the outcome."""
 
     def __init__(self, work: Callable[[Any], None], commit: bool, tell: Tell) -> None:
         super().__init__()
@@ -394,8 +393,7 @@ class _Transacting(TransactionHandler):
 
 
 class ContainerPeer(Conversation[ProtonEvent]):
-    """A ``Container`` in its own thread. Its callbacks are reported to the case in the case's
-    thread."""
+    """A ``Container`` in its own thread. The case's thread receives reports of its callbacks."""
 
     protocol = PROTOCOL
     is_raw = False
@@ -462,8 +460,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         )
 
     def do(self, action: Callable[[Any, Any], None]) -> None:
-        """Do ``action(container, connection)`` in the container's thread, the only one that may use
-        its objects."""
+        """Run ``action(container, connection)`` in the container's thread, the only one that may
+        use its objects."""
         assert self._ears is not None
         with suppress(OSError):  # its pipe is closed because the container has ended
             self._ears.injector.trigger(reactor.ApplicationEvent("do", subject=action))
@@ -471,8 +469,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
     def send_all(
         self, address: str, bodies: list[Any], *, capabilities: tuple[str, ...] = ()
     ) -> None:
-        """Attach a sender and send messages with these bodies. Proton queues them without
-        credit."""
+        """Attach a sender and send messages with these bodies. Without credit, Proton queues
+        them."""
 
         def action(container: Any, connection: Any) -> None:
             sender = container.create_sender(

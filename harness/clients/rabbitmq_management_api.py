@@ -1,7 +1,7 @@
 """A client for RabbitMQ's management API over a link of the case's own world.
 
 So it works in virtual and real time, and the trace contains requests and answers. h11 reads and
-writes HTTP. A real RabbitMQ refreshes most statistics of connections and queues every five seconds:
+writes HTTP. A real RabbitMQ refreshes most statistics only every five seconds, so
 :meth:`ManagementPeer.until` waits."""
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from brokerproof.harness.protocols.conversation import (
 from brokerproof.harness.trace.events import RECORDED_BYTES, FrameReceived, FrameSent, OctetsRefused
 
 MANAGEMENT_API = "management-api"
-"""The capability of a target that has it."""
+"""The capability of a target that has this API."""
 REFRESH: Duration = seconds(5)
-"""Greatest age of its statistics (``collect_statistics_interval``)."""
+"""The greatest age of its statistics (``collect_statistics_interval``)."""
 PAUSE: Duration = ms(250)
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, with header names in lower case."""
+    """An answer; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -71,7 +71,7 @@ class ManagementPeer(Conversation[Answer]):
         self.credentials: str | None = base64.b64encode(f"{login}:{passcode}".encode()).decode(
             "ascii"
         )
-        """The credentials behind ``Basic`` in requests; None leaves the header out."""
+        """The credentials after ``Basic`` in requests; None omits the header."""
         self._http = h11.Connection(h11.CLIENT)
         self._got: h11.Response | None = None
         self._body = b""
@@ -136,9 +136,9 @@ class ManagementPeer(Conversation[Answer]):
     # asking
 
     def ask(self, method: str, path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
-        """Request ``METHOD /api/PATH``; any status is returned. If the connection ends without an
-        answer, it retries once, since no request changes anything. Raises :class:`ControlFailed`
-        without an answer."""
+        """Request ``METHOD /api/PATH``; return any status. If the connection ends before an answer,
+        retry once, since no request changes anything. Raises :class:`ControlFailed` without an
+        answer."""
         if self.ended is None:
             self._ask(method, f"/api/{path}", headers)
             if (
@@ -185,7 +185,7 @@ class ManagementPeer(Conversation[Answer]):
         return answer
 
     def node(self, name: str | None = None) -> dict[str, Any]:
-        """The named node (None: the one queried): mem_used, mem_limit, mem_alarm, disk_free, …"""
+        """The named node (None: the queried one): mem_used, mem_limit, mem_alarm, disk_free, …"""
         answer: dict[str, Any] = self.get(
             f"nodes/{quote(name or str(self.overview()['node']), safe='')}"
         )
@@ -201,8 +201,8 @@ class ManagementPeer(Conversation[Answer]):
         return answer
 
     def connection(self, peer: Conversation[Any]) -> dict[str, Any] | None:
-        """The connection of ``peer``, identified by address and port; None if the API does not list
-        it yet."""
+        """Return the connection of ``peer``, identified by address and port; None if the API does
+        not list it yet."""
         host, _, port = peer.channel.local.rpartition(":")
         for connection in self.connections():
             if (connection.get("peer_host"), connection.get("peer_port")) == (host, int(port)):
@@ -212,8 +212,8 @@ class ManagementPeer(Conversation[Answer]):
     def until(
         self, ask: Callable[[], T], reached: Callable[[T], bool], within: Duration = 3 * REFRESH
     ) -> tuple[T, bool]:
-        """Query until an answer satisfies the condition; return it, or the last one ``within`` that
-        time."""
+        """Query until an answer satisfies the condition; return it, or after ``within`` the last
+        one."""
         deadline = self.world.now() + within
         while not reached(answer := ask()):
             if self.world.now() >= deadline:
@@ -229,7 +229,7 @@ class ManagementPeer(Conversation[Answer]):
         states: frozenset[str] | set[str],
         within: Duration = 3 * REFRESH,
     ) -> tuple[str | None, bool]:
-        """The reported state of ``peer``'s connection, once it is one of ``states``."""
+        """Return the reported state of ``peer``'s connection, once it is one of ``states``."""
 
         def state() -> str | None:
             connection = self.connection(peer)

@@ -2,7 +2,7 @@
 
 Rate and window are independent (ARTEMIS-FLOW-consumer-rate-2): the rate determines when a message
 may be consumed or sent, the window how many bytes may be requested or in flight. A rate of r
-permits at most ``r * interval + burst`` messages in any interval, not only in aligned seconds."""
+permits at most ``r * interval + burst`` messages in any interval, not only in whole seconds."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Item = TypeVar("Item")
 
 
 class TokenBucket:
-    """``rate`` tokens per second, of which at most ``burst`` accumulate; it starts full. A rate of
-    -1 is unlimited.
+    """Gains ``rate`` tokens per second, holds at most ``burst``, and starts full. A rate of -1 is
+    unlimited.
 
-    Exact: counts fractions of a token, one per nanosecond and per message a second."""
+    It is exact: it counts billionths of a token, and gains ``rate`` of them each nanosecond."""
 
     def __init__(self, rate: int, burst: int = 1) -> None:
         if rate == 0 or rate < -1 or burst < 1:
@@ -42,9 +42,9 @@ class TokenBucket:
         return now if missing <= 0 else now - (-missing // self._rate)
 
     def spend(self, now: Instant) -> None:
-        """Take a token ``now``, when there must be one.
+        """Take a token ``now``; one must be available.
 
-        Call it after using the token: counting from a later instant is never too fast."""
+        Call this after using the token: counting from a later instant never exceeds the rate."""
         if self._rate < 0:
             return
         self._parts = self._now(now) - NS_PER_S
@@ -77,19 +77,19 @@ class ConsumerFlow(Generic[Item]):
         return item
 
     def asks_at(self, now: Instant) -> Instant | None:
-        """For a window of 0: when one more message may be requested, that is, when it could be
-        consumed at once; None while one is buffered.
+        """For a window of 0: return when one more message may be requested, which is when it could
+        be consumed immediately; None while a message is buffered.
 
-        So no message waits at a consumer that is not ready for it (ARTEMIS-FLOW-consumer-2)."""
+        So no message waits at a consumer that is not ready (ARTEMIS-FLOW-consumer-2)."""
         return None if self.waiting else self.bucket.ready_at(now)
 
     def credit(self, largest: int, granted: int) -> int:
         """Return how many more messages may be requested if credit counts messages and ``granted``
-        are still to arrive.
+        more are expected.
 
-        ``largest`` is the largest seen, 0 before the first; until then one is requested at a time.
-        After that at least one is requested if nothing waits, or a message larger than the window
-        would never arrive."""
+        ``largest`` is the size of the largest message so far; 0 before the first, while messages
+        are requested one at a time. Later, at least one is requested if none waits; otherwise a
+        message larger than the window would never arrive."""
         if not largest:
             return max(0, 1 - granted - len(self.waiting))
         room = (self.window - self.size) // largest - granted
@@ -97,15 +97,15 @@ class ConsumerFlow(Generic[Item]):
 
 
 class ProducerFlow(Generic[Item]):
-    """Messages that a producer must send, and when it may. Sizes in bytes; a message larger than
-    the window is sent alone."""
+    """Messages that a producer must send, and when it may send them. Sizes in bytes; a message
+    larger than the window is sent alone."""
 
     def __init__(self, window: int, rate: int, burst: int = 1) -> None:
         self.window = window
         self.bucket = TokenBucket(rate, burst)
         self.waiting: deque[tuple[Item, int]] = deque()
         self.under_way = 0
-        """Bytes that were sent and of which the broker has not said that it has them."""
+        """Bytes sent that the broker has not confirmed."""
 
     def offer(self, item: Item, size: int) -> None:
         self.waiting.append((item, size))

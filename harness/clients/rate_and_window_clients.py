@@ -1,7 +1,7 @@
 """STOMP and AMQP 1.0 consumers and producers over raw peers that keep windows and rates.
 
-:mod:`brokerproof.harness.clients.rate_and_window` decides what they do. On the wire it looks like
-this:
+:mod:`brokerproof.harness.clients.rate_and_window` makes their decisions, which show on the wire
+like this:
 
 ===================  ===================================================  ================================================
                      STOMP                                                AMQP
@@ -13,8 +13,8 @@ at -1                header of -1                                         :data:
 producer's window    bytes of SEND frames without their RECEIPT          bytes of messages that are not settled
 ===================  ===================================================  ================================================
 
-So over STOMP the broker keeps the window exactly. Over AMQP it is kept unless a message is larger
-than all earlier ones, because granted credit cannot be recounted in bytes.
+So over STOMP the broker enforces the window exactly. Over AMQP a message larger than all earlier
+ones may exceed it, because granted credit cannot be recounted in bytes.
 
 Each client has its own connection. :func:`drive` runs one or several clients, in virtual or real
 time."""  # noqa: E501
@@ -47,7 +47,7 @@ class FlowClient(Protocol):
 
     def step(self) -> Instant | None:
         """Do everything possible now; return the next instant at which more is possible without an
-        arrival, None if never."""
+        arrival (None: never)."""
 
     def stirs(self) -> bool:
         """True if something has arrived that :meth:`step` has not seen."""
@@ -56,8 +56,8 @@ class FlowClient(Protocol):
 def drive(
     world: World, clients: Sequence[FlowClient], done: Callable[[], bool], within: Duration
 ) -> bool:
-    """Run ``clients`` until ``done()``, the end of one of their connections, or time is up; return
-    ``done()``."""
+    """Run ``clients`` until ``done()``, the close of one of their connections, or the time limit;
+    return ``done()``."""
     until = world.now() + within
     while True:
         due = [instant for client in clients if (instant := client.step()) is not None]
@@ -85,7 +85,8 @@ class StompConsumer:
         )
         self.consumed: list[Frame] = []
         self._unasked: Frame | None = None
-        """At a window of 0: what was consumed, and is not acknowledged so that no other comes."""
+        """With a window of 0: the consumed message, left unacknowledged so that no other
+        arrives."""
         headers = {"consumer-window-size": str(options.consumer_window_size)}
         peer.subscribe(source, id, ack="client-individual", headers=headers)
 
@@ -112,7 +113,7 @@ class StompConsumer:
 
     @property
     def settled(self) -> bool:
-        """True if everything that was consumed is acknowledged."""
+        """True if every consumed message is acknowledged."""
         return self._unasked is None
 
 

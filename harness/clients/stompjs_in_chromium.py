@@ -1,7 +1,7 @@
 """@stomp/stompjs in a headless Chromium, as in a web page that speaks STOMP.
 
 Our page is served on a local port with the library, which npm installs into the cache once. The
-page polls the peer here for commands and reports what happened. We never install Chromium or npm.
+page polls this peer for commands and reports what happened. We never install Chromium or npm.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 VERSION = "7.5.0"
 """The release of @stomp/stompjs that is driven."""
 CHROMIUM = "BROKERPROOF_CHROMIUM"
-"""The environment variable that says where Chromium is, if not on the PATH under one of
+"""The environment variable with the path of Chromium, if it is not on the PATH under one of
 :data:`NAMES`."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -92,7 +92,7 @@ class StompJsPeer(Conversation[ClientEvent]):
             f"--user-data-dir={profile / 'profile'}",
             self._server.address,
         ]
-        # Its own home too: Chromium stores crash reports and caches there, outside the profile.
+        # Its own home too: outside the profile, Chromium stores crash reports and caches there.
         environment = {**os.environ, "HOME": str(profile)}
         self._browser = NativeProcess(
             command, folder=profile, console=console, environment=environment, grace_s=_GRACE_S
@@ -147,7 +147,7 @@ class StompJsPeer(Conversation[ClientEvent]):
 
 
 class _Server:
-    """Serves the page and its library on a free port of this machine, from threads of its own."""
+    """Serves the page and its library on a free local port, in its own threads."""
 
     def __init__(
         self, library: bytes, bridge: ThreadBridge, to_do: queue.Queue[dict[str, Any]]
@@ -201,12 +201,12 @@ class _Quiet(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors: a killed browser abandons its requests."""
+        """Ignore errors: a killed browser drops its requests."""
 
 
 def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[str, Any]:
-    """Return the page's next command, or nothing after a while, so that threads of a closed page
-    end too."""
+    """Return the page's next command, or nothing after a while, so that a closed page's threads end
+    too."""
     try:
         return {} if ending.is_set() else to_do.get(timeout=_ASK_AGAIN_S)
     except queue.Empty:
@@ -214,7 +214,7 @@ def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[s
 
 
 def _key_of(host: str, port: int) -> str:
-    """Return the form of a trusted key that Chromium expects: its SHA-256 in base64. Raises
+    """Return a trusted key as Chromium expects it: its SHA-256 in base64. Raises
     :class:`ControlFailed`."""
     try:
         shown = x509.load_pem_x509_certificate(
@@ -229,7 +229,6 @@ def _key_of(host: str, port: int) -> str:
 
 
 def chromium() -> str:
-    """Return the path of Chromium. Raises :class:`SetUpFailed` if there is none."""
     named = os.environ.get(CHROMIUM)
     path = shutil.which(named) if named else next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
@@ -245,7 +244,7 @@ def chromium() -> str:
 
 
 def _library() -> Path:
-    """The library's bundle in the cache; npm installs it if missing."""
+    """Return the library's bundle in the cache; npm installs it if missing."""
 
     def make(folder: Path) -> Path:
         npm.call(["pack", f"@stomp/stompjs@{VERSION}"], folder, f"@stomp/stompjs {VERSION}")

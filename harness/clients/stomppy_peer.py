@@ -1,7 +1,7 @@
-"""A peer that speaks through stomp.py: the conversation, without the library (see
-:mod:`brokerproof.harness.clients.stomppy_transports`).
+"""A peer that speaks through stomp.py. This module has the conversation; only
+:mod:`brokerproof.harness.clients.stomppy_transports` imports the library.
 
-The trace contains the traffic as read by the harness's codec. An expectation sees a frame once
+The trace contains the traffic as the harness's codec reads it. An expectation sees a frame once
 stomp.py has passed the identical frame to its listeners: a frame that the client loses or misreads
 is a failed control, never the broker's fault."""
 
@@ -30,8 +30,8 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import Unreachable
 
 Tell: TypeAlias = Callable[[str, Any], None]
-"""``opened``, ``sent`` bytes, ``bytes`` that arrived, a ``frame`` handed out, ``closed`` or
-``left`` how, ``note``."""
+"""``opened``, ``sent`` bytes, received ``bytes``, a ``frame`` passed on, ``closed`` or ``left``
+how, ``note``."""
 
 
 class StompPyPeer(StompInbox):
@@ -41,18 +41,17 @@ class StompPyPeer(StompInbox):
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
         super().__init__(judge, conn, acceptor, version)
         self.connection: Any = None
-        """stomp.py's connection: everything it can do and this class has no verb for."""
+        """stomp.py's connection, for calls that this class has no method for."""
         self.misread: list[str] = []
-        """Differences between stomp.py's reading of the received bytes and that of the harness's
-        codec."""
+        """Differences between stomp.py's and the harness codec's reading of the received bytes."""
         self.left: Ended | None = None
-        """Instant and manner of stomp.py's own close, if there was one: after DISCONNECT, or
-        because it missed heartbeats."""
+        """Instant and manner of stomp.py's own close, if any: after DISCONNECT, or because it
+        missed heartbeats."""
         self.unsendable: tuple[type[Exception], ...] = (OSError,)
-        """Exceptions of stomp.py when it writes to a connection that has ended."""
+        """Exceptions of stomp.py on writing to a connection that has ended."""
         self.remote = ""
         self._unheard: deque[Frame] = deque()
-        # the form in memory only
+        # only in memory
         self.feed: Callable[[bytes], None] | None = None
         self.end_of_stream: Callable[[], None] | None = None
         self.on_connected: Callable[[], None] | None = None
@@ -103,7 +102,7 @@ class StompPyPeer(StompInbox):
     # called by stomp.py
 
     def on_client_event(self, what: str, at: Instant, content: Any) -> None:
-        """Record an action of the client. Calls arrive in the client's order."""
+        """Record an action of the client. Calls are in the client's order."""
         match what:
             case "opened":
                 self.judge.record(
@@ -174,7 +173,7 @@ class StompPyPeer(StompInbox):
                     )
 
     def _heard(self, at: Instant, frame: Frame) -> None:
-        """stomp.py delivered ``frame``, which should be the next frame on the wire."""
+        """stomp.py passed on ``frame``, which should be the next frame on the wire."""
         if not self._unheard:
             self._differs(at, f"stomp.py handed out {frame.brief()}, which did not cross the wire")
             return
@@ -215,7 +214,7 @@ class StompPyPeer(StompInbox):
         return self.connected
 
     def disconnect(self, *, proves: Requirements | None = None) -> Frame:
-        """DISCONNECT with a receipt and wait for it; stomp.py then ends the connection itself."""
+        """Send DISCONNECT with a receipt and wait for it. stomp.py then closes the connection."""
         receipt = self.next_receipt()
         self._say(lambda: self.connection.disconnect(receipt))
         return self.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
@@ -230,7 +229,7 @@ class StompPyPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """SEND; stomp.py adds content-length unless the body is empty."""
+        """Send SEND; stomp.py adds content-length unless the body is empty."""
         with_ = (*to.send_headers, *header_list(headers))
         self._ask(
             lambda extra: self.connection.send(
@@ -270,7 +269,7 @@ class StompPyPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """ACK ``message`` as this version names it."""
+        """Send ACK for ``message`` as this version names it."""
         names = self._naming(message)
         self._ask(
             lambda extra: self.connection.ack(*names, transaction, extra.get("receipt")),
@@ -286,7 +285,7 @@ class StompPyPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """NACK ``message``. stomp.py's 1.0 connection has no such method."""
+        """Send NACK for ``message``. stomp.py's 1.0 connection has no such method."""
         names = self._naming(message)
         self._ask(
             lambda extra: self.connection.nack(*names, transaction, extra.get("receipt")),
@@ -342,7 +341,7 @@ class StompPyPeer(StompInbox):
 
     def _say(self, call: Callable[[], Any]) -> None:
         """Make a call that writes. Like a raw peer's write, it does nothing once the broker has
-        ended the connection."""
+        closed the connection."""
         try:
             call()
         except self.unsendable as problem:

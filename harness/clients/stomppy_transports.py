@@ -1,9 +1,9 @@
-"""stomp.py, the common STOMP client for Python, as a peer. The only module that imports it.
+"""stomp.py, the common STOMP client for Python, as a peer. No other module imports it.
 
-It has two forms. *Over sockets* stomp.py is unmodified, with its own socket and threads; its
-transport is only observed to record the bytes. *In memory* the transport writes to a harness
-channel and reads what arrives there, and the heartbeat loop uses the world's deadlines. Without
-threads, sockets or sleeps, a case drives the real client reproducibly in virtual time."""
+It has two forms. *Over sockets* stomp.py is unmodified, with its own socket and threads; we only
+observe its transport to record the bytes. *In memory* the transport writes to and reads from a
+harness channel, and the heartbeat loop uses the world's deadlines. Without threads, sockets or
+sleeps, a case drives the real client reproducibly in virtual time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 from brokerproof.harness.worlds.world import Unreachable
 
 _READ = 16384
-"""Size of stomp.py's reads by default; arrivals in memory are cut alike."""
+"""Size of stomp.py's reads by default; arrivals in memory are split in the same way."""
 _JOIN_S = 5.0
 _UNSENDABLE = (OSError, stomp.exception.NotConnectedException)
 _CLOCKED = (
@@ -139,7 +139,7 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
             return self._arrived.popleft()
         if self._over:
             return b""
-        # stomp.py's signal for nothing to read yet
+        # stomp.py's signal that there is nothing to read yet
         raise ssl.SSLWantReadError
 
     def feed(self, data: bytes) -> None:
@@ -165,17 +165,17 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
         self.disconnect_socket(CloseHow.RESET)
 
     def stop(self) -> None:
-        """Nothing to do: there is no thread."""
+        """Do nothing: there is no thread."""
 
 
 class _Rounds:
-    """Replaces the event that ends stomp.py's heartbeat loop: permits one iteration and ends its
-    sleep."""
+    """Replaces the event that ends stomp.py's heartbeat loop. It permits one iteration and ends the
+    loop's sleep."""
 
     def __init__(self) -> None:
         self.stopped = False
         self.slept: float | None = None
-        """Seconds that the loop wanted to sleep in this round; None if it did not."""
+        """Seconds that the loop wanted to sleep in this iteration; None if it did not."""
         self._left = 0
 
     def one(self) -> None:
@@ -202,9 +202,9 @@ class _Pulse:
     """Runs stomp.py's own heartbeat loop, one iteration at a time, on a world's deadlines.
 
     The loop's functions get a different ``monotonic`` and ``time``. An iteration ends where it
-    would sleep, and the next one starts after that. Each iteration enters the loop afresh, and the
-    loop starts by counting the next beat from the current instant, so the first clock reading of an
-    iteration returns the time of the last frame sent."""
+    would sleep; the next one starts after that time. Each iteration enters the loop afresh. Since
+    the loop then counts the next beat from the current instant, an iteration's first clock reading
+    returns the time of the last frame sent."""
 
     def __init__(self, peer: StompPyPeer, connection: Any) -> None:
         self._peer, self._connection = peer, connection
@@ -226,7 +226,7 @@ class _Pulse:
         return (self._peer.world.now() if at is None else at) / NS_PER_S
 
     def start(self) -> None:
-        """Call it once stomp.py has negotiated its heartbeats."""
+        """Start, once stomp.py has negotiated its heartbeats."""
         if self._connection.running:
             self._since = self._peer.world.now()
             self._round()
@@ -239,7 +239,7 @@ class _Pulse:
             self._connection._HeartbeatListener__heartbeat_loop()
             self._connection.heartbeat_thread = self._no_thread
             if self._rounds.slept is not None or self._peer.spoke_at == spoke:
-                # A thread always wakes after the requested instant, and the loop relies on that.
+                # The loop relies on waking after the requested instant, as a thread does.
                 pause = ceil((self._rounds.slept or 0.0) * NS_PER_S) + 1
                 self._peer.world.at(self._peer.world.now() + pause, self._round)
                 return
@@ -297,8 +297,8 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
         super().disconnect_socket()
 
     def cut(self) -> None:
-        """End the connection with a reset: its thread wakes up, and with a linger time of zero
-        closing sends RST."""
+        """End the connection with a reset: wake its thread; with a linger time of zero, closing
+        sends RST."""
         self._end("left", CloseHow.RESET)
         self.running = False
         with suppress(OSError, AttributeError):  # it has ended already
@@ -306,7 +306,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
             self.socket.shutdown(socket.SHUT_RD)
 
     def stop(self) -> None:
-        """Do not wait for the thread, which could take forever; the case waits."""
+        """Do not wait for the thread, which could take forever: the case waits."""
 
 
 # --- both -----------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def in_memory(
     heart_beat: tuple[int, int],
     vhost: str | None,
 ) -> StompPyPeer:
-    """stomp.py in memory, not yet connected. ``heart_beat`` in milliseconds, as stomp.py's
+    """Return stomp.py in memory, not yet connected. ``heart_beat`` in milliseconds, like stomp.py's
     ``heartbeats``."""
     peer = StompPyPeer(judge, conn, acceptor, version)
 
@@ -345,8 +345,8 @@ def over_sockets(
     heart_beat: tuple[int, int],
     vhost: str | None,
 ) -> StompPyPeer:
-    """stomp.py with its own socket and threads, not yet connected. Raises :class:`ControlFailed` in
-    virtual time."""
+    """Return stomp.py with its own socket and threads, not yet connected. Raises
+    :class:`ControlFailed` in virtual time."""
     peer = StompPyPeer(judge, conn, acceptor, version)
     if not isinstance(peer.world, RealWorld):
         raise ControlFailed("stomp.py over sockets needs a target that has sockets")
@@ -401,7 +401,7 @@ class _Collecting(_MemoryTransport):
 
 
 def parse(*reads: bytes) -> list[Frame]:
-    """Return the frames that stomp.py decodes from these reads; heartbeats appear as frames named
+    """Return the frames that stomp.py decodes from these reads; heartbeats become frames named
     ``heartbeat``."""
     transport = _Collecting()
     for data in reads:

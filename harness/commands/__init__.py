@@ -1,1 +1,1 @@
-"""One file per command of ``brokerproof`` that belongs to the harness."""
+"""The harness's commands of ``brokerproof``, one per file."""

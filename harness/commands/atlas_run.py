@@ -1,4 +1,4 @@
-"""``brokerproof atlas run``: judges many releases, each by a ``brokerproof run`` of its own."""
+"""``brokerproof atlas run``: judges many releases, each in its own ``brokerproof run``."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _is_due(release: Release, former: dict[str, object], suites: str) -> bool:
 
 
 def _judge(out: Path, release: Release, suites: str) -> str:
-    """Judge a release, or go on with it; return what kept it from being judged to its end."""
+    """Judge a release, or resume judging it; return what prevented its completion."""
     begun, former = _begun(release, suites), release.outcome(out)
     folder = out / "runs" / release.slug
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def _judge(out: Path, release: Release, suites: str) -> str:
     outcome.write_text(json.dumps(begun | {"code": None, "sentence": "was interrupted"}), "utf-8")
     is_new = former | begun != former or not (folder / records.NAME).exists()
     try:
-        # A stranger has another address the next time.
+        # A broker without a family has another address next time.
         with strangers.options_for(
             release.target, folder.with_name(f"{release.slug}.out")
         ) as named:

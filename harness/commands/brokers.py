@@ -20,7 +20,7 @@ _VERSION = click.option(
     "--version", help="Release; default: the one that is tested with brokerproof."
 )
 _WIDE = 1000
-"""Columns where nothing shows how many there are."""
+"""Columns if the output does not show its width."""
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -102,7 +102,7 @@ def list_(as_json: bool) -> None:
         )
         table.add_row(broker.name, broker.version, where, str(broker.home))
     console = Console()
-    if not console.is_terminal:  # files and pipes get whole paths
+    if not console.is_terminal:  # in files and pipes, paths are never broken
         console = Console(width=_WIDE)
     console.print(table)
     docker = engine.daemon()

@@ -1,4 +1,4 @@
-"""``brokerproof cases``: the conformance cases, by the ids that ``--case`` takes."""
+"""``brokerproof cases``: the conformance cases, with the ids that ``--case`` accepts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OPTIONS = (
 
 
 def selection_options(command: Command) -> Command:
-    """Give ``command`` the options that select cases."""
+    """Add the options that select cases to ``command``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -103,8 +103,8 @@ def _lines(case: IndexedCase, width: int) -> Iterator[str]:
 
 
 def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
-    """Return the cases of ``suites`` (none: all) that match ``selection``. Raises ``Usage`` if it
-    is misspelled or matches nothing."""
+    """Return the cases of ``suites`` (none: all) that match ``selection``. Raises ``Usage`` if a
+    name is misspelled or nothing matches."""
     try:
         every = case_index.load().cases
         asked = set(suites_named(suites))
@@ -142,7 +142,7 @@ def totals(chosen: Iterable[IndexedCase]) -> str:
 
 
 def _near(text: str, every: Iterable[IndexedCase]) -> str:
-    import difflib  # only a misspelled id pays for it
+    import difflib  # imported only for a misspelled id
 
     names = {name for case in every for name in (case.id, case.name, *case.requirements)}
     near = difflib.get_close_matches(text, names, n=1)

@@ -1,4 +1,4 @@
-"""The ``brokerproof`` command. Commands of other folders are found as entry points, never
+"""The ``brokerproof`` command. Commands of other packages are found as entry points, never
 imported."""
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ OWN = {
 }
 
 ALIASES = frozenset({"list", "explain", "recover"})
-"""Older names of ``requirements``, ``requirements ID`` and ``load recover``: they work, and help
-does not list them."""
+"""Older names of ``requirements``, ``requirements ID`` and ``load recover``: they work, but help
+omits them."""
 
 
 class _Commands(click.Group):
-    """Commands by entry point. Each is imported when it is run, not when it is listed: ``broker``
-    must not wait for what ``run`` imports, nor ``--help`` for any of them."""
+    """Commands by entry point. Each is imported when it runs, not when it is listed: ``broker``
+    must not wait for the imports of ``run``, nor ``--help`` for any import."""
 
     @functools.cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
@@ -63,7 +63,6 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, each with the first sentence of its docstring."""
         listed = {name: self._entry_points[name] for name in self.list_commands(ctx)}
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -72,13 +71,13 @@ class _Commands(click.Group):
 
 
 def docstring(entry_point: EntryPoint) -> str:
-    """Return the docstring of the function behind ``entry_point``, read from its source: importing
-    it would take seconds. Empty if there is no such source."""
+    """Return the docstring of the function behind ``entry_point``, read from its source because
+    importing would take seconds. Empty if there is no such source."""
     spec = find_spec(entry_point.module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return ""
     source = Path(spec.origin).read_text("utf-8")
-    # Only the function is parsed: whole modules would take most of the time of --help.
+    # Only the function is parsed: parsing whole modules would take most of the time of --help.
     function = re.search(rf"^def {entry_point.attr}\(.*?(?=^[^\s)]|\Z)", source, re.S | re.M)
     for node in ast.parse(function[0]).body if function else ():
         if isinstance(node, ast.FunctionDef):

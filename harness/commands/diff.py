@@ -31,7 +31,7 @@ from brokerproof.harness.results.records import LatestResult, UnreadableResults
 from brokerproof.harness.results.run_folder import BadRunFolder
 
 LISTED = 60
-"""Rows of a table that are printed; --json prints all."""
+"""The most rows of a table that are printed; --json prints all."""
 
 _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "green"}
 
@@ -121,7 +121,7 @@ def diff(
 
 
 def _behaviours(a: Side, b: Side, across: bool) -> list[tuple[str, Row]]:
-    """What the targets of both sides do differently where nothing is promised."""
+    """Return what the targets of both sides do differently where nothing is promised."""
     before, now = (by_target(latest.result for latest in side.compared) for side in (a, b))
     pairs = (
         {" → ".join((*before, *now)): (*before.values(), *now.values())}
@@ -134,7 +134,7 @@ def _behaviours(a: Side, b: Side, across: bool) -> list[tuple[str, Row]]:
 
 
 def _changed(changed: Sequence[tuple[str, Row]]) -> Iterator[str]:
-    """Lines about behaviours; they name the target where there are several."""
+    """Return lines about behaviours, which name the target if there are several."""
     several = len({target for target, _ in changed}) > 1
     for target, row in changed:
         of = f" of {target}" if several else ""
@@ -323,7 +323,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
 
 
 def _whole(*names: str) -> list[Column]:
-    """Columns that a narrow terminal breaks and does not cut off: half a name helps nobody."""
+    """Columns that a narrow terminal breaks but does not cut off: half a name helps nobody."""
     return [Column(name, overflow="fold") for name in names]
 
 
@@ -356,7 +356,7 @@ def _details(difference: Difference) -> Iterator[str]:
         Verdict.PASS,
         Verdict.SKIP,
     }:
-        return  # a case that came or went needs words only when they say more than its verdict
+        return  # a case that only one run has needs words only if they say more than its verdict
     for letter, side in (("A", difference.a), ("B", difference.b)):
         if side is not None and side.result.detail:
             yield plain(f"{letter}: {side.result.detail[:300]}")
@@ -379,7 +379,7 @@ def _others(shift: Shift) -> str:
 
 
 def plain(text: str) -> str:
-    """``text`` on one line without control characters: details quote what a broker sent."""
+    """Return ``text`` on one line without control characters: details quote brokers."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
         for character in " ".join(text.split())

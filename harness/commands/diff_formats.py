@@ -1,4 +1,4 @@
-"""Output of ``brokerproof diff`` for machines: Markdown, JUnit and GitHub annotations."""
+"""Output of ``brokerproof diff`` for other programs: Markdown, JUnit and GitHub annotations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.difference import Course, Difference, Shift
 
 MOST_ROWS = 100
-"""Rows of a Markdown table: a job summary may not be larger than a megabyte."""
+"""The most rows of a Markdown table: a job summary may not exceed a megabyte."""
 MOST_ANNOTATIONS = 10
-"""GitHub shows no more of each kind for a step."""
+"""GitHub shows no more annotations of each kind for a step."""
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>()#|!~]")
 _TITLES = {
     Course.WORSE: "Worse",
@@ -26,7 +26,6 @@ _TITLES = {
 def markdown(
     a: Side, b: Side, notes: Sequence[str], differences: Sequence[Difference]
 ) -> Iterator[str]:
-    """Yield the lines of a page for a job summary or a pull request."""
     counts = {course: _of(differences, course) for course in _TITLES}
     yield "## brokerproof: " + (", ".join(_counted(counts)) or "nothing changed")
     yield ""
@@ -51,7 +50,7 @@ def markdown(
 
 
 def junit(differences: Sequence[Difference]) -> str:
-    """Return the comparison as JUnit: what got worse is a failure, what is undecided is skipped."""
+    """Return the comparison as JUnit: a worse case is a failure, an undecided one is skipped."""
     suite = ET.Element(
         "testsuite",
         name="brokerproof diff",
@@ -75,8 +74,8 @@ def junit(differences: Sequence[Difference]) -> str:
 
 
 def github(differences: Sequence[Difference]) -> Iterator[str]:
-    """Yield workflow commands of GitHub Actions: an error for what got worse, a warning for what is
-    undecided."""
+    """Yield workflow commands of GitHub Actions: an error for each worse case, a warning for each
+    undecided one."""
     for course, word in ((Course.WORSE, "error"), (Course.UNDECIDED, "warning")):
         changed = _of(differences, course)
         for change in changed[:MOST_ANNOTATIONS]:
@@ -87,7 +86,7 @@ def github(differences: Sequence[Difference]) -> Iterator[str]:
 
 
 def way(change: Difference | Shift) -> str:
-    """Return the verdicts of A and B, and what the breach does: ``PASS → FAIL (loss)``."""
+    """Return the verdicts of A and B and the violation's impact: ``PASS → FAIL (loss)``."""
     verdicts = " → ".join(_verdict(verdict) for verdict in change.verdicts)
     return f"{verdicts} ({change.impact})" if change.impact else verdicts
 
@@ -113,7 +112,7 @@ def _counted(counts: dict[Course, list[Difference]]) -> Iterator[str]:
 
 
 def _legal(text: str) -> str:
-    """``text`` without the characters that XML has no spelling for."""
+    """Return ``text`` without the characters that XML cannot represent."""
     return "".join(
         character if character.isprintable() or character in "\t\n" else "\N{REPLACEMENT CHARACTER}"
         for character in text
@@ -121,7 +120,7 @@ def _legal(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """``text`` so that Markdown renders it as it is, in a table's cell too."""
+    """Return ``text`` such that Markdown renders it unchanged, even in a table's cell."""
     return " ".join(_MARKDOWN.sub(r"\\\g<0>", _legal(text)).split())
 
 

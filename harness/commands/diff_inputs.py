@@ -33,11 +33,11 @@ class Side:
     torn: bool
     chosen: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Targets that are compared under another name: another release of them."""
+    """Targets that are compared under another name, because they are other releases."""
 
     @property
     def listed(self) -> dict[str, Mapping[str, Any]]:
-        """The targets of the header, by the name under which they are compared."""
+        """The header's targets, by the names under which they are compared."""
         entries = self.header.get("targets")
         entries = entries if isinstance(entries, list) else []
         return {
@@ -48,8 +48,7 @@ class Side:
 
     @property
     def targets(self) -> list[str]:
-        """The targets compared: those of the header and of the results, or only the one that was
-        chosen."""
+        """The targets compared: those of the header and of the results, or only the chosen one."""
         every = dict.fromkeys(
             [*self.listed, *(self._name(latest.result.target) for latest in self.results)]
         )
@@ -57,7 +56,6 @@ class Side:
 
     @property
     def compared(self) -> list[LatestResult]:
-        """The results of :attr:`targets`."""
         return [
             replace(latest, result=replace(latest.result, target=name))
             for latest in self.results
@@ -66,15 +64,15 @@ class Side:
 
     @property
     def partial(self) -> bool:
-        """True if the run was cut off, so that a case may be missing only here."""
+        """True if the run was cut off, so that a case may be missing only on this side."""
         return self.torn or not isinstance(self.header.get("footer"), dict)
 
     def _name(self, target: str) -> str:
         return self.renamed.get(target, target)
 
     def only(self, target: str | None) -> Side:
-        """Return the input reduced to one target, if one is named. Raises ``LookupError`` with a
-        sentence if it is not there."""
+        """Return the side reduced to one target, if one is named. Raises ``LookupError`` with a
+        sentence if it lacks that target."""
         if target is None:
             return self
         if target not in self.targets:
@@ -84,12 +82,12 @@ class Side:
         return replace(self, chosen=(target,))
 
     def compared_as(self, renamed: Mapping[str, str]) -> Side:
-        """Return the input with targets renamed to other releases of the same brokers."""
+        """Return the side with its targets renamed to other releases of the same brokers."""
         chosen = tuple(renamed.get(name, name) for name in self.chosen)
         return replace(self, chosen=chosen, renamed=renamed)
 
     def describe(self) -> str:
-        """The run in one line: folder, when it began, its targets."""
+        """Return the run on one line: folder, start, targets."""
         targets = []
         for name in self.targets:
             target = self.listed.get(name, {})
@@ -103,8 +101,7 @@ class Side:
 
 
 def open_side(letter: str, folder: Path) -> Side:
-    """Read a run folder; raise ``BadRunFolder`` of the run folder and ``UnreadableResults`` of
-    the results."""
+    """Read a run folder. Raises ``BadRunFolder``, and ``UnreadableResults`` for its results."""
     header = run_folder.read(folder, traces=False)
     path = folder / records.NAME
     last_byte = path.read_bytes()[-1:] if path.exists() else b""
@@ -119,7 +116,7 @@ def open_side(letter: str, folder: Path) -> Side:
 
 def releases(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
     """Map targets of ``before`` to targets of ``now`` that are other releases of the same broker:
-    their names agree up to ``@``."""
+    their names are the same up to ``@``."""
     renamed = {}
     for name in before:
         others = [target for target in now if family(target) == family(name)]
@@ -129,8 +126,7 @@ def releases(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
 
 
 def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:
-    """Yield the reservations to read before the figures: incomplete runs, and conditions that
-    differ."""
+    """Yield reservations to read before the figures: incomplete runs, and differing conditions."""
     for side in (a, b):
         if not isinstance(side.header.get("footer"), dict):
             yield (

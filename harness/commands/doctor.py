@@ -24,8 +24,8 @@ _JAVA = "Java for Spark and Artemis"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that is checked. If a ``needed`` thing is missing, the doctor fails; others only
-    limit what can be done."""
+    """One thing to check. If something ``needed`` is missing, the doctor fails; anything else only
+    limits what is possible."""
 
     name: str
     ok: bool
@@ -102,7 +102,6 @@ def _cache() -> Check:
 
 
 def checks() -> Iterator[Check]:
-    """Every check, in the order shown."""
     yield _python()
     for name in ("pytest", "hypothesis", "pyarrow", "stomp.py"):
         yield _package(name)

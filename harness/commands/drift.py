@@ -11,12 +11,12 @@ from brokerproof.harness.model import strict_json
 from brokerproof.harness.model.input_file import BadInput
 
 Row: TypeAlias = dict[str, Any]
-"""One parameter as ``infer --json`` prints it."""
+"""One parameter, as ``infer --json`` prints it."""
 _BOUNDS = ("low", "high")
 
 
 def read(path: Path) -> list[Row]:
-    """Return the parameters that ``infer --json`` printed into a file. Raises ``Usage``."""
+    """Return the parameters in a file that ``infer --json`` printed. Raises ``Usage``."""
     try:
         rows = strict_json.read(path)
     except BadInput as problem:
@@ -27,8 +27,8 @@ def read(path: Path) -> list[Row]:
 
 
 def between(before: Sequence[Row], now: Sequence[Row]) -> Iterator[str]:
-    """Yield one sentence for each parameter whose values then and now exclude each other, or that
-    is no longer measured. Neither a wider or narrower interval nor a new parameter is a drift."""
+    """Yield a sentence for each parameter whose earlier and present values exclude each other, or
+    that is no longer measured. A wider or narrower interval, or a new parameter, is no drift."""
     measured = {row["parameter"]: row for row in now}
     for former in before:
         if not _known(former):
@@ -62,7 +62,7 @@ def _excludes(former: Row, current: Row) -> bool:
 
 
 def _below(lower: Row, upper: Row) -> bool:
-    """True if all of ``lower`` is below all of ``upper``; a bound that is None bounds nothing."""
+    """True if all of ``lower`` is below all of ``upper``; None means no bound."""
     high, low = lower.get("high"), upper.get("low")
     return high is not None and low is not None and high < low
 

@@ -1,4 +1,4 @@
-"""The comparison of a run with a baseline, and the exit code that follows from it."""
+"""The comparison of a run with a baseline, and the resulting exit code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from brokerproof.harness.results.difference import Course, Difference
 from brokerproof.harness.results.records import Result
 
 IMPACT = "impact="
-"""Begins the rule of ``--fail-on`` that names impacts."""
+"""Prefix of the ``--fail-on`` rule that names impacts."""
 MOST_RECORDED = 100
-"""Changes that the header of a run keeps, for its report."""
+"""The most changes in a run's header, for its report."""
 
 
 _KEPT_FACTS = ("broker", "version", "configuration")
-"""Facts about a target of the baseline that the header of a run keeps."""
+"""The facts about a baseline's target that the run's header keeps."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Gated:
     baseline: Side
     differences: Sequence[Difference]
     renamed: Mapping[str, str]
-    """The targets of the baseline that stand for another release of a target of this run."""
+    """The targets of the baseline that are other releases of this run's targets."""
 
     @property
     def worse(self) -> list[Difference]:
@@ -42,7 +42,7 @@ class Gated:
 
     @property
     def lost_services(self) -> list[Cause]:
-        """The services that the broker offered in the baseline and no longer offers, each with its
+        """The services that the broker offered in the baseline but no longer offers, each with its
         cases."""
         lost = [change.b for change in self.worse if change.lost_service and change.b is not None]
         return causes.group((latest.result for latest in lost), Verdict.INCONCLUSIVE)
@@ -53,13 +53,14 @@ class Gated:
         return difference.exit_code(self.differences, partial=self.baseline.partial)
 
     def counts(self) -> dict[str, int]:
-        """Cases by course, each named in lower case."""
+        """The number of cases by course, named in lower case."""
         courses = Counter(change.course for change in self.differences)
         return {course.value.lower(): courses[course] for course in Course}
 
     def recorded(self) -> dict[str, Any]:
-        """Return the comparison as the run's header stores it: cases that got worse first. Its
-        report is written without the baseline's folder, so the baseline's facts are kept too."""
+        """Return the comparison as the run's header stores it, with cases that got worse first. The
+        report is written without the baseline's folder, so the header keeps the baseline's facts
+        too."""
         header = self.baseline.header
         changes = [change for change in self.differences if change.course is not Course.SAME]
         return {
@@ -87,8 +88,8 @@ class Gated:
 
 
 def open_baseline(folder: Path | None, fail_on: str | None) -> Side | None:
-    """Read the baseline, if there is one. Raises ``Usage`` if ``fail_on`` needs one, and what
-    :func:`open_side` raises."""
+    """Read the baseline, if any. Raises ``Usage`` if ``fail_on`` needs one, and the errors of
+    :func:`open_side`."""
     if folder is None:
         if fail_on == "worse":
             raise errors.Usage("--fail-on worse needs --baseline, the run to compare with")
@@ -100,8 +101,8 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
     """Compare the run in ``folder`` with ``baseline``, case by case.
 
     Only cases that this run selected count: omitted cases are not a loss. Another release of a
-    target (``artemis@2.44.0`` and ``artemis``) is the same target. A violation that has been listed
-    as known since, or is listed for only one of the releases, is not a change of the broker.
+    target (``artemis@2.44.0`` and ``artemis``) is the same target. A violation that was listed as
+    known since, or is listed for only one of the releases, is no change of the broker.
     """
     run = open_side("B", folder)
     renamed = _renamed(baseline.targets, run.targets)
@@ -118,7 +119,7 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
 def decide(
     code: int, gated: Gated | None, fail_on: str | None, results: Iterable[Result] = ()
 ) -> int:
-    """Return the exit code of a run whose verdicts alone give ``code``."""
+    """Return the exit code of a run; ``code`` is the one by its verdicts alone."""
     if fail_on == "never":
         return 0
     if fail_on is not None and fail_on.startswith(IMPACT):
@@ -132,7 +133,7 @@ def decide(
 
 
 def _spared(result: Result, chosen: Sequence[str]) -> bool:
-    """True for violations of which none has a chosen impact, or an unknown one."""
+    """True if no violation has a chosen or an unknown impact."""
     return result.verdict is Verdict.FAIL and not any(
         impacts.of_requirement(finding.requirement) in (*chosen, None)
         for finding in result.findings
@@ -141,7 +142,7 @@ def _spared(result: Result, chosen: Sequence[str]) -> bool:
 
 
 def _listed_otherwise(change: Difference) -> bool:
-    """True if only the list of known deviations changed the verdict: both sides violate the same
+    """True if only the list of known deviations changed the verdict, as both sides violate the same
     requirements."""
     if change.a is None or change.b is None or Verdict.KNOWN not in change.verdicts:
         return False
@@ -158,8 +159,8 @@ def _violated(result: Result) -> set[str]:
 
 
 def _renamed(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
-    """Map targets of the baseline to the targets of this run that they are compared with, where
-    their names differ: by the name before ``@``, or because each run has one."""
+    """Map targets of the baseline to those targets of this run, under other names, with which they
+    are compared: by the name before ``@``, or because each run has only one."""
     renamed = releases(before, now)
     if not renamed and len(before) == len(now) == 1 and before != now:
         renamed[before[0]] = now[0]

@@ -158,8 +158,8 @@ def estimates(
     seed: int,
     prefixes: Sequence[str] = (),
 ) -> list[Estimate]:
-    """Every estimate of these kinds for which the target has the protocol. If the probes of one
-    kind fail, its estimate says so, and the others go on."""
+    """Return every estimate of these kinds for which the target has the protocol. If the probes of
+    one kind fail, its estimate says so, and the others continue."""
     virtual = target.clock is Clock.VIRTUAL
     longest = seconds(patience or (_VIRTUAL_PATIENCE_S if virtual else _REAL_PATIENCE_S))
     rounds = _VIRTUAL_ROUNDS if virtual else _REAL_ROUNDS
@@ -195,7 +195,7 @@ def estimates(
 def documented(
     target: Target, acceptor: str | None, amqp_acceptor: str | None, prefixes: Sequence[str] = ()
 ) -> dict[str, object]:
-    """Return the values that the target's configuration and its family's documents state, by
+    """Return the values stated by the target's configuration and its family's documents, by
     parameter."""
     known, identity = target.acceptors(), target.identity
     stomp = known.get(acceptor or identity.default_acceptor, {})
@@ -214,7 +214,7 @@ def documented(
         value = identity.profile.parameters.get(known_as)
         if value is not None:
             stated[name] = worth(value)
-    config = getattr(target, "config", None)  # of targets that have a file of their own
+    config = getattr(target, "config", None)  # for targets with their own file
     if isinstance(config, Path) and config.suffix == ".xml":
         for prefix in prefixes:
             values = {**identity.profile.parameters, **parameters.of_address(config, f"{prefix}x")}
@@ -230,8 +230,8 @@ _SPELLED_OTHERWISE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "heart_beat_to_connection_ttl_modifier": ("silence_intervals_max", int),
     "unit of a window": ("prefetch_unit", str),
 }
-"""The parameter's name in other families' profiles, and the conversion of their value: a client
-that never beats is given up after ``silence_intervals_max`` of its intervals."""
+"""The parameter's name in other families' profiles, and the conversion of its value: a client that
+never beats is given up after ``silence_intervals_max`` of its intervals."""
 _OF_ADDRESSES = ("address_full_policy", "max_size_bytes", "max_size_messages")
 
 
@@ -250,14 +250,14 @@ def _json(estimate: Estimate, stated: Mapping[str, object]) -> dict[str, object]
 
 
 _WIDE = 120
-"""Columns of a terminal that has room for how it was found."""
+"""Columns of a terminal with room for the column on how a value was found."""
 _AGREEMENT = {True: "yes", False: "NO", None: ""}
 
 
 def _table(
     name: str, estimated: Sequence[Estimate], stated: Mapping[str, object], *, wide: bool
 ) -> Table:
-    """In a narrow terminal without how it was found, unless that is all there is to say."""
+    """In a narrow terminal, omit how a value was found, unless there is nothing else to say."""
     table = Table(title=f"{name}: measured beside documented", title_justify="left")
     for column in ("parameter", "documented", "measured", "agrees", *(["how"] if wide else [])):
         table.add_column(column, overflow="fold")

@@ -15,7 +15,7 @@ from brokerproof.harness.targets import configuration_snippets
 from brokerproof.harness.targets.full_addresses import FullAddresses
 
 _NAMES = {"amqp091": "amqp", "http": "management", "ws": "web_stomp"}
-"""Names of endpoints by protocol, where they are not the protocol's own."""
+"""Names of endpoints by protocol, if they are not the protocol's own."""
 
 
 @click.command("init-target")
@@ -83,7 +83,7 @@ def _asked() -> tuple[tuple[str, ...], str | None, str | None]:
 def _detected(
     addresses: Iterable[str], login: str | None, passcode_env: str | None, like: str | None
 ) -> str:
-    from brokerproof.harness.targets import credentials, endpoint  # pays for every protocol
+    from brokerproof.harness.targets import credentials, endpoint  # imports every protocol
     from brokerproof.harness.targets.external import detection, dialogue, greeting
     from brokerproof.harness.targets.failure import SetUpFailed
 
@@ -130,7 +130,7 @@ def _with_addresses(
     passcode_env: str | None,
     endpoints: dict[str, str],
 ) -> str:
-    """Return the file with the addresses that the broker has, once it is asked as a run asks it."""
+    """Return the file with the broker's addresses, which it reports as it would to a run."""
     from brokerproof.harness.inference import own_addresses
     from brokerproof.harness.targets import target_file
     from brokerproof.harness.targets.failure import SetUpFailed

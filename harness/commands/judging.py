@@ -45,40 +45,35 @@ from brokerproof.harness.trace.redaction import IN_URL, without_passcode
 
 DEFAULT_TARGETS = ("reference", "reference-real")
 _PYTEST_SET_UP, _PYTEST_USAGE, _PYTEST_NO_TESTS = 3, 4, 5
-"""The first is also what pytest gives for an error of its own, or of a plugin: then no sentence of
-ours stands in its log."""
+"""Pytest also gives the first of these for errors of its own or of a plugin; then its log contains
+no sentence of ours."""
 INCONCLUSIVE = 2
-"""The exit code for nothing worse than inconclusive."""
 _GRACE_S = 30.0
 """Time for a pytest process to end after SIGTERM, before it is killed."""
 _NO_ROOM = 2**20
-"""Bytes. A disk with less room than a segment takes is full."""
+"""Bytes: with less room than a segment takes, a disk counts as full."""
 _FAILED = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE})
 """Verdicts that ``--last-failed`` judges again."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The selection of a run. It is kept in the header, so that an interrupted run can be resumed
-    with it."""
+    """The selection of a run. The header keeps it, so that an interrupted run can be resumed."""
 
     targets: tuple[str, ...]
     suites: tuple[str, ...]
     selection: Selection = dataclasses.field(default_factory=Selection)
 
     def __bool__(self) -> bool:
-        """True if anything is named."""
         return bool(self.targets or self.suites or self.selection)
 
     def recorded(self) -> Asked:
-        """Return the selection without the passcodes of URLs, as the header stores it."""
+        """Return the selection as the header stores it, without the passcodes of URLs."""
         return dataclasses.replace(self, targets=tuple(map(without_passcode, self.targets)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of a run besides its selection."""
-
     effort: str
     seed: int | None
     out: Path | None
@@ -96,16 +91,16 @@ class Options:
 
 
 class _StoppedAtFirst(Exception):
-    """A case failed, and the run was asked to stop at the first that does."""
+    """A case failed, and the run was asked to stop at its first failure."""
 
 
 class _EndedEarly(errors.SetUp):
-    """The target could not be judged to the end. Everything judged so far is in the summary and the
-    report."""
+    """The target could not be judged completely. The summary and the report have everything judged
+    so far."""
 
 
 def with_endpoints(targets: tuple[str, ...], endpoints: tuple[str, ...], like: str | None) -> str:
-    """Return the one address among ``targets`` with further endpoints and its family."""
+    """Return the only address among ``targets``, with further endpoints and its family."""
     if len(targets) != 1 or targets[0].endswith(".toml") or targets[0] in shipped_targets.paths():
         raise errors.Usage(
             "--endpoint and --like need exactly one --target, given as HOST:PORT or a URL; in a"
@@ -127,7 +122,7 @@ def judge(asked: Asked, options: Options) -> int:
         suites_named(asked.suites)
         loaded = [target_file.load(name, _limits(options.limit_words)) for name in asked.targets]
         if asked.selection:
-            choose(asked.suites, asked.selection)  # a misspelled case is better found now
+            choose(asked.suites, asked.selection)  # find a misspelled case early
         _check_named_cases(loaded)
         _discover(console, loaded)
         seed, effort = options.seed, options.effort
@@ -186,8 +181,8 @@ def _exit_code(
 
 
 def _discover(console: Console, targets: list[Target]) -> None:
-    """Ask each broker of which an address is known what it is, and print by which rules it is
-    judged. Raises ``SetUp`` for one that does not answer."""
+    """For each broker given by its address, find out what it is, and print the rules by which it is
+    judged. Raises ``SetUp`` if one does not answer."""
     for target in targets:
         if isinstance(target, AddressTarget):
             try:
@@ -221,7 +216,7 @@ def _judge_all(
     report: ReportProcess,
 ) -> bool:
     """Judge one target after the other; return False if the run stopped at its first failure. The
-    process that ``report`` has starts while the last target is judged."""
+    process of ``report`` starts while the last target is judged."""
     seed, effort = seed_and_effort
     for number, (name, target) in enumerate(zip(asked.targets, loaded, strict=True), 1):
         if number == len(loaded):
@@ -248,7 +243,7 @@ def _judge_all(
 
 
 def _show_what_was_judged(console: Console, folder: Path, options: Options) -> None:
-    """Print the verdicts so far of a run that was interrupted."""
+    """Print the verdicts so far of an interrupted run."""
     try:
         results = list(records.read(folder))
     except records.UnreadableResults:
@@ -258,14 +253,14 @@ def _show_what_was_judged(console: Console, folder: Path, options: Options) -> N
 
 
 def _names(asked: Asked, loaded: list[Target]) -> dict[str, str]:
-    """Return what each target was asked for as, by its name in the results."""
+    """Return the ``--target`` of each target, by its name in the results."""
     recorded = asked.recorded().targets
     return {target.identity.name: name for name, target in zip(recorded, loaded, strict=True)}
 
 
 def only_failed(asked: Asked, run: str) -> Asked:
     """Return the selection reduced to the cases that did not pass in ``run`` (empty: the newest
-    run), on its targets unless others are named. Raises ``Usage`` if there is none."""
+    run), on its targets unless others are named. Raises ``Usage`` if there are none."""
     folder = Path(run) if run else _newest_run()
     try:
         header = run_folder.read(folder, traces=False)
@@ -293,7 +288,7 @@ def _newest_run() -> Path:
 
 
 def dry_run(asked: Asked, *, as_json: bool) -> int:
-    """Print the cases that would be judged and, for each target, those that would be skipped."""
+    """Print the cases that would be judged and, for each target, those that it would skip."""
     try:
         loaded = [target_file.load(name) for name in asked.targets or DEFAULT_TARGETS]
     except target_file.BadTarget as problem:
@@ -349,7 +344,7 @@ def dry_run(asked: Asked, *, as_json: bool) -> int:
 
 
 def _as_before(folder: Path | None, asked: Asked) -> Asked:
-    """Return the selection of a resumed run: the one in its folder, unless another is named now."""
+    """Return the selection of a resumed run: the one in its folder, unless a new one is named."""
     if folder is None:
         raise errors.Usage("--resume needs --out, the folder of the run to continue")
     before = _before(folder)
@@ -406,7 +401,7 @@ def _reopen(folder: Path, seed: int | None) -> tuple[int, str]:
             f"--seed: the run in {folder} has seed {header['seed']}; omit --seed to continue"
             " with it"
         )
-    list(records.read(folder))  # a garbled line is better found before an hour of judging
+    list(records.read(folder))  # find a garbled line before an hour of judging
     return header["seed"], header["effort"]
 
 
@@ -444,8 +439,8 @@ def _judge(
     title: str,
     stop_at_first: bool,
 ) -> None:
-    """Run pytest for one target and follow it; ``held`` keeps others from the folder until it has
-    ended, even if this process is killed. Raises what ended it without verdicts."""
+    """Run pytest for one target and follow it. ``held`` keeps others from using the folder until
+    pytest has ended, even if this process is killed. Raises what ended pytest without verdicts."""
     name = target.identity.name
     log = folder / "logs" / f"pytest-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -479,7 +474,7 @@ def _judge(
 
 
 def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool) -> None:
-    """Raise for what made pytest end with ``code`` without verdicts."""
+    """Raise the error for a pytest that ended with ``code`` and without verdicts."""
     lines = log.read_text(errors="replace").strip().splitlines()
     last = next(
         (
@@ -499,7 +494,7 @@ def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool
     if code == _PYTEST_USAGE:
         raise errors.Usage(reason.removeprefix("ERROR: "))
     if code == 5 and resumed and _has_results(folder, name):
-        return  # it was cut off after its last case
+        return  # pytest was cut off after its last case
     if code == 5:
         raise errors.Usage(f"no case of the chosen suites matches; {log} lists the collected ones")
     if code not in (0, 1):
@@ -508,7 +503,8 @@ def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM ends this command and its children, as Ctrl-C does; what they recorded is kept."""
+    """Let SIGTERM end this command and its children as Ctrl-C does, so that their recordings are
+    kept."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -540,8 +536,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _complete(target: Target, folder: Path) -> None:
-    """Raise what :func:`_broke_off` gives unless every case of the run has a result: a verdict on
-    the others would mislead."""
+    """Raise the error from :func:`_broke_off` unless every case of the run has a result: a verdict
+    on only some would mislead."""
     name = target.identity.name
     judged = {result.case for result in records.read(folder) if result.target == name}
     missing = sorted(run_folder.cases_for(folder, name) - judged)
@@ -555,7 +551,7 @@ def _complete(target: Target, folder: Path) -> None:
 
 
 def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
-    """Whose fault it is that judging did not come to its end."""
+    """Return an error that shows whose fault it is that judging was not completed."""
     if shutil.disk_usage(folder).free < _NO_ROOM:
         again = (
             f"make room, and brokerproof run --resume --out {shlex.quote(str(folder))} goes on"
@@ -566,8 +562,8 @@ def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
 
 
 def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) -> list[str]:
-    """Listed deviations that every case in their scope saw held: the list is out of date, and that
-    fails the run."""
+    """Return the listed deviations that held in every case in their scope: the list is out of date,
+    so the run fails."""
     versions = {entry["name"]: entry["version"] for entry in run_folder.read(folder)["targets"]}
     passing = []
     for target in loaded:

@@ -1,8 +1,8 @@
 """``brokerproof load``: many connections, producers and consumers against one target, recorded.
 
 It judges nothing; use ``brokerproof judge RUN`` afterwards, or ``brokerproof soak`` instead. Exit:
-0 everything that was sent was confirmed and received · 2 not everything was, or the broker ended a
-connection · 3 target unreachable or set-up failed · 4 usage error · 5 internal error.
+0 every message sent was confirmed and received · 2 some were not, or the broker closed a connection
+· 3 target unreachable or set-up failed · 4 usage error · 5 internal error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.targets.failure import SetUpFailed
 
 CREWS = "brokerproof.crews"
-"""Entry points: who drives besides processes of this machine, by the kind of ``--master``."""
+"""Entry points of drivers other than processes on this machine, by the kind of ``--master``."""
 TELL_EVERY = 2 * NS_PER_S
 
 
@@ -67,8 +67,6 @@ def recover_(run: Path, as_json: bool) -> int:
 
 
 class _Load(click.Command):
-    """``load``, with one subcommand of its own: ``load recover RUN``."""
-
     def make_context(
         self,
         info_name: str | None,
@@ -76,7 +74,7 @@ class _Load(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Hand ``recover`` over to its command, before the options of a load are required."""
+        """Pass ``recover`` to its command before the options of a load are required."""
         if args[:1] == [recover_.name]:
             return recover_.make_context(f"{info_name} recover", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
@@ -140,7 +138,6 @@ def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options
 
 
 def _byte_count(text: str) -> int:
-    """Parse a size such as ``64k``. Raises :class:`errors.Usage`."""
     try:
         return byte_count(text)
     except BadPlan as problem:
@@ -163,8 +160,8 @@ def keep(session: Session, outcome: LoadOutcome, report: dict[str, Any], code: i
 
 
 def in_one_sentence(run: Callable[[], LoadOutcome], folder: Path) -> LoadOutcome:
-    """Call ``run`` and convert its failures to the exit codes of the command. ``folder`` is the
-    run's."""
+    """Call ``run`` and convert its failures to the command's exit codes. ``folder``: the run's
+    folder."""
     try:
         return run()
     except BadPlan as problem:
@@ -185,7 +182,7 @@ def _recorded(folder: Path) -> str:
 
 
 def _left(folder: Path, before: str = "") -> str:
-    """Return the advice on wire logs that are left in the folder; empty where none is."""
+    """Return advice on wire logs left in the folder; empty if there are none."""
     has_wire_logs = wire_logs(folder)
     return (
         f"{before}brokerproof load recover {shlex.quote(str(folder))} saves the recording"
@@ -206,14 +203,14 @@ def crew(master: str | None) -> Drivers:
 
 
 class _Lines:
-    """Prints the progress of a load at intervals."""
+    """Prints the progress of a load periodically."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._last: Instant = 0
 
     def watch(self, progress: Progress) -> bool:
-        """Never ends a load."""
+        """Print progress; never end the load."""
         if (progress.at - self._last >= TELL_EVERY or progress.ending) and progress.at:
             self._last = progress.at
             numbers, lasted = progress.numbers, max(0, progress.at - progress.since) / NS_PER_S

@@ -15,9 +15,9 @@ from brokerproof.harness.results import records, run_folder
 
 _LOOK_EVERY_S = 0.25
 _PLAIN_EVERY = 50
-"""Cases per printed line when the output is not a terminal."""
+"""Cases per printed line, if the output is not a terminal."""
 _ESTIMATE_AFTER = 0.25
-"""The fraction of cases after which the time that is left can be estimated by their rate."""
+"""The fraction of cases after which their rate allows an estimate of the time left."""
 _BAD = frozenset({Verdict.FAIL, Verdict.ERROR})
 
 
@@ -26,9 +26,9 @@ class Ended(enum.Enum):
 
     BY_ITSELF = enum.auto()
     LATE = enum.auto()
-    """It was not judged within the limit."""
+    """The target was not judged within the limit."""
     FAILED = enum.auto()
-    """A case failed, and the first failure is to end the run."""
+    """A case failed, and the run should end at its first failure."""
 
 
 def _bar(console: Console) -> Progress:
@@ -55,7 +55,7 @@ def follow(
     title: str,
     stop_at_first: bool,
 ) -> Ended:
-    """Follow the results that ``process`` writes until it ends, or there is a reason to end it."""
+    """Follow the results that ``process`` writes until it ends or there is a reason to stop."""
     began = time.monotonic()
     done = bad = total = 0
     tail = records.Tail(folder)

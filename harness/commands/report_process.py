@@ -1,8 +1,8 @@
 """The process that writes the report of a run.
 
-It is started before the run has ended, because a JVM and Spark take longer to start than a small
-report takes to write, and need nothing from the run to start. The process waits for a line on its
-standard input before it reads the run folder, and ends without a report if none arrives.
+It starts before the run has ended, because a JVM and Spark take longer to start than a small report
+takes to write, and need nothing from the run to start. The process waits for a line on its standard
+input, and then reads the run folder; without a line it ends without a report.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ReportProcess:
             )
 
     def write(self) -> None:
-        """Have the report written, and print the steps on stderr; raise ``click.exceptions.Exit``
+        """Have the report written, and print the steps on stderr. Raises ``click.exceptions.Exit``
         with the exit code of the process unless that is 0."""
         self.start()
         if self._process is None:
@@ -75,7 +75,7 @@ class ReportProcess:
             self._process.stdin.write("\n")
             self._process.stdin.close()
         except BrokenPipeError:
-            pass  # it has ended, and its output says why
+            pass  # the process has ended, and its output says why
         for line in self._process.stdout:
             click.echo(line, nl=False, err=True)
         if code := self._process.wait():

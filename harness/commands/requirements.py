@@ -112,8 +112,9 @@ def _explain(requirement: str, as_json: bool) -> None:
 
 
 def _results(folder: Path, requirement: str | None) -> list[Result]:
-    """The results of the run in ``folder``, of cases that cite ``requirement`` if one is given."""
-    from brokerproof.harness.results import records  # only options about a run read results
+    """Return the results of the run in ``folder``, only of cases that cite ``requirement`` if
+    given."""
+    from brokerproof.harness.results import records  # imported only for options about a run
 
     try:
         return [
@@ -126,7 +127,7 @@ def _results(folder: Path, requirement: str | None) -> list[Result]:
 
 
 def _amounts(folder: Path, requirement: str | None, as_json: bool) -> None:
-    """Print the greatest amounts that cases of the run in ``folder`` used."""
+    """Print the largest amounts that cases of the run in ``folder`` used."""
     results = [result for result in _results(folder, requirement) if result.amounts]
     if as_json:
         fields = [
@@ -166,7 +167,7 @@ def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
 
 
 def _width() -> int:
-    """The width of the terminal, as far as lines stay readable."""
+    """The width of the terminal, up to a readable length of lines."""
     return min(shutil.get_terminal_size().columns, 100)
 
 

@@ -1,5 +1,5 @@
-"""``brokerproof run``: the options of a run. :mod:`brokerproof.harness.commands.judging` judges; it
-is imported when a run begins, so that ``run --help`` does not wait for it."""
+"""``brokerproof run``: the options of a run. :mod:`brokerproof.harness.commands.judging`, which
+judges, is imported only when a run begins, so ``run --help`` does not wait for it."""
 
 from __future__ import annotations
 

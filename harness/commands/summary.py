@@ -1,4 +1,4 @@
-"""The last lines of a run: verdicts, what failed by cause, each area, and what to do next."""
+"""The last lines of a run: verdicts, failures by cause, each area, and what to do next."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import WORST_FIRST
 
 MOST_CAUSES = 12
-"""Causes printed for each verdict; the report has all."""
+"""The most causes printed for each verdict; the report has them all."""
 _MOST_CASES = 4
 _MOST_OBSERVED = 2
 _NARROWEST = 40
 _MOST_ABSENT = 4
 _MOST_CHARACTERS = 400
-"""Characters of an observation: a case may quote a whole frame."""
+"""The most characters of an observation: a case may quote a whole frame."""
 _STYLES = {
     Verdict.FAIL: "bold red",
     Verdict.ERROR: "bold magenta",
     Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.WARN: "bold cyan",
 }
-"""Verdicts whose causes are printed, in this order, and the style of each."""
+"""Verdicts whose causes are printed, in order, each with its style."""
 _STATES = {
     State.BROKEN: "bold red",
     State.UNDECIDED: "yellow",
@@ -57,7 +57,7 @@ def show(
     gated: Gated | None,
 ) -> None:
     """Print the summary. ``targets`` has the argument that named each target; ``passing`` has a
-    sentence for each known deviation that did not show."""
+    sentence for each known deviation that did not occur."""
     latest = [last.result for last in records.last_of_each(results)]
     catalogue = requirements.load()
     titles = {
@@ -87,7 +87,7 @@ def show(
         lines += absent(latest, target, console.width)
         _print(console, [heading, *lines])
     for line in next_steps(folder, latest, targets):
-        # A command is copied: it is not broken at the margin.
+        # People copy commands, so they are not broken at the margin.
         console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
@@ -100,8 +100,8 @@ def _print(console: Console, lines: Iterable[Text]) -> None:
 def described(
     cause: Cause, catalogue: Catalogue, titles: Mapping[str, str], width: int
 ) -> Iterator[Text]:
-    """Yield a cause: its requirement, what a breach means, what was observed, and the ``titles`` of
-    the cases that saw it."""
+    """Yield a cause: its requirement, the violation's impact, the observation, and the ``titles``
+    of the cases that observed it."""
     head = Text(cause.verdict.value, style=_STYLES[cause.verdict])
     requirement = None
     if cause.finding is None or cause.is_unmet:
@@ -141,7 +141,7 @@ def _cases(cause: Cause) -> Iterator[tuple[str, str]]:
 
 
 def area_line(area: AreaState, width: int) -> Text:
-    """Return the area, its state, and why: one line, unless a reason is long."""
+    """Return the area, its state, and the reason: one line, unless the reason is long."""
     line = Text(f"  {area.area.label:<22}")
     line.append(f"{area.state.value:<14}", style=_STATES[area.state])
     indent = " " * len(line)
@@ -150,7 +150,7 @@ def area_line(area: AreaState, width: int) -> Text:
 
 
 def absent(results: Iterable[Result], target: str, width: int) -> Iterator[Text]:
-    """Yield what the skipped cases of ``target`` need most; none if nothing is missing."""
+    """Yield what the skipped cases of ``target`` need most; nothing if they need nothing."""
     skips = (
         result.detail
         for result in results
@@ -170,7 +170,6 @@ def absent(results: Iterable[Result], target: str, width: int) -> Iterator[Text]
 
 
 def compared(gated: Gated, width: int) -> Iterator[Text]:
-    """Yield what changed since the baseline."""
     counts = gated.counts()
     courses = [course for course in ("worse", "undecided", "better") if counts[course]]
     changed = ", ".join(f"{counts[course]} {course}" for course in courses)
@@ -227,7 +226,7 @@ def _shortened(text: str) -> str:
 
 
 def _labelled(label: str, text: str, width: int) -> Text:
-    """``text`` after a label, with wrapped lines aligned."""
+    """Return ``text`` after a label, with wrapped lines aligned."""
     return _wrapped(text, width, f"  {label:<9}", " " * 11)
 
 

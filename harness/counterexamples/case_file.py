@@ -1,5 +1,5 @@
-"""``*.case.jsonl``: a header that says what failed and how to run it again, then the conversation,
-one step per line."""
+"""``*.case.jsonl``: a header (what failed, and how to run it again), then the conversation, one
+step per line."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ FOLDER = "counterexamples"
 
 
 class BadCaseFile(OneSentence):
-    """A file is not a case file of this version. The message is one sentence with the file, the
-    line and the error."""
+    """A file is not a case file of this version. The message is one sentence with file, line and
+    error."""
 
 
 @dataclass
 class CaseFile:
-    """The content of a case file. ``conversation`` is None if no bytes were kept; the header says
-    why."""
+    """The content of a case file. ``conversation`` is None if no bytes were kept; then the header
+    says why."""
 
     header: dict[str, Any]
     conversation: Composed | None = field(default=None)
 
 
 def slug(target: str, case: str) -> str:
-    """A readable and unique file name for the counterexample of a case on a target."""
+    """Return a readable and unique file name for the counterexample of a case on a target."""
     digest = hashlib.sha256(f"{target}\0{case}".encode()).hexdigest()[:8]
     return (
         re.sub(r"[^A-Za-z0-9]+", "-", f"{target}-{case}").strip("-")[:90].strip("-").lower()
@@ -59,12 +59,11 @@ def slug(target: str, case: str) -> str:
 
 
 def path_of(folder: Path, target: str, case: str) -> Path:
-    """Return the path of a case's counterexample in the run ``folder``."""
     return folder / FOLDER / f"{slug(target, case)}{SUFFIX}"
 
 
 def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
-    """Return a digest of the function's code that ignores docstring, position and layout."""
+    """Return a digest of the function's code, without docstring, position and layout."""
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
         for node in ast.walk(parsed):
@@ -117,7 +116,6 @@ def _lines(talk: Composed) -> Iterator[dict[str, Any]]:
 
 
 def read(path: Path) -> CaseFile:
-    """Read the case in ``path``. Raises :class:`BadCaseFile`."""
     try:
         text = input_file.read_text(path).removesuffix("\n")
     except BadInput as problem:
@@ -172,7 +170,7 @@ def read(path: Path) -> CaseFile:
 
 
 MOST_SECONDS = 86_400
-"""No pause and no wait of a recording is longer than a day."""
+"""The longest pause or wait of a recording: a day."""
 _KINDS = (*get_args(Kind), "words")
 _WITH_CONN = (*COUNTED, "end", "open", "window")
 """Kinds of expectation that name a connection."""
@@ -192,8 +190,8 @@ def _number_of(values: Mapping[str, Any], key: str, most: int) -> float:
 
 
 def _check_step(line: Line, came: Mapping[int, list[Came]]) -> None:
-    """Raise for a step that the player cannot play: ``KeyError``, ``TypeError`` or
-    ``ValueError``."""
+    """Raise ``KeyError``, ``TypeError`` or ``ValueError`` for a step that the player cannot
+    play."""
     fields = line.about
     if line.verb != "pause" and (type(line.conn) is not int or line.conn not in came):
         raise ValueError(f"{line.verb} names the connection {line.conn!r:.60}, which is not open")
@@ -324,5 +322,5 @@ def _part_of(stored: Mapping[str, Any]) -> Part:
 
 
 def _text(text: str) -> str:
-    """Text as JSON can hold it; bytes that are not UTF-8 are written out (``\\xff``)."""
+    """Return text as JSON can hold it; bytes that are not UTF-8 are escaped (``\xff``)."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -16,20 +16,19 @@ from typing import Any
 from brokerproof.harness.counterexamples.player import Came, Diverged, Player, show
 
 FLOOR_S = 0.05
-"""A measured time within this of a bound, or within a fiftieth of it, decides nothing."""
+"""A measured time this close to a bound, or within a fiftieth of it, decides nothing."""
 VOLATILE = frozenset(
     {"message-id", "ack", "session", "timestamp", "server", "expires", "heart-beat"}
 )
-"""Headers whose values differ from run to run without meaning anything."""
+"""Headers whose values differ between runs without meaning anything."""
 
 Decision = tuple[bool | None, str]
-"""True if what was expected is met, False if it is violated, None if that cannot be told; and a
-sentence."""
+"""True if the expectation is met, False if it is violated, None if undecided; and a sentence."""
 
 
 def decide(expected: Mapping[str, Any], recorded: Mapping[str, Any], player: Player) -> Decision:
-    """Judge what ``player`` received by what was ``expected`` or, if that cannot be checked here,
-    by what was ``recorded``."""
+    """Judge what ``player`` received by ``expected`` or, if that cannot be checked here, by
+    ``recorded``."""
     judge = _JUDGES.get(expected["kind"])
     if judge is None or not decidable(expected):
         return _compare(recorded, player)
@@ -109,8 +108,8 @@ def _bodies(bodies: Sequence[bytes]) -> str:
 
 
 def _window(expected: Mapping[str, Any], player: Player) -> Decision:
-    """A delivery may begin while fewer bytes than the window are unsettled; 0 allows one delivery,
-    a negative window any number."""
+    """Check that each delivery began with fewer unsettled bytes than the window; 0 allows one
+    delivery, a negative window any number."""
     conn: int = expected["conn"]
     window: int = expected["window"]
     settlements = [settled for settled in player.settled if settled.conn == conn]
@@ -144,7 +143,7 @@ def _window(expected: Mapping[str, Any], player: Player) -> Decision:
 
 
 def _signs(expected: Mapping[str, Any], player: Player) -> Decision:
-    """The gaps between heartbeats or frames after the mark ``since``."""
+    """Return the gaps between heartbeats or frames after the mark ``since``."""
     low, high, since = expected["lo_s"], expected["hi_s"], player.marks.get("since")
     if since is None:
         return None, f"{expected['words']}: the first sign of life did not arrive"
@@ -212,7 +211,8 @@ def _fits(frame: Came, expected: Mapping[str, Any], player: Player) -> bool:
 
 
 def _compare(recorded: Mapping[str, Any], player: Player) -> Decision:
-    """For expectations that cannot be checked here: the same behaviour is the same violation."""
+    """For expectations that cannot be checked here: the same behaviour counts as the same
+    violation."""
     for conn, frames in recorded["came"].items():
         came = player.came.get(int(conn), [])
         now = [_essence(frame.command, frame.headers, frame.body, player) for frame in came]
@@ -244,7 +244,7 @@ def _compare(recorded: Mapping[str, Any], player: Player) -> Decision:
 def _essence(
     command: str, headers: Sequence[tuple[str, str]], body: bytes, player: Player | None
 ) -> tuple[str, list[tuple[str, str]], bytes]:
-    """A frame without the parts that differ from run to run."""
+    """Return a frame without the parts that differ between runs."""
     if command == "ERROR":
         return command, [], b""
     new, old = (

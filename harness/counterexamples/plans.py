@@ -1,9 +1,9 @@
 """Converts drawn arguments to JSON and back without evaluating code.
 
-Dataclasses and enumerations are named as ``module:Class`` and looked up in our modules that are
-already imported. Nothing is imported, and only such classes are called. A value without a JSON
-form, such as an entry in a table of malformed frames, is named by its table and index:
-``module:TABLE``."""
+Dataclasses and enumerations are named ``module:Class`` and looked up in those of our modules that
+are already imported. Nothing is imported, and only such classes are called. A value without a JSON
+form, such as an entry in a table of malformed frames, is named by its table (``module:TABLE``) and
+index."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Unstorable(Exception):
 
 
 class Unrestorable(OneSentence):
-    """A stored plan names something that does not exist here, or no longer does."""
+    """A stored plan names something that does not exist here."""
 
 
 def encode(value: Any) -> Any:
-    """``value`` as JSON. Raises :class:`Unstorable`."""
+    """Return ``value`` as JSON. Raises :class:`Unstorable`."""
     if isinstance(value, enum.Enum):
         return {"enum": _name(type(value)), "member": value.name}
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -82,7 +82,7 @@ def decode(stored: Any) -> Any:
         return _decode(stored)
     except Unrestorable:
         raise
-    except Exception as problem:  # our classes may refuse arguments in any way
+    except Exception as problem:  # our classes may reject arguments by any exception
         raise Unrestorable(f"stored arguments do not fit this version: {problem!r:.200}") from None
 
 
@@ -118,7 +118,7 @@ def _decode(stored: Mapping[str, Any]) -> Any:
 
 
 def _shown(value: object) -> str:
-    """A textual form of a value that is the same in every process."""
+    """Return a textual form of a value that is the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
 
 

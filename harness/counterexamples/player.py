@@ -1,7 +1,7 @@
 """Replays a recorded STOMP conversation byte for byte and keeps what arrives.
 
-This file needs only Python 3.11. ``brokerproof replay`` uses it, and it is copied into every script
-of a counterexample, with ``decision.py``, which judges what arrived.
+This file needs only Python 3.11. ``brokerproof replay`` uses it. It is copied into every script of
+a counterexample, together with ``decision.py``, which judges what arrived.
 
 Values that differ between runs are filled in during replay: ACK and NACK take their ids from the
 MESSAGE received this time, and destination names get a new suffix of the same length."""
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 PATIENCE_S = 10.0
-"""Longest wait of a step for a frame that arrived when this was recorded."""
+"""The longest wait of a step for a frame that arrived in the recording."""
 
 
 def show(text: str = "") -> None:
@@ -28,8 +28,7 @@ def show(text: str = "") -> None:
 
 
 class Ref(NamedTuple):
-    """Bytes that are known only during replay: a header of the ``nth`` MESSAGE (from 1) on
-    ``conn``."""
+    """Bytes known only during replay: a header of the ``nth`` MESSAGE (from 1) on ``conn``."""
 
     conn: int
     nth: int
@@ -48,7 +47,7 @@ Part = bytes | Ref | Secret
 
 
 class Came(NamedTuple):
-    """A frame, still escaped. ``at`` is in seconds; ``size`` is in bytes and includes the NUL and
+    """A frame, still escaped. ``at`` is in seconds. ``size`` is in bytes and includes the NUL and
     an end of line directly after it."""
 
     at: float
@@ -58,7 +57,6 @@ class Came(NamedTuple):
     size: int = 0
 
     def get(self, name: str) -> str | None:
-        """The first value of that header."""
         return next((value for header, value in self.headers if header == name), None)
 
     def line(self) -> str:
@@ -102,7 +100,8 @@ class Frames:
 
 
 class Diverged(Exception):
-    """The conversation took another course before the decisive point. The message says how."""
+    """The conversation diverged from the recording before the decisive point. The message says
+    how."""
 
 
 class Settled(NamedTuple):
@@ -119,7 +118,7 @@ class Player:
     step.
 
     ``recorded`` is what arrived in the recording: ``came`` has the frames of each connection
-    (command, headers, body), and ``ended`` the connections that the broker ended. Steps raise
+    (command, headers, body), and ``ended`` the connections that the broker closed. Steps raise
     :class:`Diverged`."""
 
     def __init__(
@@ -140,10 +139,10 @@ class Player:
         self.ended: dict[int, tuple[float, str]] = {}
         self.marks: dict[str, float] = {}
         self.heard: dict[int, list[float]] = {}
-        """Instants at which bytes arrived, heartbeats too, by connection."""
+        """Instants at which bytes arrived (heartbeats included), by connection."""
         self.settled: list[Settled] = []
         self.late: list[str] = []
-        """Frames of the recording that did not arrive this time."""
+        """Frames of the recording that did not arrive in the replay."""
         self._recorded = {
             int(conn): [Came(0, *frame) for frame in frames]
             for conn, frames in recorded["came"].items()
@@ -151,11 +150,11 @@ class Player:
         self._ended_then = frozenset(recorded["ended"])
         self._step = 0
         self._acted_at = 0.0
-        """Instant of the last step that was ours: the broker has its time to answer from then."""
+        """Instant of our last step, from which the broker's time to answer counts."""
         self._answered_from: dict[int, int] = {}
-        """Frames that had arrived at that instant, by connection."""
+        """Frames that had arrived by that instant, by connection."""
         self._in_vain = 0.0
-        """Seconds since then in which what was waited for did not arrive."""
+        """Seconds since then spent waiting in vain."""
         self._readers: dict[int, Frames] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._gone: set[int] = set()
@@ -170,7 +169,7 @@ class Player:
         self._tell(conn, f"opened to {acceptor}")
 
     def send(self, conn: int, *parts: Part, mark: str = "") -> None:
-        """Write these bytes in one call. ``mark`` names the moment."""
+        """Write these bytes in one call. ``mark`` names the instant."""
         if self._begin_send(conn, parts, mark):
             self._write(conn, b"".join(self._bytes_of(part) for part in parts))
 
@@ -184,10 +183,10 @@ class Player:
         within: float = PATIENCE_S,
         mark: str = "",
     ) -> None:
-        """Wait for the frame that was number ``count`` on this connection in the recording, at most
-        ``within`` seconds from our last step. ``like`` is the recorded frame.
+        """Wait, at most ``within`` seconds from our last step, for the frame that was number
+        ``count`` on this connection in the recording. ``like`` is the recorded frame.
 
-        A ``needed`` frame is required to reach the decisive point."""
+        The decisive point cannot be reached without a ``needed`` frame."""
         self._step += 1
         began = self.now()
         self._wait(
@@ -206,8 +205,8 @@ class Player:
         self._tell(conn, f"… did not arrive this time: {like}")
 
     def ends(self, conn: int, how: str, *, within: float = PATIENCE_S, mark: str = "") -> None:
-        """Wait until the broker ends the connection as it did in the recording (``how``), at most
-        ``within`` seconds from our last step."""
+        """Wait, at most ``within`` seconds from our last step, until the broker closes the
+        connection as in the recording (``how``)."""
         self._step += 1
         began = self.now()
         self._wait(max(began, self._acted_at + within), lambda: conn in self.ended)
@@ -226,7 +225,7 @@ class Player:
         self._wait(self.now() + left, lambda: False)
 
     def leave(self, conn: int, how: str) -> None:
-        """End the connection from our side: EOF (orderly) or RESET."""
+        """Close the connection from our side: EOF (orderly) or RESET."""
         self._act()
         self._tell(conn, f"ended by us ({how})")
         self._gone.add(conn)
@@ -242,7 +241,7 @@ class Player:
             self._tell(conn, f"← {frame.line()}")
 
     def closed(self, conn: int, how: str) -> None:
-        """Record that the broker ended the connection."""
+        """Record that the broker closed the connection."""
         self.ended[conn] = (self.now(), how)
         self._tell(conn, f"✕ ended by the broker ({how})")
 
@@ -250,7 +249,7 @@ class Player:
         return [frame for frame in self.came.get(conn, ()) if frame.command == "MESSAGE"]
 
     def renamed(self, data: bytes) -> bytes:
-        """Recorded bytes, with this run's suffix in destination names."""
+        """Return recorded bytes with this run's suffix in destination names."""
         return data.replace(self.mark, self.new_mark) if self.mark else data
 
     def _act(self) -> None:
@@ -280,7 +279,8 @@ class Player:
         return conn not in self._gone and conn not in self.ended
 
     def _find(self, conn: int, count: int) -> Came | None:
-        """The received frame that corresponds to frame ``count`` of ``conn`` in the recording."""
+        """Return the received frame that corresponds to frame ``count`` of ``conn`` in the
+        recording."""
         then = self._recorded.get(conn, [])[:count]
         if len(then) < count:
             return None
@@ -293,7 +293,7 @@ class Player:
         return _key(frame) == (command, self.renamed(value))
 
     def _diverged(self, conn: int, wanted: str) -> Diverged:
-        """The exception for a conversation that cannot continue as recorded."""
+        """Return the exception for a conversation that cannot continue as recorded."""
         since = self.came.get(conn, [])[self._answered_from.get(conn, 0) :]
         instead = "; ".join(frame.line()[:200] for frame in since[:3]) or "nothing"
         if len(since) > 3:
@@ -338,9 +338,9 @@ class Player:
         try:
             self._sockets[conn].sendall(data)
         except BrokenPipeError:
-            pass  # the broker ended it; reading says how
+            pass  # the broker closed it; reading shows how
         except OSError:
-            self._reset.add(conn)  # the kernel reports this once; reads then see an orderly end
+            self._reset.add(conn)  # the kernel reports this once; later reads see an orderly close
 
     def _wait(self, deadline: float, ready: Callable[[], bool]) -> None:
         while not ready() and (left := deadline - self.now()) > 0:
@@ -373,7 +373,8 @@ class Player:
 
 
 def _key(frame: Came) -> tuple[str, bytes]:
-    """The command, and what distinguishes a frame from similar ones in every run."""
+    """Return the command and the headers that distinguish a frame from similar ones in every
+    run."""
     if frame.command == "RECEIPT":
         return frame.command, (frame.get("receipt-id") or "").encode("utf-8", "surrogateescape")
     return frame.command, frame.body if frame.command == "MESSAGE" else b""

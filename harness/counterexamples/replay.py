@@ -1,5 +1,5 @@
-"""Replays a saved counterexample: the case with the same arguments or, if the case changed, its
-bytes."""
+"""Replays a saved counterexample: runs the case with the same arguments or, if the case changed,
+replays its bytes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from brokerproof.harness.worlds.world import Unreachable
 
 FIXED, FAILED, ERROR = "FIXED", "FAILED", "ERROR"
 ATTEMPTS = 3
-"""Runs of a case in real time while the host leaves its findings uncertain."""
+"""The most runs of a case in real time, while the host leaves its findings uncertain."""
 
 
 @dataclass
 class Answer:
-    """``how`` is "case" or "bytes"; ``why`` says why not "case"."""
+    """``how`` is "case" or "bytes". ``why``: why not "case"."""
 
     answer: str
     detail: str
@@ -52,7 +52,7 @@ class Answer:
 
 
 class Changed(Exception):
-    """The case cannot be run as it was then. The message says why in one sentence."""
+    """The case cannot run as it ran then. The message is one sentence."""
 
 
 def import_home(name: str) -> None:
@@ -73,7 +73,7 @@ def import_home(name: str) -> None:
 
 
 def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
-    """The call and the drawn arguments of ``file``, from the suites imported so far. Raises
+    """Return the call and the drawn arguments of ``file``, from the suites imported so far. Raises
     :class:`Changed`."""
     header = file.header
     case = cases.registry().get(current_name(str(header.get("name"))))
@@ -149,7 +149,7 @@ def run_bytes(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) ->
 
 
 def step_lines(events: list[Event]) -> Iterator[str]:
-    """The steps of a run, one line each; heartbeats are only counted."""
+    """Return the steps of a run, one line each; heartbeats are only counted."""
     began = events[0].at_ns if events else 0
     beats = 0
     for event in events:

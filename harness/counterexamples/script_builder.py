@@ -1,8 +1,8 @@
-"""Turns the bytes of an example into the steps of a script: what to send, what to wait for, how
-long to pause.
+"""Turns the bytes of an example into a script's steps: what to send, what to wait for, and how long
+to pause.
 
-The script waits for what arrived between two of our steps, since a real broker answers in its own
-time. Time left after that was an intentional pause."""
+The script waits for the frames that arrived between two of our steps, since a real broker takes its
+own time to answer. Any remaining time was an intentional pause."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from brokerproof.harness.protocols.byte_log import (
 from brokerproof.harness.targets.target import Identity
 
 SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
-"""A gap that is shorter is not a pause but the harness at work; by whether time was virtual."""
+"""A shorter gap is no pause but the harness's own work; by whether time was virtual."""
 NEAR: Duration = 2 * NS_PER_MS
-"""Greatest distance between the instant that a measurement names and the step that it means."""
+"""The greatest distance between an instant named by a measurement and the step that it refers
+to."""
 COUNTED = ("frame", "absence", "silence")
 """Kinds of expectation that count the frames of a given shape."""
 AGAIN_S = 0.25
-"""By how much later than when it was recorded a frame that should not come may come again."""
+"""How much later than in the recording a frame that should not arrive may arrive again."""
 _SHORTEST_MARK = 6
-"""A mark shorter than this (``1``) might stand elsewhere too and is not replaced."""
+"""A shorter mark (``1``) might also occur elsewhere and is not replaced."""
 
 
 @dataclass
@@ -66,8 +67,8 @@ class Composed:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The frames that arrived and the connections that the broker ended, in the player's
-        form."""
+        """Return the frames that arrived and the connections that the broker closed, in the
+        player's form."""
         came = {
             conn: [(frame.command, frame.headers, frame.body) for frame in frames]
             for conn, frames in self.came.items()
@@ -76,7 +77,7 @@ class Composed:
 
 
 def compose(log: ByteLog, violation: Violation, identity: Identity, *, virtual: bool) -> Composed:
-    """The conversation up to ``violation``, without login and passcode."""
+    """Return the conversation up to ``violation``, without login and passcode."""
     steps = log.steps[: violation.steps]
     secret = _without_secrets(steps, identity)
     readers: dict[int, Frames] = {}
@@ -205,7 +206,8 @@ def _cut(data: bytes, begin: int, hidden: list[tuple[int, int, str]]) -> Iterato
 
 
 def _heard_at(steps: list[Step], expectation: Expectation | None) -> int | None:
-    """The connection on which bytes arrived at the instant from which heartbeats are counted."""
+    """Return the connection on which bytes arrived at the instant from which heartbeats are
+    counted."""
     if expectation is None or expectation.kind != "signs":
         return None
     conns = (
@@ -335,7 +337,7 @@ def _mark_needed(lines: list[Line], expected: Mapping[str, Any]) -> None:
 
 
 def mark_decidable(expected: dict[str, Any], lines: list[Line]) -> None:
-    """For a time, note whether the steps between which it was measured were found."""
+    """Note, for a measured time, whether the two steps that bound it were found."""
     if expected["kind"] == "duration":
         marks = {line.about.get("mark") for line in lines}
         expected["decidable"] = {"since", "until"} <= marks and "lo_s" in expected
@@ -345,7 +347,7 @@ def mark_decidable(expected: dict[str, Any], lines: list[Line]) -> None:
 
 
 def _mark_times(lines: list[Line], expectation: Expectation | None, conn: int | None) -> None:
-    """Mark the steps between which the time was measured, if they can be found."""
+    """Mark the two steps that bound the measured time, if they can be found."""
     if expectation is None or expectation.since is None:
         return
     if expectation.kind == "signs":

@@ -17,18 +17,18 @@ from brokerproof.harness.counterexamples.script_builder import Composed, Line
 from brokerproof.harness.protocols.stomp import codec
 
 MOST_LINES = 3000
-"""A conversation with more steps than this is not written as a script."""
+"""The most steps of a conversation that is written as a script."""
 _PIECE = 92
 _COMMENT = 98
 _OURS = "brokerproof."
 
 
 class Inexpressible(Exception):
-    """A conversation cannot be written in this form. The message is stored in the case file."""
+    """A conversation cannot be written in this form. The case file stores the message."""
 
 
 def raw(header: Mapping[str, Any], talk: Composed) -> str:
-    """The conversation over a plain socket, byte for byte. Raises :class:`Inexpressible`."""
+    """Return the conversation over a plain socket, byte for byte. Raises :class:`Inexpressible`."""
     _check_length(talk)
     steps = [text for line in talk.lines for text in _call(line)]
     head = _head(header, talk, "Python 3.11 and nothing else")
@@ -42,7 +42,7 @@ def _program(
     steps: list[str],
     kind: str,
 ) -> list[str]:
-    """The source of ``modules`` and of the conversation, for a player of ``kind``."""
+    """Return the source of ``modules`` and of the conversation, for a player of ``kind``."""
     opening = {
         "what": f"{header['case']}: {header['detail']}",
         "acceptors": talk.acceptors,
@@ -77,8 +77,8 @@ def _program(
 
 
 def _source(modules: Sequence[ModuleType]) -> Iterator[str]:
-    """The lines of ``modules`` merged into one module: all imports, then the definitions. Module
-    docstrings and our own imports are omitted."""
+    """Return the lines of ``modules`` merged into one module: all imports, then the definitions,
+    without module docstrings and our own imports."""
     whole: set[str] = set()
     names: dict[str, set[str]] = {}
     definitions: list[str] = []
@@ -130,7 +130,7 @@ def _head(header: Mapping[str, Any], talk: Composed, needs: str) -> list[str]:
 
 
 def _exits(expected: Mapping[str, Any]) -> str:
-    """What a script's exit codes mean for this expectation."""
+    """Return the meaning of a script's exit codes for this expectation."""
     if not decision.decidable(expected):
         return (
             "Exit 1: the broker does exactly what it did when this was recorded, so it is violated"
@@ -194,7 +194,8 @@ def _pieces(parts: tuple[Part, ...]) -> Iterator[str]:
 
 
 def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
-    """The parts as source lines; True if the next line continues the same bytes."""
+    """Return the parts as source lines, each with True if the next line continues the same
+    bytes."""
     for part in parts:
         if isinstance(part, Ref):
             yield f"Ref({part.conn}, {part.nth}, {part.header!r})", False
@@ -241,8 +242,8 @@ _CLIENT = frozenset(
 
 
 def stompy(header: Mapping[str, Any], talk: Composed, versions: Mapping[int, str]) -> str:
-    """The conversation through stomp.py. Raises :class:`Inexpressible` if stomp.py would write
-    other frames."""
+    """Return the conversation through stomp.py. Raises :class:`Inexpressible` if stomp.py would
+    write other frames."""
     _check_length(talk)
     if talk.expected["kind"] in ("duration", "signs"):
         raise Inexpressible("the measurement is a time, which stomp.py's threads would blur")
@@ -266,7 +267,8 @@ def _through_stomp_py(line: Line, versions: Mapping[int, str]) -> Iterator[str]:
 
 
 def _stomp_py_frame(line: Line, version: str) -> str:
-    """``send_frame`` for a write of one whole frame that stomp.py would write identically."""
+    """Return ``send_frame`` for a write of one whole frame that stomp.py would write
+    identically."""
     texts: dict[str, str] = {}
     data = b""
     for number, part in enumerate(line.parts):

@@ -29,7 +29,7 @@ class StompPyPlayer(Player):
         self._versions: dict[int, str] = {}
         self._connections: dict[int, Any] = {}
         self._changed = threading.Condition()
-        """Notified by stomp.py's threads when something arrived."""
+        """Notified by stomp.py's threads when bytes arrive."""
 
     def connect(self, conn: int, acceptor: str, version: str) -> None:
         """Open a connection that speaks ``version``; CONNECT is sent as a separate step."""
@@ -47,7 +47,7 @@ class StompPyPlayer(Player):
             self._connections[conn].send_frame(command, values, self._value(body))
 
     def disconnected(self, conn: int) -> None:
-        """The connection ended: by the broker, unless we left it."""
+        """Record that the connection ended: the broker closed it, unless we left."""
         with self._changed:
             if conn not in self._gone:
                 self.closed(conn, "EOF")
@@ -58,7 +58,8 @@ class StompPyPlayer(Player):
         return self._bytes_of(data).decode("utf-8", "surrogateescape")
 
     def _dial(self, conn: int, acceptor: str) -> None:
-        import stomp  # here, so that its absence is reported and is no exit code of a verdict
+        # imported here, so that its absence is reported and not taken for a verdict's exit code
+        import stomp
 
         kinds = {"1.0": stomp.Connection10, "1.1": stomp.Connection11, "1.2": stomp.Connection12}
         connection = kinds[self._versions[conn]](

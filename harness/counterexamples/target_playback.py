@@ -56,8 +56,8 @@ class WorldPlayer(Player):
 
 
 def play(target: Target, talk: Composed, say: Callable[[str], None]) -> Decision:
-    """Replay ``talk`` and judge it by the recorded expectation; see
-    :func:`brokerproof.harness.counterexamples.decision.decide`.
+    """Replay ``talk`` and judge it by the recorded expectation
+    (:func:`brokerproof.harness.counterexamples.decision.decide`).
 
     Raises :class:`brokerproof.harness.worlds.world.Unreachable` if an acceptor of the recording
     does not exist."""

@@ -1,8 +1,8 @@
 """A driver as a process (``python -m brokerproof.harness.load.worker HOST:PORT TOKEN``) or as a
 cluster task that calls :func:`work`.
 
-It connects to the conductor, receives its part, reports progress, and ends on request or when the
-conductor disconnects. Before and after the load they compare clocks
+The driver connects to the conductor, receives its part, reports progress, and ends on request or
+when the conductor disconnects. Before and after the load both compare clocks
 (:mod:`brokerproof.harness.load.clocks`)."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from brokerproof.harness.worlds.world import Unreachable
 TELL_EVERY: Duration = NS_PER_S // 2
 PATIENCE: Duration = 20 * NS_PER_S
 LONG: Duration = 10**6 * NS_PER_S
-"""Eleven days; a wait can be no longer than twice that."""
+"""Eleven days; a wait cannot be longer than twice that."""
 
 
 class Worker:
@@ -75,7 +75,7 @@ class Worker:
             if self._driver is not None:
                 self._abandon(self._driver)
             return 5
-        except OSError as problem:  # of files: connection failures are not errors here
+        except OSError as problem:  # errors of files; connection failures are no errors here
             where = problem.filename or "the recording"
             self._wire.say(
                 failed=(
@@ -96,7 +96,7 @@ class Worker:
         self._gone = True
 
     def _next(self, what: str) -> dict[str, Any]:
-        """The next message, which must be of that kind. Raises :class:`_Gone`."""
+        """Return the next message, which must be of that kind. Raises :class:`_Gone`."""
         self._world.wait_until(lambda: bool(self._messages) or self._gone, self._world.now() + LONG)
         if not self._messages:
             raise _Gone
@@ -154,7 +154,7 @@ class Worker:
         return Driver(self._world, Plan.of(part_plan["plan"]), tape, part_plan["first"], offset)
 
     def _abandon(self, driver: Driver) -> None:
-        """End an abandoned load; its recording is kept."""
+        """End an abandoned load, keeping its recording."""
         driver.disconnect(PATIENCE)
         if self._backlog is not None:
             self._backlog.finish()
@@ -191,7 +191,7 @@ def work(address: str, token: str) -> int:
     without a conductor."""
     try:
         worker = Worker(address, token)
-    except OSError:  # it disconnected before we connected
+    except OSError:  # the conductor disconnected before we connected
         return 5
     return worker.run()
 

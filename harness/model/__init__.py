@@ -1,2 +1,1 @@
-"""Shared vocabulary: time, enumerations, verdicts, findings, and the inputs and effects of
-brokers."""
+"""Shared vocabulary: time, enumerations, verdicts, findings, and brokers' inputs and effects."""

@@ -50,14 +50,15 @@ class TimerFired:
 @dataclass(frozen=True, slots=True)
 class WritePaused:
     """The peer of ``conn`` reads slowly and much output is buffered on our side. The broker should
-    stop sending it messages for now."""
+    stop sending to this peer for now."""
 
     conn: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResumed:
-    """The output buffered for the peer of ``conn`` is nearly flushed: the broker may send again."""
+    """The output buffered for the peer of ``conn`` is nearly flushed. The broker may send to it
+    again."""
 
     conn: int
 
@@ -67,8 +68,8 @@ class FilesStored:
     """The :class:`StoreFiles` request ``ticket`` has finished. If it failed, ``problem`` says why
     in one sentence.
 
-    ``full``: it failed for lack of space. After a failure the content of the files being written is
-    undefined."""
+    ``full``: it failed for lack of space. After a failure, the content of the files in ``writes``
+    is undefined."""
 
     ticket: int
     problem: str | None = None
@@ -97,9 +98,9 @@ class ResourcesRead:
 
 @dataclass(frozen=True, slots=True)
 class LimitsSet:
-    """An operator sets the limits at which memory or disk space counts as short: a fraction of the
-    memory (float) or bytes (int); None leaves a limit unchanged. ``paging`` is the fraction of the
-    memory limit at which queues start paging messages to disk, on brokers that do so."""
+    """An operator sets the limits of memory and disk alarms: a fraction of the memory (float) or
+    bytes (int); None leaves a limit unchanged. ``paging`` is the fraction of the memory limit at
+    which queues start paging messages to disk, on brokers that do so."""
 
     memory: float | int | None = None
     disk: float | int | None = None
@@ -117,7 +118,7 @@ class AlarmElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class AtNode:
-    """``event`` is addressed to the broker ``node``, one of several driven together."""
+    """``event`` is for the broker ``node``, one of several that are driven together."""
 
     node: str
     event: ResourcesRead | LimitsSet
@@ -238,7 +239,7 @@ class AlarmChanged:
 
 
 FileEffect: TypeAlias = StoreFiles | LoadFile
-"""Effects that files are needed for; each is answered by one input, later."""
+"""Effects on files; each is answered later, by one input."""
 
 Effect: TypeAlias = (
     SendBytes

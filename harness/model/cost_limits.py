@@ -14,37 +14,37 @@ class Limits:
     """Limits for a connection, a case and a run. Each example of a property counts as a separate
     case.
 
-    The largest conformance case in virtual time receives 2,100 frames and 26 MB; the case that
-    floods RabbitMQ with publishes receives more than 20,000 confirms."""
+    The largest conformance case in virtual time receives 2,100 frames and 26 MB. The case that
+    floods RabbitMQ with publishes receives over 20,000 confirms."""
 
     connection_bytes: int = 64 * _MIB
     """Bytes received on one connection."""
     connection_frames: int = 100_000
     """Frames, heartbeats and unreadable pieces received on one connection."""
     connection_heartbeats: int = 5_000
-    """Heartbeats, which are ends of line and empty frames, received on one connection. Nobody asks
-    for so many: a client that asks for one each millisecond listens for less than five seconds. A
-    broker that sends them without a pause takes processor time from concurrent cases, which then
-    measure the host. Measured: no other conformance case receives more than 310 on Artemis,
-    ActiveMQ and RabbitMQ, all its examples together."""
+    """Heartbeats (ends of line or empty frames) received on one connection. No client requests this
+    many: one that requests a heartbeat each millisecond listens for less than five seconds. A
+    broker that sends heartbeats without a pause takes processor time from concurrent cases, which
+    then measure the host. Measured: over all its examples, no other conformance case receives more
+    than 310 on Artemis, ActiveMQ and RabbitMQ."""
     case_bytes: int = 64 * _MIB
     case_frames: int = 120_000
     case_seconds: int = 300
     probe_seconds: int = 6
-    """Time for a plain message to pass, by which a target is seen to serve others."""
+    """Time for a plain message to pass, which shows that a target serves others."""
     run_seconds: int = 4 * 60 * 60
     """Wall time to judge one target."""
     parallel_bytes: int = 64 * _MIB
-    """Bytes received by all cases that are under way. Beyond it the cases end that received more
-    than their share."""
+    """Bytes received by all cases together that are running. Beyond that, cases end that received
+    more than their share."""
     parallel_frames: int = 150_000
     run_memory_bytes: int = 2048 * _MIB
-    """Resident memory of all processes together that judge one target."""
+    """Resident memory of all processes that judge one target."""
 
     def share_of(self, processes: int) -> Limits:
         """Return the limits for each of several processes that judge one target. They share the
-        memory equally. The limits on bytes and frames stay, since reading them takes time only in
-        the process itself."""
+        memory equally. The limits on bytes and frames are the same, since reading them takes time
+        only in the process itself."""
         return dataclasses.replace(
             self, run_memory_bytes=max(1, self.run_memory_bytes // processes)
         )

@@ -16,7 +16,7 @@ class StrEnum(enum.StrEnum):
 class AckMode(StrEnum):
     AUTO = enum.auto()
     CLIENT = enum.auto()
-    """Cumulative: a settlement covers every earlier delivery of the same subscription."""
+    """Cumulative: a settlement covers all earlier deliveries of the subscription too."""
     CLIENT_INDIVIDUAL = enum.auto()
 
 
@@ -51,8 +51,8 @@ class Clock(StrEnum):
 
 
 class Vantage(StrEnum):
-    """Who observed an event: the harness at its end of the wire, the broker under test, or a packet
-    capture between a broker and its clients."""
+    """Where an event was observed: at the harness's end of the wire, in the broker under test, or
+    by a packet capture between a broker and its clients."""
 
     PEER = enum.auto()
     BROKER = enum.auto()

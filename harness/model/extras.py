@@ -9,7 +9,6 @@ EXTRAS = {
     "proton": "proton",
     "testcontainers": "containers",
 }
-"""Modules, and the extra that installs each."""
 
 
 def install(extra: str) -> str:
@@ -17,7 +16,7 @@ def install(extra: str) -> str:
 
 
 def sentence(module: str) -> str:
-    """Return one sentence that names the missing module and its extra; empty if no extra provides
+    """Return a sentence that names the missing module and its extra; empty if no extra provides
     it."""
     name = module.partition(".")[0]
     return f"{name} is not installed: {install(EXTRAS[name])}" if name in EXTRAS else ""

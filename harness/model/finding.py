@@ -29,7 +29,7 @@ class Finding:
 class ListedDeviation:
     """The entry of ``known_deviations.toml`` that explains a violation.
 
-    ``case`` and ``requirement`` identify the entry as written there; empty if it names none."""
+    ``case`` and ``requirement`` are the entry's own, empty if it has none."""
 
     case: str
     requirement: str
@@ -48,7 +48,7 @@ class JudgedFinding(Finding):
 
     @property
     def sentence(self) -> str:
-        """The requirement and the evidence, and why it is uncertain or known."""
+        """The requirement, the evidence, and why the finding is uncertain or known."""
         text = f"{self.requirement}: {self.detail}"
         if self.uncertain:
             text += f" ({self.uncertain})"
@@ -77,7 +77,7 @@ class Measurement:
 
 
 def combine(findings: list[Finding]) -> list[Finding]:
-    """One finding per requirement, in order of first mention.
+    """Return one finding per requirement, in order of first mention.
 
     A certain violation outweighs everything and an uncertain one everything else. HELD, uncertain
     or not, outweighs NOT_APPLICABLE and NEVER_REACHED: a requirement that held in one example and
@@ -104,10 +104,9 @@ def combine(findings: list[Finding]) -> list[Finding]:
 def listed(bodies: Iterable[bytes | str | int]) -> str:
     """Return bodies or numbers as words of a sentence, such as "m0, m1, … m29, 'end' (31)".
 
-    If five or more names count up, the middle ones are left out; of other names, those after the
-    twelfth. If there are more than four names, their number follows in brackets. Long names are
-    cut. Bytes that are not text are shown in hexadecimal (0xff), and an empty list as "no
-    message"."""
+    Of five or more names that count up, the middle ones are omitted; of other names, those after
+    the twelfth. After more than four names, their number follows in brackets. Long names are cut.
+    Bytes that are not text are shown in hexadecimal (0xff), and an empty list as "no message"."""
     runs: list[list[str]] = []
     for body in bodies:
         name = body.rstrip(b"\0").decode(errors="replace") if isinstance(body, bytes) else str(body)

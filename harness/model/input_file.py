@@ -1,7 +1,7 @@
 """Reads untrusted files: regular files only, up to a size limit, UTF-8 only.
 
 A named pipe would block, a device or a huge file would fill the memory, and another encoding would
-raise an exception far from the file. Each is refused with a reason that completes ``PATH: …``."""
+raise an exception far from the file. All are rejected, with a reason that completes ``PATH: …``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import stat
 from pathlib import Path
 
 MOST_BYTES = 64 << 20
-"""No file that is read whole is larger. The results of all suites take 0.6 MB a target."""
+"""The most bytes of a file that is read whole. The results of all suites take 0.6 MB per target."""
 
 
 MOST_CHARACTERS = 1000
-"""The longest refusal: the quoted part of the file is cut, not the place or the advice."""
+"""The longest error: the quoted part of the file is cut, not the position or the advice."""
 
 
 class OneSentence(Exception):
-    """A refusal in one line of limited length, however much it quotes from the file."""
+    """An error in one line of limited length, however much it quotes from the file."""
 
     def __init__(self, text: str) -> None:
         line = "".join(

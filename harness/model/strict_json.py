@@ -1,7 +1,7 @@
-"""Reads untrusted JSON strictly: refuses what ``json`` accepts beyond RFC 8259 and values that
+"""Reads untrusted JSON strictly: rejects what ``json`` accepts beyond RFC 8259, and values that
 would raise an exception later.
 
-It refuses NaN and infinities, numbers too large for a double (``1e999`` is not infinity), integers
+It rejects NaN and infinities, numbers too large for a double (``1e999`` is not infinity), integers
 of more than :data:`MOST_DIGITS` digits, values nested deeper than :data:`MOST_DEPTH`, and objects
 with duplicate keys. Each reason is one sentence with the position."""
 
@@ -18,12 +18,12 @@ from brokerproof.harness.model import input_file
 from brokerproof.harness.model.input_file import BadInput
 
 MOST_DEPTH = 64
-"""Arrays and objects inside each other. The deepest of ours, drawn arguments, stay below 20."""
+"""The deepest nesting of arrays and objects. Ours (drawn arguments) is below 20."""
 MOST_DIGITS = 100
-"""The longest whole number. Our largest, an unsigned 64-bit number, has 20 digits."""
+"""The most digits of an integer. Our largest, an unsigned 64-bit number, has 20."""
 
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""Strings and brackets. The possessive star keeps a text of many escapes linear."""
+"""Strings and brackets. The possessive star keeps the time for a text of many escapes linear."""
 
 
 class BadJson(BadInput, ValueError):

@@ -19,7 +19,7 @@ NS_PER_S = 1_000_000_000
 
 
 def ms(value: int) -> Duration:
-    """``value`` milliseconds as a :data:`Duration`."""
+    """Return ``value`` milliseconds as a :data:`Duration`."""
     return value * NS_PER_MS
 
 
@@ -28,5 +28,5 @@ def seconds(value: int) -> Duration:
 
 
 def in_ms(value: Duration) -> str:
-    """Milliseconds in six digits, or more where they would need an exponent."""
+    """Milliseconds with six digits, or more if six would need an exponent."""
     return f"{value / NS_PER_MS:.0f}" if value >= ms(10**6) else f"{value / NS_PER_MS:g}"

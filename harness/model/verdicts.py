@@ -24,8 +24,7 @@ class Level(StrEnum):
 
 
 class Impact(StrEnum):
-    """Harm to an application when a requirement is broken. Worst first, the order in which reports
-    list them."""
+    """Harm to an application if a requirement is violated. Worst first, as in reports."""
 
     LOSS = "loss"
     SECURITY = "security"
@@ -38,7 +37,7 @@ class Impact(StrEnum):
 
     @property
     def words(self) -> str:
-        """The impact in the words of somebody on call."""
+        """The impact in the words of a person on call."""
         return f"{self.value}: {_HARM[self]}"
 
 
@@ -58,17 +57,17 @@ class Seen(StrEnum):
     HELD = enum.auto()
     VIOLATED = enum.auto()
     NEVER_REACHED = enum.auto()
-    """The situation in which the requirement speaks never arose; not evidence of anything."""
+    """The situation that the requirement concerns never arose; evidence of nothing."""
     UNMET = enum.auto()
-    """The requirement was not put to the broker: it refused or lacked something that the case
+    """The broker was not tested by the requirement: it refused or lacked something that the case
     relies on."""
     NOT_APPLICABLE = enum.auto()
-    """The case ran to its end, and the requirement asked nothing of this broker: its premise did
-    not hold, or the manual of this release does not have the sentence."""
+    """The case was completed, but the requirement does not apply: its premise did not hold, or the
+    manual of this release lacks the sentence."""
 
 
 class Verdict(StrEnum):
-    """What a finding means for the broker. Worst first, the order in which verdicts merge."""
+    """What a finding means for the broker. Worst first, as verdicts merge."""
 
     ERROR = enum.auto()
     FAIL = enum.auto()

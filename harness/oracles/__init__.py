@@ -1,1 +1,1 @@
-"""Pure functions that judge observations. They depend on no target, world or clock."""
+"""Pure functions that judge observations, independent of target, world and clock."""

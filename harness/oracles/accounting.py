@@ -18,10 +18,10 @@ Deliveries on two connections cannot be compared, because their relative order i
 order is checked per consumer, and only among messages that were waiting together.
 
 After a consumer leaves without UNSUBSCRIBE, it is in doubt for a while: unseen deliveries may be in
-flight to it, and the broker may keep delivering to it until it notices. Messages that are waiting
-or sent during that time may arrive late and marked, so neither their order nor their mark is
-checked. The doubt ends when a message that the consumer held is delivered to another consumer,
-since the broker requeues all of them at once."""
+flight to it, and the broker may keep delivering to it until it notices. Messages that wait or are
+sent during that time may arrive late and marked, so neither their order nor their mark is checked.
+The doubt ends when a message that the consumer held is delivered to another consumer, since the
+broker requeues all of its messages together."""
 
 from __future__ import annotations
 
@@ -77,15 +77,15 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker confirmed that the consumer refused these messages: it may redeliver them, or
-    not."""
+    """The broker confirmed that the consumer refused these messages. It may redeliver them, but
+    need not."""
 
     keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Excused:
-    """These messages may be missing from now on: they expired, were dropped by a policy, or were
+    """These messages may be missing from now on: they expired, a policy dropped them, or they were
     dead-lettered."""
 
     keys: tuple[Key, ...]
@@ -125,13 +125,13 @@ class _Entry:
     withdrawn: bool = False
     holder: str = ""
     run: int | None = 0
-    """Messages of one run waited together: none of them overtakes another on its way to one
+    """Messages with the same value waited together, so none may overtake another on its way to one
     consumer. None: in doubt."""
     owes_mark: bool | None = False
-    """True if the next delivery has to be marked; None: it may be."""
+    """True if the next delivery must be marked; None: it may be."""
     excused: bool = False
     doubts: int = 0
-    """The number of doubts that had begun when it was sent or came back last."""
+    """The number of doubts that had begun when the message was last sent or returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def _named(name: str, keys: tuple[Key, ...]) -> str:
 class Ledger:
     """Takes facts one by one, each in constant time, and keeps the books up to date.
 
-    ``order_after_return``: returned messages must also be redelivered in their producer's order.
+    ``order_after_return``: returned messages must be redelivered in their producer's order too.
     """
 
     order_after_return: bool = True
@@ -198,7 +198,7 @@ class Ledger:
     """Unsettled messages by consumer."""
     _doubts: int = 0
     _in_doubt: dict[str, set[Key]] = field(default_factory=dict)
-    """Consumers that went unnoticed, with what they held."""
+    """Consumers that left unnoticed, each with the messages that it held."""
 
     def update(self, fact: Fact) -> None:
         """Enter one fact. Raises ``ValueError`` if a key was sent twice: keys must be unique."""
@@ -233,7 +233,7 @@ class Ledger:
                 self._returned(fact)
 
     def must_come(self) -> set[Key]:
-        """The messages that must still be delivered if anybody still consumes."""
+        """The messages that must still be delivered if a consumer remains."""
         return {key for key, entry in self._entries.items() if _is_back(entry) or _owed(entry)}
 
     def held_by(self, consumer: str) -> list[Key]:
@@ -269,7 +269,7 @@ class Ledger:
         if entry.now is _Now.UNSEEN and not entry.confirmed:
             self._found["recovered"].append(fact.key)
         if entry.doubts < self._doubts:
-            # It may have been in flight to a consumer whose end the broker had not noticed.
+            # It may have been in flight to a consumer whose departure the broker had not noticed.
             entry.run = None
             if entry.now is _Now.UNSEEN:
                 entry.owes_mark = None

@@ -50,8 +50,6 @@ _CLOSES = ("close", "close-ok")
 
 @dataclass
 class _Channel:
-    """The state of a channel at the event being read."""
-
     over: str = ""
     """The broker's close or close-ok that ended the channel."""
     closing_at: Instant | None = None
@@ -60,16 +58,14 @@ class _Channel:
     cancelled: set[str] = field(default_factory=set)
     cancelling: list[str] = field(default_factory=list)
     published: int | None = None
-    """Messages sent since confirm.select; None before it."""
+    """Messages sent since confirm.select; None without one."""
     confirmed: set[int] = field(default_factory=set)
-    """Confirmed one by one."""
+    """Tags confirmed individually."""
     confirmed_up_to: int = 0
 
 
 @dataclass
 class _Connection:
-    """The state of a connection at the event being read."""
-
     interval: Duration = 0
     is_open: bool = False
     has_raw_bytes: bool = False
@@ -83,7 +79,7 @@ class _Connection:
 
 
 def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
-    """Return the heartbeat interval for the client and for the broker, in ns; 0: none."""
+    """Return the heartbeat intervals of the client and the broker, in ns; 0: none."""
     agreed = 0
     for event in events:
         if event.conn == conn and isinstance(event, FrameSent):
@@ -228,8 +224,8 @@ def _confirmed(channel: _Channel, command: str, headers: dict[str, str]) -> Iter
 
 
 def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator[Finding]:
-    """A connection that ended without a close, though no client method and no silence explains
-    it."""
+    """Return a violation if the connection ended without a close, though no client method and no
+    silence explains it."""
     main = connection.channels.get(0, _Channel())
     if main.closing_at is not None and not main.over:
         detail = "after the client's connection.close the connection ended without close-ok"
@@ -251,7 +247,7 @@ def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator
 
 
 def _missing(connection: _Connection, linger: Linger) -> Iterator[Finding]:
-    """What is still missing when the connection was last read."""
+    """Return a violation if an answer was missing when the connection was last read."""
     if connection.has_ended or not linger.undisturbed or not connection.is_open:
         return
     main = connection.channels.get(0, _Channel())

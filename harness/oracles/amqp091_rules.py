@@ -1,9 +1,9 @@
 """Rules for a recorded AMQP 0-9-1 connection: prefetch, delivery tags and heartbeats.
 
 Only what no correct broker could do is a violation. A prefetch may apply to each consumer or to the
-channel (the specification and RabbitMQ differ), so only exceeding both is a violation, and the
-largest value that the channel has had since the consumer started counts. Acknowledgements in a
-transaction count immediately."""
+channel (the specification and RabbitMQ differ), so only exceeding both is a violation. The
+channel's largest prefetch since the consumer started counts. Acknowledgements in a transaction
+count immediately."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from brokerproof.harness.trace.facts import number
 PREFETCH, TAGS, BEATS = "AMQP091-QOS-01", "AMQP091-TAG-01", "AMQP091-HB-02"
 UNKNOWN, BLOCKED = "AMQP091-ACK-01", "RABBITMQ-FLOW-notify-1"
 ANNOUNCED = "'connection.blocked': True"
-"""The client property by which a client says, as traces have it, that it understands
+"""The client property, as in traces, by which a client announces that it understands
 connection.blocked."""
 PRECONDITION_FAILED = 406
 
@@ -37,7 +37,7 @@ PRECONDITION_FAILED = 406
 @dataclass
 class _Consumer:
     limit: int
-    """Deliveries that may wait for their acknowledgement; 0 for any number."""
+    """The most unacknowledged deliveries; 0 for no limit."""
     acknowledges: bool
     held: set[int] = field(default_factory=set)
 
@@ -86,7 +86,8 @@ def deliveries(events: Sequence[Event], conn: int) -> list[Finding]:
         if event.command in ("channel.open", "channel.close"):
             channels[number] = _Channel()
             continue
-        # A channel opened before the recording began may have an unknown prefetch and consumers.
+        # A channel opened before the recording began may have unknown consumers and an unknown
+        # prefetch.
         channel = channels.get(number)
         if channel is not None and isinstance(event, FrameSent):
             _said(channel, event)
@@ -141,7 +142,7 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
 
 def beats(events: Sequence[Event], conn: int) -> list[Finding]:
     """Check that the broker sent something in each heartbeat interval agreed in tune-ok. The
-    recorder or the network may have been late, so a small excess is uncertain."""
+    recorder or the network may have been late, so slightly longer gaps are uncertain."""
     due: Duration = 0
     last: Instant | None = None
     worst: Duration = -1
@@ -173,8 +174,8 @@ def beats(events: Sequence[Event], conn: int) -> list[Finding]:
 
 
 def allowed(due: Duration) -> Duration:
-    """Return the longest allowed silence of a broker that promised a heartbeat every ``due``, given
-    a recorder that may be a little late."""
+    """Return the longest allowed silence of a broker that promised a heartbeat every ``due``, if
+    the recorder may be a little late."""
     return due + max(MARGIN, due // 10)
 
 
@@ -187,9 +188,9 @@ class _Waiting:
     getting: list[bool] = field(default_factory=list)
     """For each unanswered basic.get: True if its message must be acknowledged."""
     wrong: int | None = None
-    """The tag of an acknowledgement that named none of them."""
+    """The tag of an acknowledgement that named no delivery."""
     since: list[str] = field(default_factory=list)
-    """Requests that followed it."""
+    """Requests that followed this acknowledgement."""
 
 
 def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
@@ -271,7 +272,7 @@ _ASKING = frozenset(
         "channel.flow",
     }
 )
-"""Methods that the broker answers in their order."""
+"""Methods that the broker answers in order."""
 
 
 def _waits(waiting: _Waiting, event: FrameReceived) -> None:

@@ -65,7 +65,7 @@ _IF_ALL_IS_KNOWN = (
 )
 _OF_A_SESSION = ("attach", "flow", "transfer", "disposition", "detach", "end")
 _SILENCE = re.compile("idle|time-?d? ?out|silen|inactiv|heart|keep-?alive", re.IGNORECASE)
-"""Words of an error that closes a silent connection."""
+"""Words in an error that closes a silent connection."""
 
 
 def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
@@ -98,7 +98,7 @@ def _opened(own: ConnectionEvents) -> dict[Side, WireFrame]:
 
 
 def _time_out(own: ConnectionEvents, side: Side) -> Duration:
-    """Return the idle-time-out that ``side`` asked for, in ns; 0: none."""
+    """Return the idle-time-out that ``side`` requested, in ns; 0: none."""
     opened = _opened(own).get(side)
     return (0 if opened is None else opened.number("idle-time-out") or 0) * NS_PER_MS
 
@@ -146,7 +146,7 @@ _IN_ANY_CASE = (amqp_liveness.order, amqp_liveness.limits, amqp_conditions.condi
 
 
 def _undue_end(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
-    """A connection that ended without a close, or was closed for no reason."""
+    """Return a violation if the connection ended without a close, or was closed for no reason."""
     closes = {frame.side: frame for frame in reversed(own.frames) if frame.name == "close"}
     end = next(
         (event for event in own if isinstance(event, (ConnectionClosed, ConnectionAbandoned))), None
@@ -157,7 +157,7 @@ def _undue_end(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
     if Side.BROKER not in closes:
         asked = Side.OURS in closes
         if isinstance(end, ConnectionClosed) and end.how is CloseHow.EOF:
-            # When the peer was silent for too long, 2.4.5 only recommends a close (IDLE-03).
+            # After too long a silence of the peer, 2.4.5 only recommends a close (IDLE-03).
             ours = [frame.at for frame in own.frames if frame.side is Side.OURS]
             pauses = (later - at for at, later in pairwise([*ours, end.at_ns]))
             if asked or max(pauses) + linger.jitter < time_out:
@@ -187,8 +187,8 @@ def _last_of_ours(own: ConnectionEvents, close: WireFrame) -> WireFrame:
 def _has_reason(
     own: ConnectionEvents, close: WireFrame, time_out: Duration, linger: Linger
 ) -> bool:
-    """True if the client was silent for too long, owed an answer, or sent a last frame that may be
-    why the broker closed."""
+    """True if the client was silent for too long, owed an answer, or last sent a frame that may
+    explain the close."""
     before = own.placed[: own.frames.index(close)]
     ours = [step for step in before if step.frame.side is Side.OURS]
     instants = [*(step.frame.at for step in ours), close.at]
@@ -224,7 +224,8 @@ def _is_owed(step: Placed, steps: Sequence[Placed]) -> bool:
 
 
 def _silence(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
-    """Silence at the last read that exceeds the client's idle-time-out."""
+    """Return a violation if the broker's silence at the last read exceeds the client's
+    idle-time-out."""
     due = _time_out(own, Side.OURS)
     over = any(isinstance(event, (ConnectionClosed, ConnectionAbandoned)) for event in own)
     if not due or over or len(_opened(own)) < 2 or any(f.name == "close" for f in own.frames):

@@ -1,8 +1,8 @@
 """Error conditions (part 2, 2.8.15 to 2.8.18): a symbol that begins with ``amqp:`` must be in one
 of the standard's lists.
 
-The frame that carries an error sets its scope. The peer may take the condition from any list, so
-only the spelling is checked. Symbols without the ``amqp:`` prefix are not checked."""
+The frame that carries an error sets its scope. The peer may use a condition from any list, so only
+the spelling is checked. Symbols without the ``amqp:`` prefix are not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Link credit and drain (part 2, 2.6.7): never exceeded, and every drain answered.
+"""Link credit and drain (part 2, 2.6.7): the credit is never exceeded, and every drain is answered.
 
 link-credit of the sender = delivery-count of the receiver + its link-credit - delivery-count of the
 sender, modulo 2**32.
@@ -43,15 +43,14 @@ class _Account:
     flowed: bool = False
     going_on: bool = False
     draining: tuple[int, int] | None = None
-    """A drain that is not answered: at which position it was asked for, and the limit it is
-    about."""
+    """An unanswered drain: the position at which it was requested, and the limit that it
+    concerns."""
     drains: int = 0
     is_vast: bool = False
-    """True once more was granted than serial numbers can compare, or from a delivery-count that the
-    sender never had: it follows the formula all the same."""
+    """True once more credit was granted than serial numbers can compare, or credit counts from a
+    delivery-count that the sender never had. The formula still applies."""
 
     def has_had(self, count: int | None) -> bool:
-        """True if the receiver may have seen ``count`` as the sender's delivery-count."""
         initial = self.link.initial_delivery_count
         return count is None or (count - initial) % WRAP <= (self.delivery_count - initial) % WRAP
 
@@ -75,9 +74,9 @@ class _Accounts:
         return self._by_link[link]
 
     def settle_for(self, step: Placed) -> None:
-        """An answer proves that the sender knows all credit granted in that session before the
-        question. Sessions are independent: one may be answered while another still has unread
-        frames."""
+        """Settle the accounts of a session when an answer proves that the sender knows all credit
+        granted there before the question. Sessions are independent: one may be answered while
+        another has unread frames."""
         if step.answers is not None and step.frame.side is self._side:
             for link, account in self._by_link.items():
                 if link.session is step.session:
@@ -87,7 +86,7 @@ class _Accounts:
         return list(self._by_link.values())
 
     def steps(self, events: Sequence[Event], conn: int) -> Iterator[tuple[Placed, _Account]]:
-        """Every step on a link on which the side is the sender, with that link's account."""
+        """Yield every step on a link on which the side is the sender, with that link's account."""
         for step in placed(events, conn):
             self.settle_for(step)
             if step.link is not None and step.link.sender is self._side:
@@ -103,9 +102,9 @@ def _limit(step: Placed, link: Link) -> int:
 def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Check that ``side``, as a sender, never exceeded its credit.
 
-    Each delivery is checked at its first transfer. A sender may still use credit that was withdrawn
-    while a transfer may have been in flight. After a delivery-count that it never had the formula
-    yields credit that no sentence limits."""
+    Each delivery is checked at its first transfer. A sender may still use withdrawn credit as long
+    as a transfer may have been in flight. With a delivery-count that the sender never had, the
+    formula yields credit that no sentence limits."""
     accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if (
@@ -145,8 +144,8 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     """Check that the flows ``side`` sends as a sender state the true delivery-count and
     link-credit.
 
-    delivery-count is the number of deliveries sent, and more only after a drain. Together with
-    link-credit it must add up to a limit that the receiver granted."""
+    delivery-count is the number of deliveries sent; only after a drain may it be higher. Together
+    with link-credit it must add up to a limit that the receiver granted."""
     accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:

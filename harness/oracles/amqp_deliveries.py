@@ -1,4 +1,4 @@
-"""Deliveries and their settlement (part 2, 2.6.12 and 2.7.5 to 2.7.6): ids, tags, continuations,
+"""Deliveries and their settlement (part 2, 2.6.12 and 2.7.5 to 2.7.6): ids, tags, continuations and
 outcomes."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MODES = {"0": "unsettled", "1": "settled"}
 
 @dataclass(eq=False)
 class _Delivery:
-    """One delivery: its sender, and what each side has stated about it."""
+    """One delivery: its sender, and what each side stated about it."""
 
     link: Link
     id: int
@@ -49,7 +49,7 @@ class _Delivery:
 
 
 class _Book:
-    """The deliveries of one session, by sender and id, and the unfinished one of each link."""
+    """The deliveries of one session by sender and id, and each link's unfinished delivery."""
 
     def __init__(self) -> None:
         self.by_id: dict[tuple[Side, int], _Delivery] = {}
@@ -68,8 +68,8 @@ class _Books:
         return self._by_session[session]
 
     def transfer(self, step: Placed) -> tuple[_Delivery, bool] | None:
-        """The delivery of a transfer, and whether it is the delivery's first; None if it belongs to
-        no link."""
+        """Return the delivery of a transfer, and whether the transfer is the delivery's first; None
+        if it belongs to no link."""
         if step.session is None:
             return None
         book, frame = self.of(step.session), step.frame
@@ -201,7 +201,7 @@ def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
 
 
 def _named(book: _Book, step: Placed) -> tuple[int, int, list[_Delivery]]:
-    """First and last id of the disposition, and the deliveries in that range."""
+    """Return the first and last id of the disposition, and the deliveries in that range."""
     frame = step.frame
     first = frame.number("first") or 0
     last = frame.number("last")

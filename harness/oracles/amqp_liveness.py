@@ -1,4 +1,4 @@
-"""What each side's open obliges the other to: idle time-out, limits, first and last frame.
+"""The obligations of each side from the other's open: idle time-out, limits, first and last frame.
 
 Part 2, 2.4.1 (open first), 2.4.5 (idle time-out), 2.4.3 (close last), 2.7.1 (limits).
 """
@@ -37,7 +37,7 @@ def idle(
     events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0
 ) -> list[Finding]:
     """Check that no gap between the frames of ``side`` exceeded the idle-time-out in the other's
-    open by more than ``slack``. Counted from the later open to its close, or to the end of the
+    open by more than ``slack``, from the later open to the close of ``side`` or the end of the
     connection or trace."""
     worst, allowed = _silence(events, conn, side)
     if allowed is None or worst < 0:
@@ -54,7 +54,7 @@ def idle(
 
 
 def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """:func:`idle` for a recorder or network that may have been late: a small excess is
+    """Like :func:`idle`, for a recorder or network that may have been late: a small excess is
     uncertain."""
     worst, allowed = _silence(events, conn, side)
     margin = max(MARGIN, (allowed or 0) // 10)
@@ -68,8 +68,8 @@ def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKE
 
 
 def _silence(events: Sequence[Event], conn: int, side: Side) -> tuple[Duration, Duration | None]:
-    """The longest silence of ``side`` (-1: no time elapsed) and how long the other allowed (None:
-    any)."""
+    """Return the longest silence of ``side`` (-1: no time elapsed) and the other's limit (None: no
+    limit)."""
     allowed: Duration | None = None
     last: Instant | None = None
     worst: Duration = -1

@@ -37,15 +37,15 @@ _ALWAYS = ("incoming-window", "next-outgoing-id", "outgoing-window")
 
 @dataclass
 class _Counts:
-    """For one session: each side's current next-outgoing-id, and the limit of the judged side."""
+    """One session: each side's current next-outgoing-id, and the limit of the judged side."""
 
     next_id: dict[Side, int] = field(default_factory=dict)
     limit: Granted | None = None
     reported: int | None = None
-    """The next-incoming-id that the judged side told last."""
+    """The last next-incoming-id that the judged side stated."""
     restated: int | None = None
-    """The next-outgoing-id that the other side stated last and that is not ahead of what it sent:
-    next-incoming-id may come down to it at any time from then on (AMQP10-WIN-06)."""
+    """The last next-outgoing-id stated by the other side that is not ahead of its transfers. From
+    then on, next-incoming-id may fall back to it (AMQP10-WIN-06)."""
 
     def told(self, flow: WireFrame) -> None:
         """Take the other side's position from its flow (AMQP10-WIN-06), whatever it has sent."""
@@ -184,7 +184,7 @@ def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
     words = f"a flow reports next-incoming-id {incoming}; the other's next-outgoing-id is {other}"
     if ahead(incoming, other) > 0:
         return Finding(INCOMING, Seen.VIOLATED, words)
-    # The other side's own statement counts, however far it is from earlier reports.
+    # The other side's statement counts, however far from its earlier statements.
     fell = (
         counts.reported is not None and ahead(incoming, counts.reported) < 0 and incoming != other
     )

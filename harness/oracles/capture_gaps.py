@@ -2,11 +2,11 @@
 
 A live recording is complete. A packet capture may start in the middle of a connection, lose
 packets, contain unreadable bytes (TLS), end before its connections do, or miss whole connections.
-The missing part may be what would exonerate a broker. So a gap makes an irregularity uncertain if
-it could explain it, and never creates one.
+The missing part may be what would clear a broker. So a gap makes an irregularity uncertain if the
+gap could explain it, and never creates one.
 
 * A missing message may have been delivered in a gap, at any time, or on an unrecorded connection.
-  The same goes for the delivery that broke the order.
+  So may the delivery that broke the order.
 * Whether a delivery is held, settled or refused depends on the recording of its queue's connections
   up to that point.
 * Unless every send was recorded, phantoms and wrong redelivery marks cannot be detected, and
@@ -25,7 +25,7 @@ from brokerproof.harness.trace.events import Event, OctetsReceivedUnseen, Octets
 from brokerproof.harness.trace.facts import HIDING_NOTHING, UNTIL_NOW
 
 OF_ALL = frozenset({"lost", "disordered"})
-"""Kinds that could have been otherwise on any connection."""
+"""Kinds that unrecorded bytes of any connection could explain."""
 _OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
 
 
@@ -37,7 +37,7 @@ def hidden(event: Event) -> bool:
 
 
 def since(events: Iterable[Event]) -> dict[int, Instant]:
-    """By connection: when its first gap begins. Connections without a gap are not listed."""
+    """Return by connection when its first gap begins, for connections with a gap."""
     instants: dict[int, Instant] = {}
     for event in events:
         if (hidden(event) or getattr(event, "command", "") == UNTIL_NOW) and event.conn is not None:
@@ -50,8 +50,8 @@ def doubtful(
 ) -> bool:
     """True if a gap could explain an irregularity whose evidence ends at ``last``.
 
-    ``anywhere`` and ``of_queue``: when the first gap begins on any connection, and on one that uses
-    the queue; None: no gap. ``whole``: the recording has every connection of the broker."""
+    ``anywhere`` and ``of_queue``: when the first gap begins on any connection and on one that uses
+    the queue (None: no gap). ``whole``: the recording has every connection of the broker."""
     if kind in OF_ALL and not whole:
         return True
     if kind == "lost":

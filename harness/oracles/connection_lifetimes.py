@@ -4,9 +4,9 @@ A recording does not show how an acceptor was configured, but the broker's answe
 for beats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so the TTL is the
 interval in CONNECTED times the profile's modifier. A client that records may be late by an unknown
 delay. So intervals are widened by a margin, and a small excess is uncertain. A close that is too
-early is not, since a late recorder sees closes later, never earlier. Captured packets carry kernel
-timestamps, however late the program wrote them: near the broker, their only margin is the delay of
-one lost packet (:data:`RESENT`)."""
+early is certain, since a late recorder sees closes later, never earlier. Captured packets carry
+kernel timestamps, however late the program wrote them: near the broker, their only margin is the
+delay of one lost packet (:data:`RESENT`)."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ SILENT, EARLY, LATE = "silent", "closed early", "closed late"
 KINDS = (SILENT, EARLY, LATE)
 MARGIN = ms(50)
 RESENT = NS_PER_S
-"""The longest time for which one lost packet holds up what follows it: the first retransmission
-comes after a second at most (RFC 6298)."""
+"""The longest time for which one lost packet delays later packets: the first retransmission occurs
+within a second (RFC 6298)."""
 SURELY_LATE = 4
-"""A silence that a client recorded is a violation when it was so many times as long as allowed, and
-:data:`RESENT` more."""
+"""A silence that a client recorded is a violation if it was this many times as long as allowed,
+plus :data:`RESENT`."""
 _EXPIRED = re.compile(r"TTL|time-?d? ?out|heart-?beat|not receive", re.IGNORECASE)
 _IN = (FrameReceived, HeartBeatReceived, OctetsRefused)
 _OUT = (FrameSent, HeartBeatSent, OctetsSent)
@@ -51,9 +51,9 @@ _OUT = (FrameSent, HeartBeatSent, OctetsSent)
 
 @dataclass
 class Lifetime:
-    """The life of one connection; None: not seen. ``longest`` is the broker's longest silence (ns),
-    which ended at ``until``; ``ended_by`` is ``broker`` or ``harness``; ``error`` is the first
-    ERROR's message."""
+    """The lifetime of one connection; None: not seen. ``longest`` is the broker's longest silence
+    (ns), which ended at ``until``; ``ended_by`` is ``broker`` or ``harness``; ``error`` is the
+    first ERROR's message."""
 
     conn: int
     longest: Duration = 0
@@ -68,8 +68,8 @@ class Lifetime:
     goodbye: bool = False
     opaque: bool = False
     unseen: Instant | None = None
-    """Since when the recording does not hold all bytes of the connection, or holds them late;
-    None: it holds all."""
+    """The instant from which the recording lacks bytes of the connection, or has them late; None:
+    it is complete."""
     captured: bool = False
     """True if the instants are those of captured packets."""
 
@@ -77,8 +77,8 @@ class Lifetime:
 def find_anomalies(
     life: Lifetime, ground: Expectations = NOTHING, *, whole: bool = True
 ) -> Iterator[Anomaly]:
-    """Yield the anomalies of one lifetime. In a recording that is not ``whole``, the broker may
-    have been shutting down, so an early close without ERROR is uncertain."""
+    """Yield the anomalies of one lifetime. Unless the recording is ``whole``, the broker may have
+    been shutting down, so an early close without ERROR is uncertain."""
     yield from _beats(life)
     if ground.modifier is not None and ground.check_interval_ms is not None:
         for anomaly in _ttl(life, ground.modifier, ground.check_interval_ms):
@@ -87,7 +87,7 @@ def find_anomalies(
 
 
 def promised(life: Lifetime) -> Duration | None:
-    """Return the interval in which the broker must send something; None: it need not."""
+    """Return the interval in which the broker must send something; None without an obligation."""
     asked, agreed = heart_beat(life.asked), heart_beat(life.agreed)
     return beat_interval(agreed[0], asked[1]) or None
 
@@ -109,7 +109,7 @@ def _beats(life: Lifetime) -> Iterator[Anomaly]:
             f"the broker was silent for {in_ms(longest)} ms; it had promised a beat every"
             f" {in_ms(due)} ms"
         )
-        # The beats may have been in the gap.
+        # The heartbeats may have been in the gap.
         uncertain = longest <= surely_silent(allowed, captured=life.captured) or (
             life.unseen is not None and life.unseen <= until
         )
@@ -126,7 +126,7 @@ def is_captured(events: Iterable[Event], conn: int) -> bool:
 
 
 def ttl_ms(life: Lifetime, modifier: float) -> int:
-    """The TTL implied by the broker's answer; 0: none."""
+    """Return the TTL implied by the broker's answer; 0: none."""
     return int(heart_beat(life.agreed)[1] * modifier)
 
 
@@ -159,19 +159,20 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
 
 
 def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
-    """The two numbers of a heart-beat header in milliseconds; 0,0 if missing or malformed."""
+    """Return the two numbers of a heart-beat header in milliseconds; 0,0 if missing or
+    malformed."""
     return readable_heart_beat(headers) or (0, 0)
 
 
 def readable_heart_beat(headers: Mapping[str, str]) -> tuple[int, int] | None:
-    """The same, but None for a malformed header."""
+    """Like :func:`heart_beat`, but None for a malformed header."""
     first, _, second = headers.get("heart-beat", "0,0").partition(",")
     sent, requested = whole_number(first), whole_number(second)
     return None if sent is None or requested is None else (sent, requested)
 
 
 def beat_interval(sender_ms: int, receiver_ms: int) -> Duration:
-    """The interval agreed from what one side offers and the other asks for, in ns; 0: none."""
+    """Return the interval agreed from one side's offer and the other's request, in ns; 0: none."""
     return max(sender_ms, receiver_ms) * NS_PER_MS if sender_ms and receiver_ms else 0
 
 

@@ -18,8 +18,9 @@ from brokerproof.harness.trace.facts import Fact, Row, key_of
 
 STOMP, AMQP091, CORE = "STOMP", "AMQP091", "CORE"
 READABLE = (STOMP, AMQP091, CORE)
-"""Protocols whose messages are followed. A recording (one example of a case) is completely known
-only if all its connections speak the same one of them: a queue has another name in each."""
+"""Protocols whose messages are followed. All of a recording (one example of a case) is known only
+if all its connections use the same one of these protocols: each protocol has its own queue
+names."""
 WITH_BODY = frozenset(
     {"SEND", "MESSAGE", *amqp091_fact_reader.WITH_BODY, *core_fact_reader.WITH_BODY}
 )
@@ -32,7 +33,7 @@ class FactReader(Protocol):
         ...
 
     def end(self) -> Iterator[Fact]:
-        """End of the recording: yield all open facts in their current state."""
+        """End the recording: yield all open facts in their current state."""
         ...
 
 
@@ -45,7 +46,6 @@ class ConnectionReader:
     _reader: FactReader | None = None
 
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it settles."""
         if self._reader is None:
             if row.kind == "ConnectionOpened":
                 return
@@ -53,7 +53,6 @@ class ConnectionReader:
         yield from self._reader.read(row)
 
     def end(self) -> Iterator[Fact]:
-        """End of the recording: yield all open facts in their current state."""
         if self._reader is not None:
             yield from self._reader.end()
 

@@ -6,10 +6,10 @@ the packets of release 2.56.0. A delivery costs the size of the packet received.
 producer the size of its encoding, which the trace records as ``cost``.
 
 Credit counts in full as soon as the client sends it: the oracle judges by the most credit that the
-broker can have had. -1 removes the limit. 0 withdraws the remaining credit, but messages may be in
-flight, so it counts only from the answer to a force-delivery requested after it. 0 also cancels any
-overdraft immediately (ServerConsumerImpl.receiveCredits of 2.56.0). A delivery may begin with any
-credit above zero."""
+broker can have had. A credit of -1 removes the limit. A credit of 0 withdraws the remaining credit;
+as messages may be in flight, it counts only from the answer to a force-delivery requested after it.
+It also cancels any overdraft immediately (ServerConsumerImpl.receiveCredits of 2.56.0). A delivery
+may begin with any credit above zero."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ PROTOCOL = "CORE"
 
 @dataclass(slots=True)
 class Consumer:
-    """The most credit that the broker can have for one consumer, in bytes; None: unlimited."""
+    """The most credit, in bytes, that the broker can have for one consumer; None: unlimited."""
 
     credit: int | None = 0
     given: int = 0
     delivered: int = 0
     _taken: dict[str, int] = field(default_factory=dict)
-    """By the number of a force-delivery that was asked for behind a 0, what was given since
-    then."""
+    """By number of a force-delivery requested after a 0: the credit granted since then."""
     _since: int | None = None
-    """Credit granted since the last 0; None where no 0 counts yet."""
+    """Credit granted since the last 0; None if no 0 counts yet."""
 
     def gave(self, credits: int) -> None:
         if credits == -1:
@@ -51,12 +50,12 @@ class Consumer:
             self._taken = {asked: since + credits for asked, since in self._taken.items()}
 
     def asked(self, sequence: str) -> None:
-        """The client asked for a force-delivery."""
+        """Record that the client requested a force-delivery."""
         if self._since is not None:
             self._taken[sequence] = self._since
 
     def answered(self, sequence: str) -> None:
-        """Everything sent before that force-delivery now counts."""
+        """Count everything sent before that force-delivery."""
         since = self._taken.pop(sequence, None)
         if since is not None and self.credit is not None:
             self.credit = min(self.credit, since)
@@ -120,7 +119,7 @@ def producers(events: Sequence[Event], conn: int) -> list[Finding]:
 
 
 def overdrawn(events: Sequence[Event], conn: int) -> int:
-    """The largest number of bytes by which our client exceeded its credit; 0: never."""
+    """Return the largest number of bytes by which our client exceeded its credit; 0: never."""
     return max((book.spent - book.granted for _, book, _ in _grants(events, conn)), default=0)
 
 

@@ -14,7 +14,7 @@ class Expectations:
 
     ``windows``: the SUBSCRIBE headers that request a window, with the unit of each (``octets``,
     ``messages``). ``window`` is the default window, ``modifier`` the number of requested beats in a
-    TTL, ``check_interval_ms`` how often the broker checks; None: the family makes no such promise.
+    TTL, ``check_interval_ms`` the broker's check interval (None: the family makes no such promise).
     ``queues``: the family promises that queues do not lose, duplicate or reorder messages."""
 
     name: str = ""
@@ -32,8 +32,9 @@ NOTHING = Expectations()
 def expectations_of(
     profile: str, parameters: Mapping[str, Value], *, defaults: bool = True
 ) -> Expectations:
-    """The expectations of a profile. Without ``defaults`` they hold for every configuration of the
-    family: only windows that frames request, and no TTL, whose factor an acceptor may set."""
+    """Return the expectations of a profile. Without ``defaults`` they hold for every configuration
+    of the family: only windows that frames request, and no TTL, whose factor an acceptor may
+    set."""
     windows: dict[str, str] = {}
     if "stomp_consumer_window_size" in parameters:
         windows = {"consumer-window-size": "octets", "activemq.prefetchSize": "octets"}

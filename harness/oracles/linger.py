@@ -12,8 +12,8 @@ class Linger:
     """When the case ended (``since``) and when its connections were last read (``until``).
 
     The broker has ``grace`` to close, and its heartbeats may be late by ``jitter``. ``patience`` is
-    the silence after which its documentation lets it close; None: unstated. Ends and silences are
-    judged only if the connection was ``undisturbed``."""
+    the silence after which its documentation lets it close (None: unstated). Closes and silences
+    are judged only if the connection was ``undisturbed``."""
 
     since: Instant
     until: Instant

@@ -1,5 +1,5 @@
-"""Heartbeat and TTL arithmetic: what an Artemis-like broker answers to CONNECT, and when it closes
-a silent connection.
+"""Heartbeat and TTL arithmetic: an Artemis-like broker's answer to CONNECT, and when it closes a
+silent connection.
 
 Source: the Artemis STOMP chapter. Two details come from Artemis 2.56.0 itself: the lower bound is
 tested before the upper, and expiry is detected by a check that runs every check interval.
@@ -30,21 +30,20 @@ LONG_MIN = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """The expected ``heart-beat`` of CONNECTED (``sx,sy``, ms; None: no such header) and the TTL
-    from then on (ms)."""
+    """The expected ``heart-beat`` of CONNECTED (``sx,sy``, ms; None: no such header) and the
+    resulting TTL (ms)."""
 
     heart_beat: tuple[int, int] | None
     ttl_ms: int
 
     @property
     def header(self) -> str | None:
-        """The value of the heart-beat header."""
         return None if self.heart_beat is None else f"{self.heart_beat[0]},{self.heart_beat[1]}"
 
 
 def initial_ttl_ms(parameters: Mapping[str, object]) -> int:
-    """TTL0: the acceptor's ``connection_ttl_ms``, else ``connection_ttl_override_ms`` unless -1,
-    else 60000."""
+    """Return TTL0: the acceptor's ``connection_ttl_ms``, else ``connection_ttl_override_ms`` unless
+    -1, else 60000."""
     acceptor, override = (
         parameters.get("connection_ttl_ms"),
         parameters["connection_ttl_override_ms"],
@@ -80,14 +79,14 @@ def negotiate(
 def silence_interval(
     ttl_ms: int, check_interval_ms: int, *, exact: bool
 ) -> tuple[Duration, Duration]:
-    """The silence, [lo, hi], after which the connection is closed, counted from the last byte
+    """Return the silence [lo, hi] after which the connection is closed, counted from the last byte
     received.
 
     A check dates new data by its own time, so silence counts from the first check after the last
-    byte. On an ``exact`` grid a connection is closed after a whole number of check intervals, at
-    least one, plus less than one more. On a real host each check starts a little late, so a TTL
-    just above a whole number may be detected one check sooner: then the lower bound is the TTL
-    itself, and the upper bound allows for the drift of each check (2 %, at least 50 ms in all)."""
+    byte. On an ``exact`` grid the close follows after a whole number of check intervals, at least
+    one, plus a part of one. On a real host each check starts a little late, so a TTL just above a
+    whole number may be detected one check sooner: then the lower bound is the TTL itself, and the
+    upper bound allows for the drift of each check (2 %, at least 50 ms in all)."""
     passes = max(1, -(-ttl_ms // check_interval_ms))
     earliest, latest = (
         passes * check_interval_ms * NS_PER_MS,
@@ -104,7 +103,7 @@ def _int(value: object) -> int:
 
 
 def _long(value: float) -> int:
-    """Java's cast from double to long: towards zero, saturating."""
+    """Convert as Java casts a double to long: towards zero, saturating."""
     if value >= LONG_MAX:
         return LONG_MAX
     return LONG_MIN if value <= LONG_MIN else int(value)

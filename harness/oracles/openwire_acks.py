@@ -2,7 +2,7 @@
 
 Sources: the documentation of the class ProducerAck (OPENWIRE-ACK-1, -2), Message.getSize and
 Queue.send of ActiveMQ 6.3.1. The trace records the size that a message counts for as its ``cost``.
-A message that requests a response gets one and is not included in any ProducerAck."""
+A message that requests a response receives one and is not included in any ProducerAck."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class Producer:
     sent: int = 0
     taken: int = 0
     most: int = 0
-    """The most bytes that were sent and not acknowledged at one time."""
+    """The most bytes that were unacknowledged at one time."""
 
 
 def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], list[str]]:
-    """The final state of the producers on connection ``conn``, by id, and the errors found."""
+    """Return the final state of the producers on connection ``conn``, by id, and the errors
+    found."""
     by_id: dict[str, Producer] = {}
     wrong: list[str] = []
     for event in events:
@@ -73,7 +74,7 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
 
 
 def acks(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Check the ProducerAcks of connection ``conn`` once all of them should have arrived."""
+    """Check the ProducerAcks of connection ``conn`` after all of them should have arrived."""
     accounts, wrong = producers(events, conn)
     findings = [Finding(ONLY, Seen.VIOLATED, detail) for detail in wrong]
     if not wrong:

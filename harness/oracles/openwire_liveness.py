@@ -1,8 +1,8 @@
 """When a silent OpenWire connection is closed, and how long the broker itself may be silent.
 
-Sources: the documentation of the InactivityMonitor (OPENWIRE-INACT-1 to -5) says that both sides
-use the shorter duration R and the shorter initial delay D, and close a connection on which nothing
-was read for R. It does not say how soon. ActiveMQ 6.3.1 checks D after the exchange of
+Source: the documentation of the InactivityMonitor (OPENWIRE-INACT-1 to -5). Both sides use the
+shorter duration R and the shorter initial delay D, and close a connection on which nothing was read
+for R. The documentation does not say how soon. ActiveMQ 6.3.1 checks D after the exchange of
 WireFormatInfo and then every R. A check that sees new data resets the count, and the next one
 tolerates silence; so the connection is closed two R after the first check in the silence."""
 
@@ -11,24 +11,24 @@ from __future__ import annotations
 from brokerproof.harness.model.time import Duration, ms
 
 LOOKS = 2
-"""Number of checks between the one that saw something and the one that gives the peer up."""
+"""Checks from the last one that saw new data to the one that closes the connection."""
 
 
 def agreed_ms(ours: int, theirs: int) -> int:
-    """The duration, or the delay, that both sides use, in ms."""
+    """Return the duration, or the delay, that both sides use, in ms."""
     return min(ours, theirs)
 
 
 def silence_interval(duration_ms: int, delay_ms: int) -> tuple[Duration, Duration]:
-    """The silence after which a connection is closed, counted from an instant after the
+    """Return the silence after which a connection is closed, counted from an instant after the
     WireFormatInfo exchange.
 
-    ``duration_ms`` is above 0. The close comes no sooner than one duration, and at the latest two
+    ``duration_ms`` is above 0. The close follows after at least one duration, and at most two
     durations after the first check, which is at most the delay or one duration away."""
     return ms(duration_ms), ms(max(duration_ms, delay_ms) + LOOKS * duration_ms)
 
 
 def longest_silence(duration_ms: int) -> Duration:
-    """Return the broker's longest allowed silence once its monitor runs. After a longer one, its
-    peer would close the connection."""
+    """Return the broker's longest allowed silence once its monitor runs. After a longer silence,
+    its peer would close the connection."""
     return ms(duration_ms)

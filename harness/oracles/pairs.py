@@ -1,9 +1,9 @@
 """Watches both directions of a live connection: which side is silent for longer than agreed, and
 whose window stays closed.
 
-A silence is reported as soon as it is beyond doubt. A side that grants no credit for :data:`STUCK`
-breaks no rule, but looks like a stalled application: it is reported once, with the side that could
-open the window."""
+A silence is reported as soon as it is certain. A side that grants no credit for :data:`STUCK`
+violates no rule, but looks like a stalled application: this is reported once, and names the side
+that could open the window."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _SETTLE = ("ACK", "NACK", "basic.ack", "basic.nack", "basic.reject")
 @dataclass
 class _Half:
     due: Duration = 0
-    """The interval of signs of life that it agreed to; 0: none."""
+    """The interval of signs of life to which it agreed; 0: none."""
     last: Instant = 0
-    """Its last sign of life, or when one may have been missed."""
+    """Its last sign of life, or the instant at which one may have been missed."""
     is_told: bool = False
 
 
 @dataclass
 class _Window:
-    """At most ``limit`` messages may be in flight (0: unlimited); ``opener`` is the side that makes
+    """At most ``limit`` messages may be in flight (0: unlimited). ``opener`` is the side that makes
     room."""
 
     opener: str
@@ -57,7 +57,7 @@ class _Window:
     held: dict[str, None] = field(default_factory=dict)
     is_cumulative: bool = False
     closed_at: Instant | None = None
-    """When it was first seen closed since anything was returned."""
+    """The instant at which it was first seen closed since room was last made."""
 
     def settle(self, id: str, *, all_before: bool) -> None:
         self.closed_at = None
@@ -75,7 +75,7 @@ class Pair:
     halves: Mapping[str, _Half] = field(default_factory=lambda: {CLIENT: _Half(), BROKER: _Half()})
     _windows: dict[str, _Window] = field(default_factory=dict)
     _links: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    """The names of windows by who sends a frame, its channel and its handle."""
+    """The names of windows by the sender of a frame, its channel and its handle."""
     _blocked_at: Instant | None = None
     _told: set[str] = field(default_factory=set)
     _asked: tuple[int, int] = (0, 0)
@@ -88,7 +88,7 @@ class Pair:
                 who = BROKER
             case OctetsSentUnseen() | OctetsReceivedUnseen():
                 for half in self.halves.values():
-                    half.last = event.at_ns  # it may have sent something unread
+                    half.last = event.at_ns  # it may have sent bytes that are still unread
                 return
             case ConnectionClosed() | ConnectionAbandoned():
                 self.halves = {CLIENT: _Half(), BROKER: _Half()}

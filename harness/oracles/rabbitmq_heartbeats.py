@@ -1,5 +1,5 @@
-"""STOMP heartbeats in whole seconds, as RabbitMQ counts them. (RABBITMQ-STOMP-hb-1 to -3;
-deps/rabbitmq_stomp.)"""
+"""STOMP heartbeats in whole seconds, as RabbitMQ counts them (RABBITMQ-STOMP-hb-1 to -3;
+deps/rabbitmq_stomp)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rules:
         return cls(*(int(str(parameters[name])) for name in names))
 
     def rounded(self, asked: int) -> int:
-        """The interval used for a client's value, both in milliseconds; 0: none."""
+        """Return the interval used for a client's value, both in milliseconds; 0: none."""
         return max(self.floor, asked - asked % self.step) if asked else 0
 
     def silence(self, promised: int) -> tuple[Duration, Duration]:
@@ -43,5 +43,5 @@ class Rules:
 
 
 def agreed(rules: Rules, promised: int, requested: int) -> str:
-    """The heart-beat header of CONNECTED: the server's interval, then the client's."""
+    """Return the heart-beat header of CONNECTED: the server's interval, then the client's."""
     return f"{rules.rounded(requested)},{rules.rounded(promised)}"

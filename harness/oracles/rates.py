@@ -1,9 +1,10 @@
-"""Client rates and windows, worked out from recorded frames: what was consumed, sent and in flight,
+"""Client rates and windows, calculated from recorded frames: what was consumed, sent and in flight,
 and when.
 
 Source: the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -consumer-rate-1 and
--2, -producer-1, -producer-rate-1). It does not depend on how a client implements them: a message is
-consumed when it is settled, sent when its last frame is, and in flight until it is answered."""
+-2, -producer-1, -producer-rate-1). The calculation does not depend on how a client implements them:
+a message is consumed when it is settled, sent when its last frame is, and in flight until it is
+answered."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class Crowd:
 
 
 def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | None:
-    """The worst interval with more than its length times ``rate`` per second plus ``burst``; None:
-    no such interval.
+    """Return the worst interval with more messages than its length times ``rate`` per second plus
+    ``burst``; None without one.
 
     ``instants`` are in order. Every pair of them is checked as an interval."""
     worst, excess = None, 0
@@ -131,7 +132,7 @@ def instants(steps: Iterable[Step], *, ended: bool) -> list[Instant]:
 
 
 def peak(steps: Iterable[Step]) -> int:
-    """The most bytes in flight at once."""
+    """Return the most bytes in flight at one time."""
     now = most = 0
     for step in steps:
         now += -step.size if step.ended else step.size

@@ -71,17 +71,17 @@ class MessageContext:
     """Facts outside a message that affect its fate."""
 
     complete: bool = True
-    """True if everything that was sent is known."""
+    """True if everything sent is known."""
     left: Mapping[tuple[int, str], When] = field(default_factory=dict)
-    """Instant at which a subscription ended, by connection and name."""
+    """The instant at which a subscription ended, by connection and name."""
     departed: Mapping[str, When] = field(default_factory=dict)
-    """Instant at which the first consumer left without a confirmation, by queue."""
+    """The instant at which the first consumer left without a confirmation, by queue."""
     came: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """The greatest number delivered, by queue and producer."""
+    """The highest number delivered, by queue and producer."""
     selective: frozenset[str] = frozenset()
     """Queues one of whose subscriptions has a selector."""
     sent_to: frozenset[str] = frozenset()
-    """Queues that somebody sent to."""
+    """Queues to which some connection sent."""
 
 
 def of_message(
@@ -108,7 +108,7 @@ def of_message(
     for copy in copies.values():
         yield from _again(key, copy, context)
         # If the copy's subscription is unknown, another subscription may have received and returned
-        # it.
+        # the message.
         if (sent is not None or not context.complete) and (
             copy[0] is gots[0] or copy[0].anycast is not None
         ):
@@ -146,7 +146,7 @@ def could_be_lost(sent: Sent, context: MessageContext) -> bool:
 
 
 def missing(key: Key, sent: Sent, context: MessageContext) -> Anomaly:
-    """A message that was never delivered, although a later one was."""
+    """Return a message that was never delivered, although a later one was."""
     what = f"{key} was confirmed and never delivered, and a later one of its producer was"
     uncertain = sent.queue in context.departed or not sent.routed
     return Anomaly("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
@@ -155,8 +155,8 @@ def missing(key: Key, sent: Sent, context: MessageContext) -> Anomaly:
 def first_deliveries(
     sent: Sent, gots: Sequence[Delivered], context: MessageContext
 ) -> Iterator[tuple[Delivered, bool]]:
-    """The first delivery of a message (on a topic, to each subscription) and whether its position
-    is meaningful."""
+    """Return the first delivery of a message (on a topic, to each subscription), and whether its
+    position is meaningful."""
     seen: set[tuple[int, str]] = set()
     for got in gots:
         copy = (-1, "") if sent.anycast or got.anycast else (got.conn, got.subscription)
@@ -181,13 +181,13 @@ def slot(fact: Sent | Delivered) -> Slot:
 
 
 def producer_of(sent: Sent) -> int:
-    """The producer of a message, from its stamp or from its connection and channel (a negative
-    number)."""
+    """Return the producer of a message, from its stamp or from its connection and channel (a
+    negative number)."""
     return sent.key.producer if sent.key.stamped else -1 - (sent.conn * CHANNELS + sent.channel)
 
 
 def number_of(sent: Sent) -> int:
-    """A message's number among those of its producer, from its stamp or its place in the
+    """Return a message's number among those of its producer, from its stamp or its place in the
     recording."""
     return sent.key.number if sent.key.stamped else sent.when[1]
 
@@ -213,7 +213,7 @@ class Line:
 def find_anomalies(
     events: Sequence[Event], ground: Expectations = NOTHING, *, whole: bool = True
 ) -> list[Anomaly]:
-    """Everything that is wrong in one recording (one example of a case), in order of kind.
+    """Return every anomaly of one recording (one example of a case), in order of kind.
 
     ``whole``: the recording has every connection of the broker. Otherwise, anomalies that depend on
     this are uncertain."""

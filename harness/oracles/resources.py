@@ -9,29 +9,29 @@ from __future__ import annotations
 from brokerproof.harness.model.time import Duration, ms
 
 LOOKS_AT_MEMORY: Duration = ms(1000)
-"""Interval between two checks of the memory in use."""
+"""Interval between two checks of memory use."""
 LEAST_MS, MOST_MS = 100, 10_000
-"""Shortest and longest interval between two checks of the disk: ten times a second at most, and
-every 10 s at least."""
+"""Shortest and longest interval between two checks of the disk: at most ten checks a second, and at
+least one every 10 s."""
 FAST = 250_000
-"""Bytes a millisecond: how quickly the disk is taken to fill up."""
+"""Bytes per millisecond: the assumed speed at which the disk fills up."""
 ASSUMED = 1024**3
-"""Bytes of memory where nobody knows how much there is."""
+"""Bytes of memory, if its size is unknown."""
 
 
 def memory_limit(
     watermark: float | int, total: int | None, address_space: int | None = None
 ) -> int:
-    """The bytes in use above which memory is short. ``watermark`` is a fraction (float) or a number
-    of bytes."""
+    """Return the bytes in use above which memory is short. ``watermark`` is a fraction (float) or a
+    number of bytes."""
     known = ASSUMED if total is None else total
     usable = known if address_space is None else min(known, address_space)
     return int(watermark * usable) if isinstance(watermark, float) else min(watermark, usable)
 
 
 def disk_limit(limit: float | int, total: int) -> int:
-    """The free bytes below which disk space is short. ``limit`` is a multiple of the memory (float)
-    or a number of bytes."""
+    """Return the free bytes below which disk space is short. ``limit`` is a multiple of the memory
+    (float) or a number of bytes."""
     return int(limit * total) if isinstance(limit, float) else limit
 
 

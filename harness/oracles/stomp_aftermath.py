@@ -4,7 +4,7 @@ case waited for.
 They hold for every case: these sentences bind the server whatever the client sent.
 
 * After ERROR the server sends nothing and closes (1.2).
-* RECEIPT answers each frame that asked for it once, and never a refused frame.
+* RECEIPT answers each frame that requested one exactly once, and never a refused frame.
 * MESSAGE arrives only for existing subscriptions.
 * A session stays open if the client keeps its heartbeats and all its frames were answered.
   Heartbeats arrive only if they were agreed on.
@@ -58,11 +58,11 @@ NO_ERROR_FOR_NOTHING = {
 ESCAPED = {"\\", "\n", "\r", ":"}
 WRITTEN = (FrameSent, HeartBeatSent, OctetsSent, OctetsSentUnseen)
 RIGHT_BEHIND: Duration = 10 * NS_PER_MS
-"""A line end that arrives so soon behind a frame may belong to it: several may follow a NUL."""
+"""A line end that arrives this soon after a frame may belong to it: several may follow a NUL."""
 
 
 def heartbeats(events: Iterable[Event], conn: int, since: Instant) -> list[Instant]:
-    """Return when line ends outside frames arrived on a connection after ``since``."""
+    """Return the instants after ``since`` at which line ends outside frames arrived."""
     beats, frame_at = [], -RIGHT_BEHIND
     for event in events:
         if not isinstance(event, (FrameReceived, HeartBeatReceived)) or event.conn != conn:
@@ -76,13 +76,11 @@ def heartbeats(events: Iterable[Event], conn: int, since: Instant) -> list[Insta
 
 @dataclass
 class _Connection:
-    """The state of a connection at the event being read."""
-
     version: str | None = None
     promised: tuple[int, int] = (0, 0)
     agreed: tuple[int, int] = (0, 0)
     is_unclear: bool = False
-    """True if the client asked for heartbeats in numbers that nobody has to understand."""
+    """True if the client requested heartbeats with numbers that no server has to understand."""
     has_raw_bytes: bool = False
     goodbye: bool = False
     error: FrameReceived | None = None
@@ -93,19 +91,19 @@ class _Connection:
     asked: Counter[str] = field(default_factory=Counter)
     receipts: Counter[str] = field(default_factory=Counter)
     open_frames: list[tuple[str, str]] = field(default_factory=list)
-    """Command and receipt id ("" without) of frames that may still be refused."""
+    """Command and receipt id ("" without one) of frames that may still be refused."""
     refused: dict[str, str] = field(default_factory=dict)
     subscriptions: set[str] = field(default_factory=set)
     acknowledges: bool = False
-    """True if a subscription has another mode than auto."""
+    """True if a subscription has a mode other than auto."""
     removing: dict[str, str] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     has_unnamed_places: bool = False
     """True if messages may arrive for a subscription whose id the client did not choose."""
     unsettled: int = 0
     broke_promise: bool = False
-    """True if the client was silent for longer than it had agreed to: the server may be about to
-    close."""
+    """True if the client was silent for longer than it agreed to, so that the server may be about
+    to close."""
 
     @property
     def client_interval(self) -> Duration:
@@ -254,7 +252,7 @@ def _receipt(connection: _Connection, event: FrameReceived, receipt: str) -> Ite
         yield from _violated(RECEIPT_FOR_SUCCESS, connection.version, detail)
     asking = (place for place, sent in enumerate(connection.open_frames) if sent[1] == receipt)
     place = next(asking, None) if receipt else None
-    if place is not None:  # frames sent before it were received and not refused
+    if place is not None:  # earlier frames were received and not refused
         del connection.open_frames[: place + 1]
     if receipt in connection.removing:
         connection.removed.add(connection.removing.pop(receipt))
@@ -315,7 +313,8 @@ def _text(pair: tuple[int, int]) -> str:
 def _undue_end(
     connection: _Connection, at: Instant, words: str, linger: Linger
 ) -> Iterator[Finding]:
-    """A connection that ended though no client frame and no silence explains it."""
+    """Return a violation if the connection ended though no client frame and no silence explains
+    it."""
     if (
         connection.version is None
         or not linger.undisturbed
@@ -348,7 +347,7 @@ def _undue_end(
 
 
 def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
-    """What is still missing when the connection was last read."""
+    """Return a violation if something was missing when the connection was last read."""
     ended = connection.ended
     if connection.error is not None:
         open_for = linger.until - connection.error.at_ns
@@ -367,7 +366,7 @@ def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
 
 
 def _words(frame: FrameReceived) -> str:
-    """The command and its identifying headers, without those that differ in each run."""
+    """Return the command and its identifying headers, without those that differ in each run."""
     shown = dict(reversed(frame.headers))
     told = [f"{name}:{shown[name]}" for name in ("message", "receipt-id") if name in shown]
     return f"{frame.command} [{', '.join(told)}]" if told else frame.command

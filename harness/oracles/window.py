@@ -2,8 +2,8 @@
 
 Source: the Artemis STOMP chapter, flow control (ARTEMIS-STOMP-window-1 to -5). A delivery may begin
 while the credit is positive and costs the size of its whole frame, so the last one may exceed the
-window by less than its own size. Settling a delivery restores exactly that credit. 0 allows one
-delivery at a time, -1 any number."""
+window by less than its own size. Settling a delivery restores exactly that credit. A window of 0
+allows one delivery at a time, -1 any number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class WindowAccount:
 
     window: int
     held: list[int] = field(default_factory=list)
-    """Sizes of the deliveries that are not settled."""
 
     @property
     def open(self) -> bool:

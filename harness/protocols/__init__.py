@@ -1,2 +1,2 @@
-"""The harness's own, deliberately simple codecs and the vocabulary of conversations. Shares no
+"""The harness's own, deliberately simple codecs, and the vocabulary of conversations. They share no
 parsing code with a broker."""

@@ -2,7 +2,7 @@
 
 The trace cuts long bodies and records the meaning of frames; to reproduce a failure, a maintainer
 needs the written bytes and their times. Only raw STOMP over TCP is kept: real clients have their
-own sockets, and WebSocket masks.
+own sockets, and WebSocket frames are masked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Channel, ForwardingChannel, Receiver, World
 
 MOST_BYTES = 4 * 1024 * 1024
-"""An example that moves more than this is not kept."""
+"""An example that exchanges more bytes than this is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Expectation:
     * "absence": ``extra`` frames of ``shape`` should not have arrived, whatever else did.
     * "silence": nor should ERROR or the end of the connection.
     * "end": the broker should have closed ``conn``; "open": it should not.
-    * "messages": ``arrivals`` should have been others.
-    * "window": ``account`` should have let out other messages on ``conn``.
+    * "messages": other bodies, ``arrivals``, should have arrived.
+    * "window": ``account`` should have permitted other messages on ``conn``.
     * "signs": from ``since`` on, the gaps between bytes from the broker should have been within
       ``bounds``, the time to ``until`` included.
     * "duration": ``value`` since ``since`` should have been within ``bounds``.
@@ -90,10 +90,10 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Bodies that should have arrived, together, on some connections.
+    """Bodies that should have arrived on some connections, counted together.
 
-    ``judged`` has each connection and how many of its last MESSAGEs were judged. If empty, all
-    MESSAGEs of the connection opened last were. Bodies in ``ignored`` do not count. ``match``
+    ``judged`` has each connection and how many of its last MESSAGEs were judged. If it is empty,
+    all MESSAGEs of the last opened connection were. Bodies in ``ignored`` do not count. ``match``
     "among others" allows any other body.
     """
 
@@ -129,7 +129,7 @@ class Violation:
 
 @dataclass
 class ByteLog:
-    """``mark`` is the part of destination names unique to this example; ``unkept`` says why bytes
+    """``mark`` is the part of destination names that only this example uses. ``unkept``: why bytes
     are missing."""
 
     steps: list[Step] = field(default_factory=list)
@@ -149,7 +149,7 @@ class ByteLog:
 
 
 class LoggedChannel(ForwardingChannel):
-    """Sits between a peer and its link and keeps the bytes in both directions."""
+    """Keeps the bytes in both directions between a peer and its link."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class LoggedChannel(ForwardingChannel):
         *,
         plain: bool = False,
     ) -> None:
-        """Raise :class:`brokerproof.harness.worlds.world.Unreachable`."""
+        """Raises :class:`brokerproof.harness.worlds.world.Unreachable`."""
         self._world, self._log, self._conn, self._receiver = world, log, conn, receiver
         self._gone = False
         log.add(Opened(world.now(), conn, acceptor))

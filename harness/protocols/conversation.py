@@ -3,10 +3,11 @@ the end.
 
 Rules every peer shares:
 
-* ``expect`` takes the first matching frame and leaves the others where they are, so every legal
-  interleaving passes. Certain failures (an ERROR, the end of the connection) end the wait at once.
-* An expectation either *proves* requirements (``proves=``) or is a control. A proof that fails is a
-  violation by the broker. A control that fails is never FAIL: it is "precondition not met".
+* ``expect`` takes the first matching frame and leaves the others in the inbox, so every legal
+  interleaving passes. Certain failures (an ERROR, the close of the connection) end the wait
+  immediately.
+* An expectation either *proves* requirements (``proves=``) or is a control. A failed proof is a
+  violation by the broker. A failed control is never FAIL but "precondition not met".
 * Every expectation has a time limit. Signs of life are never frames.
 """
 
@@ -33,18 +34,17 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import Channel, ForwardingChannel, World
 
 PATIENCE: Duration = seconds(10)
-"""Time limit of an expectation that names none."""
+"""Time limit of an expectation without one of its own."""
 
 
 LOST = "the connection was reset, and what the broker had sent before may be lost"
-"""Why nothing is a violation once a reset came over a path that can lose what was sent
-before it."""
+"""Why nothing counts as a violation after a reset over a path that may lose earlier data."""
 
 Requirements = str | tuple[str, ...]
 
 
 class Violated(Exception):
-    """The broker violated a requirement and the case cannot continue. The finding has been
+    """The broker violated a requirement, so the case cannot continue. The finding has been
     recorded."""
 
 
@@ -52,10 +52,10 @@ class Symptom(StrEnum):
     """Why a connection to the target failed."""
 
     ABSENT = "absent"
-    """The target is not known to offer it: nothing was asked of the broker."""
+    """The target is not known to offer it, so the broker was not asked."""
 
     UNMET = "unmet"
-    """A premise of every case of this kind does not hold on this broker: it was asked once."""
+    """A premise of every case of this kind does not hold on this broker, which was asked once."""
 
     UNREACHABLE = "unreachable"
     CLOSED = "closed"
@@ -116,7 +116,7 @@ class Match(Generic[F]):
     words: str
     accepts: Callable[[F], bool]
     shape: Shape | None = None
-    """Command, headers and body, unescaped, where that is all there is to it."""
+    """Command, headers and body, unescaped, if these are the whole condition."""
 
     def __str__(self) -> str:
         return self.words
@@ -131,14 +131,14 @@ def either(*matches: Match[F]) -> Match[F]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a connection by the broker: when, and how."""
+    """The close of a connection by the broker: when and how."""
 
     at: Instant
     how: CloseHow
 
 
 class RecordedFaults(ForwardingChannel):
-    """Records a client's faults on its link other than writing and closing, which may end the
+    """Records faults of a client on its link, other than writing and closing, that may end the
     connection."""
 
     def __init__(self, channel: Channel, world: World, judge: Judge, conn: int) -> None:
@@ -173,12 +173,12 @@ class Conversation(Generic[F]):
 
     protocol = "octets"
     is_raw = True
-    """False if a client library speaks, which sends its heartbeats itself."""
+    """False if a client library speaks: it sends its heartbeats itself."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         self.judge, self.world, self.conn, self.acceptor = judge, judge.world, conn, acceptor
         self.inbox: list[F] = []
-        """Frames that arrived and that no expectation took, oldest first."""
+        """Received frames that no expectation has taken, oldest first."""
         self.ended: Ended | None = None
         self.heard_at: Instant | None = None
         """Instant at which the last byte arrived."""
@@ -187,7 +187,7 @@ class Conversation(Generic[F]):
         self.began_at: Instant | None = None
         """Instant at which the first byte was handed to the link."""
         self.longest_pause: Duration = 0
-        """Longest time between two writes so far."""
+        """The longest time between two writes so far."""
         self._channel: Channel | None = None
         self._pieces: list[bytes] | None = None
 
@@ -220,7 +220,7 @@ class Conversation(Generic[F]):
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
         self.ended = Ended(at, how)
         self.judge.record(ConnectionClosed(at_ns=at, conn=self.conn, how=how))
-        # A client with a socket of its own reads all the time, so that its window stays open.
+        # A client with its own socket reads all the time, so its window stays open.
         whole = self.world.is_local if self._channel is None else self._channel.all_received
         if how is CloseHow.RESET and not whole:
             self.judge.mark_inconclusive(LOST)

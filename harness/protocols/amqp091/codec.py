@@ -3,8 +3,8 @@ sides.
 
 Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one byte for the type (1
 method, 2 content header, 3 content body, 8 heartbeat), two for the channel, four for the size, a
-payload and the byte CE. A method that carries content is followed, on its channel, by one content
-header and as many bodies as it takes (4.2.6); :class:`Contents` puts these together again.
+payload and the byte CE. On its channel, a method that carries content is followed by one content
+header and as many bodies as needed (4.2.6); :class:`Contents` reassembles them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 """Types of frames."""
 END = 0xCE
 OVERHEAD = 8
-"""Bytes of a frame that are not its payload."""
+"""Bytes of a frame besides its payload."""
 LEAST_FRAME_MAX = 4096
 PREFIX = b"AMQP"
 PROTOCOL_HEADER, CONTENT_HEADER, CONTENT_BODY, HEART_BEAT = (
@@ -39,9 +39,9 @@ PROTOCOL_HEADER, CONTENT_HEADER, CONTENT_BODY, HEART_BEAT = (
     "body",
     "heartbeat",
 )
-"""Names of what is not a method."""
+"""Names of units that are not methods."""
 MOST_READ = 64 * 1024 * 1024
-"""A frame that claims to be longer is not waited for."""
+"""The longest frame that is waited for."""
 
 FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -57,17 +57,16 @@ def protocol_header(id: int = 0, major: int = 0, minor: int = 9, revision: int =
 def encode_frame(
     type: int, channel: int, payload: bytes = b"", *, size: int | None = None, end: int = END
 ) -> bytes:
-    """A frame's bytes. ``size`` (of the payload) and ``end`` are correct unless given."""
+    """Return a frame's bytes. ``size`` (of the payload) and ``end`` are correct unless given."""
     total = len(payload) if size is None else size
     return bytes((type,)) + channel.to_bytes(2) + total.to_bytes(4) + payload + bytes((end,))
 
 
 def encode_method(name: str, fields: Mapping[str, Any] | None = None) -> bytes:
-    """The payload of a method frame. Missing fields are 0, empty or false.
+    """Return the payload of a method frame. Missing fields are 0, empty or false.
 
     Fields are named as in the specification or with underscores. Raises ``ValueError`` for an
-    unknown field, and for a value outside its type; :class:`amqp091_values.Raw` is written as it
-    is.
+    unknown field or a value outside its type; :class:`amqp091_values.Raw` is written as it is.
     """
     table = BY_NAME[name]
     given = hyphened(fields)
@@ -78,7 +77,7 @@ def encode_method(name: str, fields: Mapping[str, Any] | None = None) -> bytes:
 
 
 def hyphened(fields: Mapping[str, Any] | None) -> dict[str, Any]:
-    """``fields`` named as in the specification."""
+    """Return ``fields`` with the names of the specification."""
     return {name.replace("_", "-"): value for name, value in (fields or {}).items()}
 
 
@@ -105,8 +104,8 @@ def encode_content_header(
     class_id: int = BASIC,
     weight: int = 0,
 ) -> bytes:
-    """The payload of a content header frame. Raises ``ValueError`` as :func:`encode_method`
-    does."""
+    """Return the payload of a content header frame. Raises ``ValueError`` like
+    :func:`encode_method`."""
     given = hyphened(properties)
     unknown = given.keys() - {name for name, _ in PROPERTIES}
     if unknown:
@@ -124,7 +123,7 @@ def encode_content_header(
 def encode_content(
     channel: int, body: bytes, properties: Mapping[str, Any] | None = None, *, frame_max: int = 0
 ) -> bytes:
-    """Content header and bodies, none above ``frame_max`` bytes in all (0: no limit)."""
+    """Return content header and bodies in frames of at most ``frame_max`` bytes (0: no limit)."""
     most = frame_max - OVERHEAD if frame_max else max(1, len(body))
     bodies = (encode_frame(BODY, channel, body[at : at + most]) for at in range(0, len(body), most))
     return encode_frame(HEADER, channel, encode_content_header(len(body), properties)) + b"".join(
@@ -195,7 +194,7 @@ class Reader(LengthPrefixedReader[Frame]):
 
 
 def read_payload(type: int, channel: int, data: bytes) -> Read:
-    """The whole frame ``data`` of a known type and channel."""
+    """Return the complete frame ``data``, whose type and channel are known."""
     payload = data[7:-1]
     if type == BODY:
         return Frame(CONTENT_BODY, {}, payload, channel, type, len(data))
@@ -278,21 +277,19 @@ class Method:
     complete: bool = True
 
     def __getitem__(self, name: str) -> Any:
-        """A field or property as plain Python, text as ``str``; raises ``KeyError`` when there is
-        none."""
+        """Return a field or property as plain Python, text as ``str``. Raises ``KeyError`` if there
+        is none."""
         name = name.replace("_", "-")
         value = self.fields[name] if name in self.fields else self.properties[name]
         return values.text(value) if isinstance(value, bytes) else values.plain(value)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A field or property as plain Python, or ``default``."""
         try:
             return self[name]
         except KeyError:
             return default
 
     def listed(self) -> FieldList:
-        """Channel, fields and properties as text, for traces."""
         listed = [("channel", str(self.channel))]
         listed += [
             (name, values.words(value))
@@ -303,7 +300,6 @@ class Method:
         return tuple(listed)
 
     def brief(self) -> str:
-        """The method in one line, for sentences."""
         inside = " ".join(
             f"{name}={value}"
             for name, value in self.listed()[1:]
@@ -318,14 +314,14 @@ _USUAL = {"class-id": BASIC, "weight": 0}
 
 @dataclass(slots=True)
 class _Open:
-    """A method whose content is incomplete; ``due`` bytes are missing, None before its header."""
+    """A method whose content is incomplete. ``due``: missing bytes; None before its header."""
 
     method: Method
     due: int | None = None
     parts: list[bytes] = field(default_factory=list)
 
     def add(self, frame: Frame) -> None:
-        """A content header, or the next body. More bytes than announced end the content too:
+        """Add a content header or the next body. More bytes than announced end the content too:
         nothing is judged here."""
         self.method = replace(
             self.method,

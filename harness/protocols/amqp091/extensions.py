@@ -1,7 +1,7 @@
 """Extensions of AMQP 0-9-1, which a client may use only with a broker that offers them.
 
 A broker may refuse extensions without violating the specification. Their names are those of
-capabilities (``fixtures/capabilities.toml``).
+capabilities in ``fixtures/capabilities.toml``.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ _METHODS = {
     "exchange.unbind": EXCHANGE_BINDINGS,
 }
 _DECLARING = ("queue.declare", "exchange.declare", "basic.consume")
-"""Methods whose arguments depend on the server (1.7.2.1, 1.6.2.1, 1.8.3.3)."""
+"""Methods with arguments that depend on the server (1.7.2.1, 1.6.2.1, 1.8.3.3)."""
 
 
 def needed(name: str, fields: Mapping[str, Any]) -> str:
-    """Return the capability that a method with these fields needs; empty for the specification's
-    own."""
+    """Return the capability that a method with these fields needs; empty if the specification has
+    it."""
     if name in _METHODS:
         return _METHODS[name]
     if name == "exchange.declare" and fields.get("internal"):
         return INTERNAL_EXCHANGES
     if name == "basic.publish" and "expiration" in fields:
         return (
-            ARGUMENTS  # the text gives it no meaning: a duration to some brokers, a date to others
+            # the specification gives it no meaning: a duration to some brokers, a date to others
+            ARGUMENTS
         )
     return ARGUMENTS if name in _DECLARING and fields.get("arguments") else ""

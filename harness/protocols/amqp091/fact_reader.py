@@ -1,7 +1,7 @@
-"""Facts of one AMQP 0-9-1 connection, read from its methods: messages sent, deliveries and how they
-ended.
+"""Facts about one AMQP 0-9-1 connection, read from its methods: messages sent, deliveries and their
+outcomes.
 
-Reads events one after the other, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
+The reader takes events one by one, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
 yields the same facts. For the default exchange, a queue is named by the routing key; through
 another exchange, a message may reach any number of queues, and is named ``/exchange/NAME/KEY`` both
 when published and when delivered. A subscription is ``CHANNEL:TAG``.
@@ -40,9 +40,10 @@ EXCHANGE = "/exchange/"
 STRANGE = ("priority", "expiration")
 """Properties of a message that let a broker reorder or drop it."""
 DEAD = "x-death"
-"""The header of a message that a queue gave up and another got: nobody published it there."""
+"""The header of a message that one queue gave up and another received: nobody published it
+there."""
 CHANGEABLE = ("x-message-ttl", "x-expires", "x-max-", "x-dead-letter", "x-overflow")
-"""Arguments of queues (beginnings of names) that may let messages go, or change their order."""
+"""Arguments of queues (prefixes of names) that may drop or reorder messages."""
 
 
 def queue_of(headers: Mapping[str, str]) -> str:
@@ -53,7 +54,7 @@ def queue_of(headers: Mapping[str, str]) -> str:
 
 @dataclass(slots=True)
 class _Channel:
-    """One channel. ``published`` counts from confirm.select on; None: not seen."""
+    """One channel. ``published`` counts from confirm.select; None if that was not seen."""
 
     number: int
     published: int | None = None
@@ -62,9 +63,9 @@ class _Channel:
     sends: list[Sent] = field(default_factory=list)
     committing: list[Sent] = field(default_factory=list)
     consumers: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """By tag: the queue, and True if deliveries must be acknowledged."""
+    """By tag: the queue, and whether deliveries must be acknowledged."""
     asking: deque[tuple[str, str, bool]] = field(default_factory=deque)
-    """Unanswered basic.consume: tag, queue, True if deliveries must be acknowledged."""
+    """Unanswered basic.consume: tag, queue, and whether deliveries must be acknowledged."""
     getting: deque[tuple[str, bool]] = field(default_factory=deque)
     declaring: deque[str] = field(default_factory=deque)
     leaving: dict[str, Unsubscribed] = field(default_factory=dict)
@@ -72,13 +73,13 @@ class _Channel:
     gotten: set[str] = field(default_factory=set)
     """Queues that basic.get asked."""
     queue: str = ""
-    """The queue that was declared last; an empty name refers to it."""
+    """The last declared queue, to which an empty name refers."""
     closing: bool = False
 
 
 @dataclass
 class Amqp091FactReader:
-    """Reads one connection. Memory holds only what is in flight."""
+    """Reads one connection. Memory holds only messages in flight."""
 
     conn: int
     _channels: dict[int, _Channel] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class Amqp091FactReader:
             known = row.when if row.kind == "FrameSent" else (row.when[0] - FOREKNOWN, row.when[1])
             yield from self._close(channel, known)
         fresh = self._channels[channel.number] = _Channel(channel.number)
-        # What still comes was under way when we closed it; nobody takes it.
+        # Later frames were in flight when we closed it; nobody processes them.
         fresh.closing = row.command == "channel.close"
 
     def _close(self, channel: _Channel, when: When | None) -> Iterator[Fact]:
@@ -299,7 +300,8 @@ class Amqp091FactReader:
                 yield replace(sent, confirmed=row.command == "basic.ack")
 
     def _returned(self, channel: _Channel, row: Row, key: Key) -> Iterator[Fact]:
-        """A message was returned: it has no queue, and its confirmation means nothing more."""
+        """Record that a message was returned: it has no queue, and its confirmation means nothing
+        more."""
         queue = queue_of(row.headers)
         for tag, sent in channel.awaiting.items():
             if (sent.key, sent.queue) == (key, queue):
@@ -312,7 +314,7 @@ class Amqp091FactReader:
         acknowledges = True
         if row.command == "basic.get-ok" and channel.getting:
             _, acknowledges = channel.getting.popleft()
-        elif tag in channel.consumers:  # else it began before the recording did
+        elif tag in channel.consumers:  # else it began before the recording
             _, acknowledges = channel.consumers[tag]
         if row.key is None or _torn(row) or DEAD in headers.get("headers", ""):
             return
@@ -329,7 +331,7 @@ class Amqp091FactReader:
         )
         if acknowledges:
             named = number(headers, "delivery-tag")
-            if named in channel.held:  # nobody knows which of the two an answer will be about
+            if named in channel.held:  # an answer may concern either
                 yield replace(channel.held[named], end=End.TENTATIVE, ended=row.when)
             channel.held[named] = got
         else:
@@ -337,5 +339,5 @@ class Amqp091FactReader:
 
 
 def _torn(row: Row) -> bool:
-    """True if a content was interrupted."""
+    """True if some content was interrupted."""
     return row.headers.get("complete") == "false"

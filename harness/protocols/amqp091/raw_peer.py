@@ -1,4 +1,4 @@
-"""A raw AMQP 0-9-1 peer: can speak correctly or send arbitrary bytes.
+"""A raw AMQP 0-9-1 peer, which can speak correctly or send arbitrary bytes.
 
 Every verb fills in the values of a correct peer; :meth:`Amqp091Peer.send`,
 :meth:`Amqp091Peer.send_frame` and :meth:`Amqp091Peer.write` send anything else. Sent bytes are
@@ -39,13 +39,13 @@ CAPABILITIES: dict[str, bool] = {
 }
 """Capabilities of a usual client."""
 BARRIER = "amq.direct"
-"""An exchange that is always there (3.1.3): asking for it does no harm, and its answer comes behind
-all others."""
+"""An exchange that always exists (3.1.3): asking for it is harmless, and its answer follows all
+others."""
 
 
 def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[Method]:
-    """Match a method by name, channel and plain values of fields and properties; None if there must
-    be none."""
+    """Match a method by name, channel and plain values of fields and properties (None: must be
+    absent)."""
     expected = codec.hyphened(fields)
     words = " ".join([name, *(f"{key}={value}" for key, value in expected.items())])
 
@@ -76,11 +76,11 @@ class Amqp091Peer(Conversation[Method]):
         self.require: Callable[[str], None] = lambda capability: None
         """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.started: Method | None = None
-        """The broker's connection.start, once it came."""
+        """The broker's connection.start, once received."""
         self.tuned: Method | None = None
-        """Its connection.tune."""
+        """The broker's connection.tune."""
         self.frame_max = 0
-        """Bytes of the frames that :meth:`publish` cuts contents into; what tune-ok said, 0 for no
+        """The frame size into which :meth:`publish` splits contents, as in tune-ok; 0 for no
         limit."""
         self._recorder = Amqp091TraceRecorder(judge, conn)
 
@@ -115,7 +115,7 @@ class Amqp091Peer(Conversation[Method]):
         self.write(codec.protocol_header(id, major, minor, revision))
 
     def send_frame(self, type: int, channel: int, payload: bytes = b"", **lies: int) -> None:
-        """One frame; ``size`` and ``end`` may be given wrongly."""
+        """Send one frame; ``size`` and ``end`` may be given wrongly."""
         self.write(codec.encode_frame(type, channel, payload, **lies))
 
     def send(
@@ -126,7 +126,7 @@ class Amqp091Peer(Conversation[Method]):
         channel: int = 0,
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """One method frame with exactly these fields; ``also`` may change its bytes."""
+        """Send one method frame with exactly these fields; ``also`` may change its bytes."""
         if capability := extensions.needed(name, fields or {}):
             self.require(capability)
         data = codec.encode_frame(codec.METHOD, channel, codec.encode_method(name, fields))
@@ -141,7 +141,8 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
         within: Duration = PATIENCE,
     ) -> Method:
-        """A synchronous method and its answer: the method of the same name with ``-ok``."""
+        """Send a synchronous method; return its answer, the method of the same name with
+        ``-ok``."""
         self.send(name, fields, channel=channel)
         return self.expect(method(f"{name}-ok", channel=channel), within=within, proves=proves)
 
@@ -198,12 +199,11 @@ class Amqp091Peer(Conversation[Method]):
         self.send("connection.tune-ok", fields)
 
     def open(self, vhost: str | None = None, *, proves: Requirements | None = None) -> Method:
-        """Open a virtual host; by default the one that the target's clients use."""
+        """Open a virtual host; by default that of the target's clients."""
         fields = {"virtual-host": self.virtual_host if vhost is None else vhost}
         return self.call("connection.open", fields, channel=0, proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> Method:
-        """Close the connection cleanly."""
         fields = {"reply-code": 200, "reply-text": "done"}
         return self.call("connection.close", fields, channel=0, proves=proves)
 
@@ -250,8 +250,8 @@ class Amqp091Peer(Conversation[Method]):
         )
 
     def settle(self, channel: int = 1) -> None:
-        """A barrier: the broker has processed everything sent earlier on ``channel``, and its
-        answers have arrived."""
+        """Wait until the broker has processed everything sent earlier on ``channel`` and its
+        answers have arrived (a barrier)."""
         self.call(
             "exchange.declare",
             {"exchange": BARRIER, "type": "direct", "passive": True},
@@ -279,7 +279,7 @@ class Amqp091Peer(Conversation[Method]):
         return int(self.declare(queue, channel=channel, passive=True)["message-count"])
 
     def publish(self, body: bytes, routing_key: str, **properties: Any) -> None:
-        """One message, as method and content; ``properties`` are as for :meth:`publication`."""
+        """Send one message, as method and content; ``properties`` as for :meth:`publication`."""
         self.write(self.publication(body, routing_key, **properties))
 
     def publication(
@@ -293,7 +293,7 @@ class Amqp091Peer(Conversation[Method]):
         immediate: bool = False,
         properties: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """The bytes of one message, to write several together."""
+        """Return the bytes of one message, to write several together."""
         fields = {
             "exchange": exchange,
             "routing-key": routing_key,
@@ -332,18 +332,18 @@ class Amqp091Peer(Conversation[Method]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Method:
-        """The next delivery on ``channel``, to the consumer ``tag`` or any."""
+        """Return the next delivery on ``channel``, to the consumer ``tag`` or any."""
         expected = {} if tag is None else {"consumer_tag": tag}
         return self.expect(
             method("basic.deliver", channel=channel, **expected), within=within, proves=proves
         )
 
     def deliveries(self, channel: int = 1) -> list[Method]:
-        """Take the deliveries on ``channel`` that have arrived, oldest first."""
+        """Return and remove the deliveries received on ``channel``, oldest first."""
         return self.taken("basic.deliver", channel)
 
     def taken(self, name: str, channel: int = 1) -> list[Method]:
-        """Take the methods ``name`` on ``channel`` that have arrived, oldest first."""
+        """Return and remove the methods ``name`` received on ``channel``, oldest first."""
         expected = method(name, channel=channel)
         methods = []
         while (one := self.take(expected)) is not None:
@@ -358,7 +358,7 @@ class Amqp091Peer(Conversation[Method]):
         no_ack: bool = False,
         proves: Requirements | None = None,
     ) -> Method:
-        """basic.get: its answer is ``basic.get-ok`` or ``basic.get-empty``."""
+        """Send basic.get; return ``basic.get-ok`` or ``basic.get-empty``."""
         self.send("basic.get", {"queue": queue, "no-ack": no_ack}, channel=channel)
         answers = either(
             method("basic.get-ok", channel=channel), method("basic.get-empty", channel=channel)
@@ -366,5 +366,5 @@ class Amqp091Peer(Conversation[Method]):
         return self.expect(answers, proves=proves)
 
     def ack(self, tag: int, *, multiple: bool = False, channel: int = 1) -> None:
-        """Acknowledge the delivery ``tag``, and with ``multiple`` all before it."""
+        """Acknowledge the delivery ``tag``; with ``multiple``, also all before it."""
         self.send("basic.ack", {"delivery-tag": tag, "multiple": multiple}, channel=channel)

@@ -1,4 +1,4 @@
-"""The server end of an AMQP 0-9-1 connection, for clients on trial: it answers all requests that a
+"""The server end of an AMQP 0-9-1 connection, for clients on trial. It answers all requests that a
 case does not answer itself."""
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ HEADER = method(codec.PROTOCOL_HEADER)
 
 
 class Amqp091Server(Scripted[Method], Amqp091Peer):
-    """One connection opened by a client. As with any raw peer, what it sends is not checked."""
+    """One connection that a client opened. As with any raw peer, what it sends is not checked."""
 
     protocol = "AMQP091.CLIENT"
 
     def __init__(self, judge: Judge, conn: int) -> None:
         super().__init__(judge, conn, "client")
         self.methods: list[Method] = []
-        """Every method that arrived, in order, taken or not."""
+        """Every received method, in order, whether consumed or not."""
         self.withheld: set[str] = set()
         """Methods that the case answers itself, if at all."""
         self._tags: Counter[int] = Counter()
@@ -54,14 +54,13 @@ class Amqp091Server(Scripted[Method], Amqp091Peer):
         return frame.name == UNREADABLE
 
     def answer(self, asked: Method) -> None:
-        """Send the -ok of a synchronous method."""
         fields: dict[str, Any] = {}
         if asked.name in ("basic.consume", "basic.cancel"):
             fields["consumer-tag"] = self.tag_of(asked)
         self.send(f"{asked.name}-ok", fields, channel=asked.channel)
 
     def tag_of(self, consume: Method) -> str:
-        """The tag of a consumer: the client's, or a generated one."""
+        """Return the tag of a consumer: the client's, or a generated one."""
         return consume["consumer-tag"] or f"tag-{self.methods.index(consume)}"
 
     def propose(self) -> None:
@@ -81,11 +80,11 @@ class Amqp091Server(Scripted[Method], Amqp091Peer):
         return agreed
 
     def received(self, name: str, *, proves: Requirements | None = None, **fields: Any) -> Method:
-        """The next method of that name; it may have been answered already."""
+        """Return the next method of that name; it may have been answered already."""
         return self.expect(method(name, **fields), proves=proves)
 
     def delivery_of(self, consume: Method, body: bytes, frame_max: int | None = None) -> bytes:
-        """The frames of the next message for the consumer of ``consume``."""
+        """Return the frames of the next message for the consumer of ``consume``."""
         channel = consume.channel
         self._tags[channel] += 1
         fields = {

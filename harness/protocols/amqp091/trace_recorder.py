@@ -2,8 +2,7 @@
 
 A method and the content frames that belong to it are one event: its command is the method's name,
 its headers are channel, fields and properties, its body is the content's, its size counts all the
-frames, and its instant is that of the last of them. A content that something else interrupts has
-``complete`` = ``false``.
+frames, and its instant is that of the last frame. Interrupted content has ``complete`` = ``false``.
 """
 
 from __future__ import annotations
@@ -62,7 +61,8 @@ class Amqp091TraceRecorder:
         self._to_broker = Stream()
 
     def on_bytes_received(self, at: Instant, data: bytes) -> list[Method]:
-        """Record bytes from the broker; return the methods they complete, without heartbeats."""
+        """Record bytes from the broker; return the methods that they complete, without
+        heartbeats."""
         methods = self._from_broker.feed(data)
         for method in methods:
             self._judge.record(event_of(self._factory, at, False, method))

@@ -2,8 +2,8 @@
 
 The type on the wire decides the Python type: byte to longlong and timestamp are ``int``, bit is
 ``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. In tables the specification (4.2.5.5)
-and the brokers use different letters; these are those of RabbitMQ and its clients. Texts that are
-not UTF-8 are kept with escapes.
+and the brokers use different letters; here they are those of RabbitMQ and its clients. Strings that
+are not UTF-8 are kept with escapes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 DEEPEST = 64
-"""Tables in tables that are read; deeper ones are malformed."""
+"""The deepest nesting of tables that is read; deeper tables are malformed."""
 
 _NUMBERS = {"octet": ">B", "short": ">H", "long": ">I", "longlong": ">Q", "timestamp": ">Q"}
 _LETTERS = {
@@ -40,7 +40,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A value of a table with the letter of its type. For an unknown letter, ``value`` is the
+    """A value of a table with the letter of its type. For an unknown letter, ``value`` has the
     bytes."""
 
     letter: str
@@ -49,14 +49,14 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes written in place of a field of any type."""
+    """Bytes to write in place of a field of any type."""
 
     data: bytes
 
 
 def encode(value: Any, kind: str) -> bytes:
-    """``value`` as a field of type ``kind`` (not bit: those are packed). Raises ``ValueError`` if
-    it does not fit."""
+    """Encode ``value`` as a field of type ``kind`` (not bit: bits are packed). Raises
+    ``ValueError`` if it does not fit."""
     if isinstance(value, Raw):
         return value.data
     if kind in _NUMBERS:
@@ -103,8 +103,8 @@ def _field(value: Any) -> bytes:
 
 
 def typed(value: Any) -> Typed:
-    """A plain value with the letter by which clients send it. Raises ``ValueError`` for a type that
-    has none."""
+    """Return a plain value with the letter by which clients send it. Raises ``ValueError`` for a
+    type without a letter."""
     match value:
         case None:
             return Typed("V", None)
@@ -124,7 +124,7 @@ def typed(value: Any) -> Typed:
 
 
 def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
-    """The field of type ``kind`` (not bit) at ``at``, and where it ends. Raises
+    """Return the field of type ``kind`` (not bit) at ``at``, and its end. Raises
     :class:`Malformed`."""
     if kind in _NUMBERS:
         return _number(data, at, _NUMBERS[kind], kind)
@@ -138,12 +138,12 @@ def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
 
 
 def text(data: bytes) -> str:
-    """UTF-8, with escapes for other bytes."""
+    """Decode UTF-8, with escapes for other bytes."""
     return data.decode("utf-8", "backslashreplace")
 
 
 def plain(value: Any) -> Any:
-    """A value of a table without the letters; long strings as text."""
+    """Return a value of a table without the letters; long strings as text."""
     if isinstance(value, Typed):
         return plain(text(value.value) if value.letter == "S" else value.value)
     if isinstance(value, Mapping):
@@ -152,7 +152,7 @@ def plain(value: Any) -> Any:
 
 
 def words(value: Any) -> str:
-    """A field's value as text, for traces."""
+    """Return a field's value as text, for traces."""
     if isinstance(value, bytes):
         return text(value)
     if isinstance(value, bool):

@@ -1,8 +1,8 @@
 """Writes AMQP 1.0 frames, performatives and protocol headers with any given values, and reads those
 that a broker sends.
 
-Nothing here decides whether a broker is right. The reader keeps what it read (channel, size,
-extended header, fields of any type) and names what it could not read; :func:`flaws` lists where a
+Nothing here decides whether a broker is right. The reader keeps everything it could read (channel,
+size, extended header, fields of any type) and names what it could not; :func:`flaws` lists where a
 frame differs from the table.
 
 Layout (part 2, 2.3): size in four bytes; data offset in one byte, counted in words of four bytes;
@@ -38,13 +38,13 @@ from brokerproof.harness.protocols.length_prefixed import LengthPrefixedReader
 from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
 
 SENDER, RECEIVER = False, True
-"""Values of the fields called role."""
+"""Values of the fields named role."""
 
 AMQP_FRAME, SASL_FRAME = 0, 1
 PREFIX = b"AMQP"
 HEADER_SIZE = 8
 MOST_READ = 64 * 1024 * 1024
-"""A frame that claims to be longer is not waited for."""
+"""The longest frame that is waited for."""
 
 FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -53,11 +53,12 @@ FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Described:
-    """A composite by name. A field may be plain Python if its type is known, else a typed value.
+    """Make a composite by name. A field may be plain Python if its type is known, else a typed
+    value.
 
-    Fields are named as in the specification or with underscores. None omits a field; trailing ones
-    are not written at all, so use ``NULL`` to write a null there. Raises ``ValueError`` for a field
-    the table does not have.
+    Fields are named as in the specification or with underscores. None omits a field; trailing None
+    fields are not written at all, so use ``NULL`` to write a null there. Raises ``ValueError`` for
+    a field that the table lacks.
     """
     composite_type = COMPOSITES[name]
     given = {key.replace("_", "-"): value for key, value in {**(fields or {}), **more}.items()}
@@ -77,8 +78,8 @@ def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any
 
 
 def typed(value: Any, kind: str) -> Item:
-    """``value`` as a field of type ``kind`` (:mod:`brokerproof.harness.protocols.amqp10.tables`); a
-    typed value keeps its type."""
+    """Return ``value`` as a field of type ``kind``
+    (:mod:`brokerproof.harness.protocols.amqp10.tables`); a typed value keeps its type."""
     if isinstance(value, (Value, Described, Array, Raw)):
         return value
     if value is None:
@@ -104,12 +105,12 @@ def _symbolic(key: Any) -> Item:
 
 
 def error(condition: str, description: str | None = None) -> Described:
-    """An error to be carried by detach, end, close or rejected."""
+    """Make an error for detach, end, close or rejected."""
     return composite("error", {"condition": condition, "description": description})
 
 
 def name_of(what: Item | None) -> str | None:
-    """The name of a composite in the table, or None for any other value."""
+    """Return the name of a composite in the table; None for any other value."""
     composite_type = _about(what)
     return None if composite_type is None else composite_type.name
 
@@ -123,7 +124,8 @@ def _about(what: Item | None) -> Composite | None:
 
 
 def fields_of(what: Item | None) -> dict[str, Item]:
-    """The non-null fields of a composite by name; those beyond the table are called ``field-N``."""
+    """Return the non-null fields of a composite by name; fields beyond the table are named
+    ``field-N``."""
     composite_type = _about(what)
     if composite_type is None or not isinstance(what, Described):
         return {}
@@ -138,7 +140,6 @@ def fields_of(what: Item | None) -> dict[str, Item]:
 
 
 def words(what: Item) -> str:
-    """A value in words, composites by their names."""
     name = name_of(what)
     if name is None:
         return types.text(what)
@@ -164,24 +165,23 @@ class Frame:
     extended: bytes = b""
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A field as plain Python, or ``default`` if null or absent."""
         value = self.fields.get(name.replace("_", "-"))
         return default if value is None else types.plain(value)
 
     def __getitem__(self, name: str) -> Any:
-        """A field as plain Python; raises ``KeyError`` when the frame has none."""
         value = self.fields.get(name.replace("_", "-"))
         if value is None:
             raise KeyError(f"{self.name} has no field {name!r}")
         return types.plain(value)
 
     def part(self, name: str) -> dict[str, Any]:
-        """The fields of a composite field (source, error, state …) as plain Python; empty for any
-        other field."""
+        """Return the fields of a composite field (source, error, state …) as plain Python; empty
+        for any other field."""
         return {key: types.plain(item) for key, item in fields_of(self.fields.get(name)).items()}
 
     def kind(self, name: str) -> str | None:
-        """The composite of a field: ``accepted`` for a state, ``coordinator`` for a target …"""
+        """Return the composite in a field: ``accepted`` for a state, ``coordinator`` for a target
+        …"""
         return name_of(self.fields.get(name))
 
     @property
@@ -191,11 +191,9 @@ class Frame:
         return None if condition is None else str(condition)
 
     def listed(self) -> FieldList:
-        """Channel and fields as text, for traces."""
         return field_list(self.fields, self.channel)
 
     def brief(self) -> str:
-        """The frame in one line, for sentences."""
         inside = " ".join(
             f"{name}={value}" for name, value in field_list(self.fields, self.channel)[1:]
         )
@@ -204,7 +202,7 @@ class Frame:
 
 
 def field_list(fields: Mapping[str, Item], channel: int) -> FieldList:
-    """Channel and fields as text, for traces. A role is ``sender`` or ``receiver``."""
+    """Return channel and fields as text, for traces. A role is ``sender`` or ``receiver``."""
     return (
         ("channel", str(channel)),
         *((name, _field_text(name, item)) for name, item in fields.items()),
@@ -229,7 +227,8 @@ Read: TypeAlias = Frame | Empty | Unreadable
 
 
 def protocol_header(id: int = 0, major: int = 1, minor: int = 0, revision: int = 0) -> bytes:
-    """The eight bytes that begin a connection; ``id`` is 0 for AMQP, 2 for TLS, 3 for SASL."""
+    """Return the eight bytes that begin a connection; ``id`` is 0 for AMQP, 2 for TLS, 3 for
+    SASL."""
     return PREFIX + bytes((id, major, minor, revision))
 
 
@@ -242,7 +241,7 @@ def encode_frame(
     size: int | None = None,
     extended: bytes = b"",
 ) -> bytes:
-    """A frame's bytes. ``doff`` (words) and ``size`` (bytes) are correct unless given.
+    """Return a frame's bytes. ``doff`` (words) and ``size`` (bytes) are correct unless given.
 
     ``extended`` is padded with zeros to a whole number of words.
     """
@@ -302,16 +301,16 @@ def _fits(value: Item, kind: str) -> bool:
 
 
 class Reader(LengthPrefixedReader[Frame | Empty]):
-    """Splits incoming bytes into protocol headers and frames. A size that spells AMQP is a header,
-    since no frame is that long."""
+    """Splits incoming bytes into protocol headers and frames. If a size spells AMQP, it begins a
+    header, since no frame is that long."""
 
     def __init__(self, most: int = MOST_READ) -> None:
         super().__init__()
         self.most = most
 
     def skip(self, size: int) -> int:
-        """Record that ``size`` bytes will never arrive. Those within the payload of a transfer
-        count as zeros; return how many. If some remain, this reader is no longer usable."""
+        """Record that ``size`` bytes will never arrive. Missing payload of a transfer counts as
+        zeros; return its size. If more bytes are missing, this reader is unusable from then on."""
         pending = bytes(self._pending)
         if self._broken or len(pending) < HEADER_SIZE:
             return 0

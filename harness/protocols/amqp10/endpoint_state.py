@@ -1,10 +1,10 @@
 """State of the harness's end of an AMQP connection: sessions, links, ids, windows and credit.
 
-:class:`Endpoint` is sans-I/O. Callers hand in every frame the broker sends, and write what they
-send with the fields it computes. The raw peer and the load client share it; only the load client's
-transfers bypass its methods, for speed, and update the same attributes.
+:class:`Endpoint` is sans-I/O. Callers pass it every frame of the broker, and write their own frames
+with the fields it computes. The raw peer and the load client share it; for speed, the load client's
+transfers bypass its methods and update the same attributes.
 
-Arithmetic of part 2, 2.5.6 and 2.6.7, modulo 2**32. Nothing is refused here: a field that
+Arithmetic of part 2, 2.5.6 and 2.6.7, modulo 2**32. Nothing is rejected here: a field that
 contradicts the state is recorded as sent.
 """
 
@@ -21,7 +21,7 @@ from brokerproof.harness.protocols.amqp10.messages import Message
 
 WRAP = 2**32
 WIDE = 2**31 - 1
-"""A window that never closes by itself."""
+"""A window that never closes on its own."""
 
 
 def plus(number: int, step: int) -> int:
@@ -31,8 +31,6 @@ def plus(number: int, step: int) -> int:
 
 @dataclass(eq=False)
 class Delivery:
-    """A delivery whose last frame has arrived."""
-
     link: Link
     id: int
     tag: bytes | None
@@ -46,7 +44,6 @@ class Delivery:
 
     @property
     def size(self) -> int:
-        """Total bytes of its frames."""
         return sum(frame.size for frame in self.frames)
 
     @cached_property
@@ -55,7 +52,7 @@ class Delivery:
         return messages.read(self.payload)
 
     def has_body(self, body: Any) -> bool:
-        """True if it is a message with that body; False for malformed messages."""
+        """True if it is a message with that body; False for a malformed message."""
         try:
             return bool(self.message.body == body)
         except types.Malformed:
@@ -63,8 +60,8 @@ class Delivery:
 
 
 class Link:
-    """One link of a session. For a sender ``delivery_count`` and ``credit`` are ours; for a
-    receiver as we see them."""
+    """One link of a session. ``delivery_count`` and ``credit`` are ours for a sender; for a
+    receiver they are our view of the broker's."""
 
     def __init__(self, session: Session, name: str, handle: int, role: bool, initial: int) -> None:
         self.session = session
@@ -74,8 +71,8 @@ class Link:
         self.delivery_count = initial
         self.initial_delivery_count = initial
         self.credit = 0
-        """Deliveries that may still be sent: granted to us (sender), or by us (receiver). Below 0
-        if overdrawn."""
+        """Deliveries that may still be sent, as granted to us (sender) or by us (receiver).
+        Negative if overdrawn."""
         self.available: int | None = None
         """Number of messages the broker reports as available."""
         self.drain = False
@@ -85,7 +82,7 @@ class Link:
         self.detached: Frame | None = None
         """The broker's detach."""
         self.open_delivery: int | None = None
-        """The delivery-id of an unfinished delivery of ours."""
+        """The delivery-id of our unfinished delivery."""
         self._arriving: Delivery | None = None
 
     @property
@@ -94,7 +91,6 @@ class Link:
         return self.answer is not None
 
     def is_of(self, frame: Frame) -> bool:
-        """True if the broker sent ``frame`` on this link."""
         return (
             frame.channel == self.session.theirs
             and self.their_handle is not None
@@ -111,7 +107,7 @@ class Link:
             self.drain = bool(_plain(fields.get("drain")))
 
     def on_frame(self, frame: Frame) -> Delivery | None:
-        """Process the broker's frame on this link; return the delivery it completes."""
+        """Process the broker's frame on this link; return the delivery that it completes."""
         match frame.name:
             case "flow":
                 self.available = frame.get("available", self.available)
@@ -164,10 +160,10 @@ class Session:
         self.outgoing_window = WIDE
         self.initial_outgoing_id = 0
         self.incoming_window = WIDE
-        """Credit that we grant at present: every transfer received takes one."""
+        """Credit that we currently grant; every transfer received uses one."""
         self.next_incoming_id: int | None = None
         self.remote_incoming_window = 0
-        """Number of transfers we may still send. Below 0 if overdrawn."""
+        """Number of transfers that we may still send. Negative if overdrawn."""
         self.remote_outgoing_window = 0
         self.next_delivery_id = 0
         self.outcomes: dict[int, Frame | None] = {}
@@ -309,7 +305,7 @@ class Endpoint:
         self.sessions: dict[int, Session] = {}
         """Sessions by our channel."""
         self.deliveries: list[Delivery] = []
-        """Complete deliveries that no caller took, oldest first."""
+        """Complete deliveries that no caller has taken, oldest first."""
         self._by_their_channel: dict[int, Session] = {}
 
     def on_frame(self, frame: Frame) -> None:
@@ -330,7 +326,7 @@ class Endpoint:
 
     @property
     def max_frame_size(self) -> int:
-        """The broker's max-frame-size; the smallest until its open has arrived."""
+        """The broker's max-frame-size; the smallest allowed until its open has arrived."""
         return 512 if self.opened is None else int(self.opened.get("max-frame-size", WRAP - 1))
 
     @property
@@ -338,7 +334,7 @@ class Endpoint:
         """Payload bytes that fit into one transfer; 64 bytes are reserved for the performative."""
         return min(self.max_frame_size, 2**20) - 64 - 8
 
-    # fields of what we are about to send: as the state has them, unless given otherwise
+    # fields of frames that we are about to send: according to the state, unless given otherwise
 
     def begin(self, channel: int, given: Mapping[str, Any]) -> tuple[Session, dict[str, Any]]:
         """Begin a session; return it and the fields of the begin."""
@@ -363,7 +359,7 @@ class Endpoint:
         return session, fields
 
     def session_of(self, frame: Frame) -> Session | None:
-        """The session of a frame from the peer; ended if the frame is its end."""
+        """Return the session of a frame from the peer; it has ended if the frame is its end."""
         session = self._by_their_channel.get(frame.channel)
         ending = (one for one in self.sessions.values() if one.ended is frame)
         return session or next(ending, None)
@@ -404,7 +400,7 @@ class Endpoint:
         return session.sending(link, fields, first=first), fields
 
     def take_deliveries(self, link: Link | None) -> list[Delivery]:
-        """Take every complete delivery (of ``link``), in order."""
+        """Return and remove every complete delivery (of ``link``), in order."""
         taken: list[Delivery] = []
         others: list[Delivery] = []
         for delivery in self.deliveries:
@@ -425,6 +421,6 @@ def _int(value: Any) -> int | None:
 
 
 def _signed(number: int) -> int:
-    """A difference of serial numbers: positive ahead, negative behind."""
+    """Return a difference of serial numbers: positive ahead, negative behind."""
     number %= WRAP
     return number - WRAP if number >= WRAP // 2 else number

@@ -1,9 +1,8 @@
-"""Context of the events of one AMQP connection: which session, which link, which delivery. No
-judgement here.
+"""Context of the events of one AMQP connection: session, link and delivery. Nothing is judged here.
 
-:class:`Side` distinguishes both sides: OURS sent what the trace calls sent, BROKER what it calls
-received. An oracle judges one side. The trace has the harness's order, so the broker's frames may
-have crossed ours: see :class:`Granted`.
+:class:`Side` distinguishes both sides: OURS sent what the trace marks as sent, BROKER what it marks
+as received. An oracle judges one side. The trace has the harness's order, so the broker's frames
+may have crossed ours: see :class:`Granted`.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from brokerproof.harness.trace.events import (
 
 WRAP = 2**32
 MOST = WRAP // 2 - 1
-"""The furthest that one serial number can be ahead of another: a credit or window beyond it counts
-as this much."""
+"""The furthest that one serial number can be ahead of another; a larger credit or window counts as
+this much."""
 EMPTY = "empty"
 """The name of a frame without body."""
 
@@ -41,8 +40,8 @@ class Side(enum.Enum):
 
 
 def ahead(number: int, of: int) -> int:
-    """By how much ``number`` is ahead of ``of`` in serial number arithmetic (RFC 1982); negative
-    behind."""
+    """Return how far ``number`` is ahead of ``of`` in serial number arithmetic (RFC 1982); negative
+    if behind."""
     difference = (number - of) % WRAP
     return difference - WRAP if difference >= WRAP // 2 else difference
 
@@ -62,20 +61,20 @@ class WireFrame:
         return int(self.fields.get("channel", 0))
 
     def number(self, name: str) -> int | None:
-        """A field that is a number, or None when it is absent."""
+        """Return a numeric field; None if absent."""
         value = self.fields.get(name)
         return None if value is None else whole_number(value)
 
     def flag(self, name: str) -> bool:
-        """A field that is a boolean; absent is false."""
+        """Return a boolean field; False if absent."""
         return self.fields.get(name) == "true"
 
 
 class ConnectionEvents(list[Event]):
-    """The events of one connection for several oracles, each of which asks for its frames: they are
-    read and placed once.
+    """The events of one connection for several oracles. All of them use the same frames, which are
+    read and placed only once.
 
-    Measured: six oracles of a connection take a third of the time.
+    Measured: six oracles on a connection take a third of the time.
     """
 
     @cached_property
@@ -88,8 +87,8 @@ class ConnectionEvents(list[Event]):
 
 
 def frames(events: Iterable[Event], conn: int) -> Iterable[WireFrame]:
-    """The frames of connection ``conn`` that both sides sent, in the order of the trace; empty
-    frames are ``empty``."""
+    """Return the frames of connection ``conn`` from both sides in the trace's order; empty frames
+    are ``empty``."""
     return events.frames if isinstance(events, ConnectionEvents) else _frames(events, conn)
 
 
@@ -110,7 +109,7 @@ def _frames(events: Iterable[Event], conn: int | None) -> Iterator[WireFrame]:
 
 @dataclass(eq=False)
 class Link:
-    """One link, from the first attach of its name on; facts by side."""
+    """One link, from the first attach of its name; facts by side."""
 
     session: Session
     name: str
@@ -122,7 +121,7 @@ class Link:
 
     @property
     def initial_delivery_count(self) -> int:
-        """The sender's; 0 while its attach was not seen."""
+        """The sender's; 0 if its attach was not seen."""
         attach = self.attached.get(self.sender)
         return 0 if attach is None else attach.number("initial-delivery-count") or 0
 
@@ -153,7 +152,7 @@ class Placed:
 
 
 class Places:
-    """Follows begin, attach, detach and end, and finds each frame's session and link."""
+    """Follows begin, attach, detach and end to find each frame's session and link."""
 
     def __init__(self) -> None:
         self.sessions: list[Session] = []
@@ -237,18 +236,18 @@ def placed(events: Iterable[Event], conn: int) -> list[Placed]:
 
 
 class Granted:
-    """A limit in serial numbers that one side grants the other, and may withdraw.
+    """A limit in serial numbers that one side grants the other and may withdraw.
 
     A withdrawal may not have arrived when the other side used the limit. So the limit at any time
-    is the furthest of those that may still apply: the last one that the other side certainly knew,
-    and all later ones.
+    is the furthest of those that may still apply: the last that the other side certainly knew, and
+    all later ones.
     """
 
     def __init__(self, limit: int, *, crossing: bool) -> None:
         self._limits = [(-1, limit)]
         self._crossing = crossing
-        """True if grants cross what they limit on the wire. False when the trace was taken at the
-        side that uses them."""
+        """True if grants may cross, on the wire, the frames that they limit. False if the trace was
+        taken at the side that uses the grants."""
 
     def grant(self, position: int, limit: int) -> None:
         if self._crossing:

@@ -1,8 +1,8 @@
 """AMQP 1.0 frames of a load, read and written without the general codec.
 
-A load client and the benchmarks' peers handle so many transfers, flows and dispositions that the
-general codec would be what is measured. These functions read and write the few encodings that
-matter, from and to plain bytes; everything else goes through
+A load client and the benchmarks' peers handle so many transfers, flows and dispositions that they
+would mostly measure the general codec. These functions read and write the few encodings that
+matter, from and to plain bytes; everything else uses
 :mod:`brokerproof.harness.protocols.amqp10.codec`.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from brokerproof.harness.protocols.amqp10 import codec, types
 
 ROOM = 64
-"""Bytes of a frame that are reserved for its performative."""
+"""Bytes of a frame reserved for its performative."""
 BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION = 0x11, 0x12, 0x13, 0x14, 0x15
 ACCEPTED = b"\x00\x53\x24\x45"
 
@@ -69,7 +69,8 @@ def transfers(handle: int, delivery: int, message: bytes, settled: bool, most: i
 
 
 def accepted(low: int, high: int) -> bytes:
-    """Encode the disposition of a receiver that accepts and settles the deliveries in between."""
+    """Encode a receiver's disposition that accepts and settles the deliveries from first to
+    last."""
     fields = b"\x41" + struct.pack(">BIBI", 0x70, low, 0x70, high) + b"\x41" + ACCEPTED
     return codec.encode_frame(b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields)
 

@@ -1,4 +1,4 @@
-"""The sections of an AMQP 1.0 message (part 3, 3.2), written and read without judging them."""
+"""The sections of an AMQP 1.0 message (part 3, 3.2), written and read without judgement."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SYMBOLIC = frozenset({"delivery-annotations", "message-annotations", "footer"})
 
 
 def section(name: str, value: Any) -> Described:
-    """One section. ``value`` is a mapping of fields for header and properties, bytes for data, a
-    mapping for annotations and application-properties, anything else as the section requires."""
+    """Make one section. ``value`` is a mapping of fields for header and properties, bytes for data,
+    a mapping for annotations and application-properties, and otherwise as the section requires."""
     if name in ("header", "properties"):
         return composite(name, value)
     if name in _SYMBOLIC:
@@ -26,9 +26,9 @@ def section(name: str, value: Any) -> Described:
 
 
 def message(body: Any = b"", **sections: Any) -> bytes:
-    """A message's bytes: the sections by name (underscores allowed), then ``body``: bytes as
-    data, None for no body, anything else as amqp-value. The order is that of the specification,
-    with the body before the footer."""
+    """Return a message's bytes: the sections by name (underscores allowed), and ``body``: bytes as
+    data, None for no body, anything else as amqp-value. The order is the specification's, with the
+    body before the footer."""
     given = {name.replace("_", "-"): value for name, value in sections.items()}
     if body is not None:
         given["data" if isinstance(body, bytes) else "amqp-value"] = body
@@ -36,24 +36,24 @@ def message(body: Any = b"", **sections: Any) -> bytes:
 
 
 def encode(sections: Iterable[Item]) -> bytes:
-    """The bytes of any sections, in the given order."""
+    """Return the bytes of any sections, in the given order."""
     return b"".join(map(types.encode, sections))
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The sections as read, in order. ``bare`` are the bytes from properties to the end of the
+    """The sections as read, in order. ``bare``: the bytes from properties to the end of the
     body."""
 
     sections: tuple[tuple[str, Item], ...]
     bare: bytes
 
     def first(self, name: str) -> Item | None:
-        """The value of the first section of that name, without its descriptor."""
+        """Return the value of the first section of that name, without its descriptor."""
         return next((value for section, value in self.sections if section == name), None)
 
     def fields(self, name: str) -> Mapping[str, Any]:
-        """The fields of the header or the properties as plain Python; empty if there is no such
+        """Return the fields of the header or the properties as plain Python; empty without that
         section."""
         section = self.first(name)
         if section is None:
@@ -64,14 +64,14 @@ class Message:
         }
 
     def map(self, name: str) -> Mapping[Any, Any]:
-        """Annotations, application properties or footer as a plain dict; empty if there is no such
+        """Return annotations, application properties or footer as a plain dict; empty without that
         section."""
         section = self.first(name)
         return types.plain(section) if isinstance(section, Value) and section.type == "map" else {}
 
     @property
     def body(self) -> Any:
-        """The body as plain Python: all data sections joined, or the value, or the sequences as one
+        """The body as plain Python: all data sections joined, the value, or the sequences as one
         list."""
         data = [value for name, value in self.sections if name == "data"]
         if data:
@@ -84,7 +84,7 @@ class Message:
 
 
 def read(payload: bytes) -> Message:
-    """The message in a payload. Raises :class:`Malformed` for anything but a sequence of known
+    """Read the message in a payload. Raises :class:`Malformed` for anything but a sequence of known
     sections."""
     sections: list[tuple[str, Item]] = []
     bare_from = bare_to = at = 0

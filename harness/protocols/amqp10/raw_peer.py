@@ -1,4 +1,4 @@
-"""A raw AMQP 1.0 peer: can speak correctly or send arbitrary bytes.
+"""A raw AMQP 1.0 peer, which can speak correctly or send arbitrary bytes.
 
 Every verb fills in the values of a correct peer, from state that is updated with each frame sent
 and received; every field can be given differently (None omits it), and ``send`` and ``write`` send
@@ -36,8 +36,8 @@ from brokerproof.harness.protocols.conversation import (
 HEADER = "protocol-header"
 SASL_ID = 3
 _BARRIER_CHANNELS, _FIRST_BARRIER = 8, 8
-"""Channels that take turns in :meth:`AmqpConnection.spare_channel`, and the lowest of them, above
-those that cases name, if the broker allows so many."""
+"""The number of channels that take turns in :meth:`AmqpConnection.spare_channel`, and the lowest of
+them: above those that cases name, if the broker allows so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def frame(
 
 
 def ending(what: str, condition: str | None = None) -> Match[Frame]:
-    """Match a detach, end or close that carries an error: any, or the one with that condition."""
+    """Match a detach, end or close with an error: any, or one with that condition."""
     words = f"{what} with {condition or 'an error'}"
     return Match(
         words,
@@ -85,7 +85,7 @@ def ending(what: str, condition: str | None = None) -> Match[Frame]:
 
 
 ANY_BUT_FLOW: Match[Frame] = Match("frame but flow", lambda frame: frame.name != "flow")
-"""A flow may come at any time, asked for or not."""
+"""A flow may arrive at any time, requested or not."""
 
 
 class AmqpConnection(Conversation[Frame]):
@@ -100,13 +100,13 @@ class AmqpConnection(Conversation[Frame]):
         self.require: Callable[[str], None] = lambda capability: None
         """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.container = container
-        """Our container-id; link names are unique between two containers, so every peer should have
-        another one."""
+        """Our container-id. Link names are unique between two containers, so every peer should have
+        another."""
         self.endpoint = Endpoint()
         self.keeps_alive = False
-        """True if empty frames keep the broker's idle-time-out, until a lie or a close is sent."""
+        """True if empty frames keep the broker's idle-time-out, until a wrong frame or a close is
+        sent."""
         self.sent_fields: dict[str, Any] = {}
-        """The fields of our own open."""
         self._recorder = AmqpTraceRecorder(judge, conn)
         self._names = 0
         self._barriers = count()
@@ -124,7 +124,7 @@ class AmqpConnection(Conversation[Frame]):
 
     @property
     def sessions(self) -> dict[int, Session]:
-        """Sessions by the channel that we use."""
+        """Sessions by our channel."""
         return self.endpoint.sessions
 
     def fatal(self, frame: Frame) -> bool:
@@ -151,7 +151,7 @@ class AmqpConnection(Conversation[Frame]):
     # sending
 
     def header(self, id: int = 0, major: int = 1, minor: int = 0, revision: int = 0) -> None:
-        """The protocol header: 0 for AMQP, 2 for TLS, 3 for SASL."""
+        """Send the protocol header ``id``: 0 for AMQP, 2 for TLS, 3 for SASL."""
         fields = {"id": id, "major": major, "minor": minor, "revision": revision}
         listed = tuple((name, str(value)) for name, value in fields.items())
         self._recorder.record_frame_sent(self.world.now(), HEADER, listed, b"", codec.HEADER_SIZE)
@@ -239,7 +239,7 @@ class AmqpConnection(Conversation[Frame]):
         return self.expect(frame("sasl-outcome", code=0), proves=proves)
 
     def authenticate(self, login: str | None, passcode: str | None) -> Frame:
-        """PLAIN with that login, or ANONYMOUS without one."""
+        """Authenticate by PLAIN with that login, or by ANONYMOUS without one."""
         if login is None:
             return self.sasl()
         return self.sasl("PLAIN", f"\0{login}\0{passcode or ''}".encode())
@@ -247,7 +247,7 @@ class AmqpConnection(Conversation[Frame]):
     def open(
         self, *, answered: bool = True, proves: Requirements | None = None, **fields: Any
     ) -> Frame | None:
-        """Header (exchanged) and open; by default waits for the broker's open."""
+        """Exchange headers and send open; by default wait for the broker's open."""
         self.header()
         if answered:
             self.expect(frame(HEADER, id=0, major=1, minor=0, revision=0), proves=proves)
@@ -266,7 +266,7 @@ class AmqpConnection(Conversation[Frame]):
     def close(
         self, *, answered: bool = True, proves: Requirements | None = None, error: Any = None
     ) -> Frame | None:
-        """Close; by default waits for the broker's close."""
+        """Close; by default wait for the broker's close."""
         self.send("close", {"error": error})
         return self.expect(frame("close"), proves=proves) if answered else None
 
@@ -280,8 +280,9 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Session:
-        """Begin a session; by default waits for the broker's begin. Windows start wide open. Raises
-        :class:`ControlFailed` for one beyond the broker's channel-max that should be answered."""
+        """Begin a session; by default wait for the broker's begin. Windows start wide open. Raises
+        :class:`ControlFailed` if the session should be answered but exceeds the broker's
+        channel-max."""
         if answered:
             self._within(channel, self.opened, "channel-max", 65535)
         session, filled = self.endpoint.begin(channel, _hyphens(fields))
@@ -298,7 +299,7 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         error: Any = None,
     ) -> Frame | None:
-        """End a session; by default waits for the broker's end."""
+        """End a session; by default wait for the broker's end."""
         session = session or self.session
         self.send("end", {"error": error}, channel=session.channel)
         return (
@@ -307,21 +308,22 @@ class AmqpConnection(Conversation[Frame]):
 
     @property
     def session(self) -> Session:
-        """The session on the lowest channel that was begun here."""
+        """The session on the lowest channel on which we began one."""
         return self.sessions[min(self.sessions)]
 
     def settle(self) -> None:
-        """A barrier, a session on a spare channel: the broker has read all earlier frames, and its
-        earlier ones have arrived. What it does on its own time, such as settling, may still follow.
-        Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
+        """Wait, by a session on a spare channel, until the broker has read all earlier frames and
+        its earlier frames have arrived (a barrier). What the broker does in its own time, such as
+        settling, may still follow. Not every broker answers the echo of a flow
+        (AMQP10-CREDIT-22)."""
         scratch = self.begin(self.spare_channel())
         self.end(scratch)
         del self.sessions[scratch.channel]
 
     def spare_channel(self) -> int:
-        """A channel without a session, for one that is begun and ended at once. It is not the last
-        one's: RabbitMQ drops frames on a channel whose last session has just ended, a begin before
-        4.1.4 and an end in 3.10."""
+        """Return a channel without a session, for a session that is begun and ended immediately. It
+        is never the previous one: RabbitMQ drops frames on a channel whose last session has just
+        ended, a begin before 4.1.4 and an end in 3.10."""
         highest = 65535 if self.opened is None else self.opened.get("channel-max", 65535)
         free = max(self.sessions, default=-1) + 1
         first = max(free, min(_FIRST_BARRIER, highest + 1 - _BARRIER_CHANNELS))
@@ -340,8 +342,8 @@ class AmqpConnection(Conversation[Frame]):
         **fields: Any,
     ) -> Link:
         """Attach a link, as ``SENDER`` to a target or as ``RECEIVER`` from a source; by default
-        waits for the answer. Raises :class:`ControlFailed` for one beyond the broker's handle-max
-        that should be answered."""
+        wait for the answer. Raises :class:`ControlFailed` if the link should be answered but
+        exceeds the broker's handle-max."""
         session = session or self.session
         node = Node(node) if isinstance(node, str) else node
         if node is None and role is SENDER and "target" not in fields:
@@ -374,11 +376,10 @@ class AmqpConnection(Conversation[Frame]):
             raise ControlFailed(f"the case uses number {number}, and the broker's {name} is {most}")
 
     def sender(self, node: Node | str | None, **more: Any) -> Link:
-        """Attach as a sender; see :meth:`attach`."""
         return self.attach(SENDER, node, **more)
 
     def receiver(self, node: Node | str | None, *, credit: int = 0, **more: Any) -> Link:
-        """Attach as a receiver, and grant ``credit`` if it is not 0."""
+        """Attach as a receiver; grant ``credit`` unless it is 0."""
         link = self.attach(RECEIVER, node, **more)
         if credit:
             self.flow(link, link_credit=credit)
@@ -392,8 +393,8 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Frame | None:
-        """Detach, closing the link unless ``closed`` says otherwise; by default waits for the
-        broker's detach."""
+        """Detach, closing the link unless ``closed`` is false; by default wait for the broker's
+        detach."""
         theirs = link.their_handle
         self.send(
             "detach",
@@ -410,7 +411,7 @@ class AmqpConnection(Conversation[Frame]):
     def flow(
         self, link: Link | None = None, *, session: Session | None = None, **fields: Any
     ) -> None:
-        """Send the flow state of a session, or also of a link: the current state unless given
+        """Send the flow state of a session, or of a link too: the current state unless given
         otherwise."""
         session = link.session if link is not None else session or self.session
         filled = self.endpoint.flow(session, link, _hyphens(fields))
@@ -418,7 +419,7 @@ class AmqpConnection(Conversation[Frame]):
 
 
 class AmqpPeer(AmqpConnection):
-    """One AMQP connection of the harness, which also sends, receives and settles messages."""
+    """One AMQP connection of the harness that also sends, receives and settles messages."""
 
     @property
     def deliveries(self) -> list[Delivery]:
@@ -429,7 +430,7 @@ class AmqpPeer(AmqpConnection):
         """Send a transfer frame, unsettled unless ``settled``; return the delivery's delivery-id.
 
         Begins a new delivery, or continues the one whose last frame had ``more``. Raises
-        :class:`ControlFailed` if the broker takes no such large frame."""
+        :class:`ControlFailed` if the broker accepts no frame of this size."""
         if self.protocol == PROTOCOL and len(payload) >= (most := self.endpoint.max_frame_size):
             words = f"the broker takes frames of {most} bytes, this transfer has {len(payload)}"
             raise ControlFailed(words, Symptom.ABSENT)
@@ -447,8 +448,8 @@ class AmqpPeer(AmqpConnection):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Frame | None:
-        """A message in as many frames as the broker's max-frame-size requires; unless ``settled``,
-        waits until the broker has accepted it and returns that disposition."""
+        """Send a message in as many frames as the broker's max-frame-size requires. Unless
+        ``settled``, wait until the broker has accepted it; return that disposition."""
         delivery = self.post(link, body, settled=settled, sections=sections)
         if settled:
             return None
@@ -462,7 +463,7 @@ class AmqpPeer(AmqpConnection):
         settled: bool = False,
         sections: Mapping[str, Any] | None = None,
     ) -> int:
-        """Like :meth:`publish`, without waiting for anything; returns the delivery-id."""
+        """Like :meth:`publish`, without waiting; return the delivery-id."""
         payload = messages.message(body, **dict(sections or {}))
         most = self.endpoint.most_payload
         pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
@@ -475,7 +476,8 @@ class AmqpPeer(AmqpConnection):
 
     def settled(self, session: Session, delivery: int, state: str | None = None) -> Match[Frame]:
         """Match a receiver's disposition that settles ``delivery``, possibly among others, with
-        that outcome if given. :meth:`confirmed` also finds one that an earlier expectation took."""
+        that outcome if given. :meth:`confirmed` also finds one that an earlier expectation
+        consumed."""
 
         def accepts(candidate: Frame) -> bool:
             if (
@@ -505,7 +507,7 @@ class AmqpPeer(AmqpConnection):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Frame:
-        """Wait until the broker has settled what we sent, with that outcome; returns the
+        """Wait until the broker has settled what we sent, with that outcome. Return the
         disposition, which may cover other deliveries too."""
         failed = self.arrival(self.fatal)
         self.world.wait_until(
@@ -531,7 +533,7 @@ class AmqpPeer(AmqpConnection):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Delivery:
-        """The next complete delivery (of ``link``, with that body), with its frames taken out of
+        """Return the next complete delivery (of ``link``, with that body); remove its frames from
         the inbox."""
 
         def fits(delivery: Delivery) -> bool:
@@ -566,7 +568,7 @@ class AmqpPeer(AmqpConnection):
         return delivery
 
     def take_deliveries(self, link: Link | None = None) -> list[Delivery]:
-        """Take every complete delivery (of ``link``), in order."""
+        """Return and remove every complete delivery (of ``link``), in order."""
         taken = self.endpoint.take_deliveries(link)
         mine = {id(frame) for delivery in taken for frame in delivery.frames}
         self.inbox = [frame for frame in self.inbox if id(frame) not in mine]

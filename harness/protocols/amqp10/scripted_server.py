@@ -1,4 +1,4 @@
-"""The server end of an AMQP 1.0 connection, for clients on trial: it answers all requests that a
+"""The server end of an AMQP 1.0 connection, for clients on trial. It answers all requests that a
 case does not answer itself."""
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ ANSWERED = frozenset(
 
 
 class Amqp10Server(Scripted[Frame], AmqpPeer):
-    """One connection opened by a client. As with any raw peer, what it sends is not checked."""
+    """One connection that a client opened. As with any raw peer, what it sends is not checked."""
 
     protocol = "AMQP.CLIENT"
 
     def __init__(self, judge: Judge, conn: int, offered: Mapping[str, Mapping[str, Any]]) -> None:
         super().__init__(judge, conn, "client")
         self.offered = offered
-        """Fields of our open, begin and attach, besides those that each has."""
+        """Fields of our open, begin and attach besides their usual ones."""
         self.frames: list[Frame] = []
-        """Every frame that arrived, in order, taken or not."""
+        """Every received frame, in order, whether consumed or not."""
         self.withheld: set[str] = set()
         """Frames that the case answers itself, if at all."""
 
         self.closing: Instant | None = None
-        """When the client's close arrived, or the end of its connection without one."""
+        """When the client's close arrived or, without a close, its connection ended."""
 
     def decode(self, at: Instant, data: bytes) -> None:
         for item in self._recorder.on_bytes_received(at, data):
@@ -54,7 +54,6 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
         self.closing = self.closing or at
 
     def named(self, name: str) -> list[Frame]:
-        """Every received frame of that name, consumed or not."""
         return [frame for frame in self.frames if frame.name == name]
 
     @property
@@ -99,7 +98,7 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
             self.detach(link, answered=False)
 
     def link_of(self, frame: Frame) -> Link | None:
-        """Return the link of a client's frame, even if one end has detached it."""
+        """Return the link of a client's frame, even if an end has detached it."""
         session = self.endpoint.session_of(frame)
         if session is None:
             return None
@@ -107,7 +106,7 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
         return next((link for link in links if link.is_of(frame)), None)
 
     def received(self, name: str, *, proves: Requirements | None = None, **fields: Any) -> Frame:
-        """The next frame of that name; it may have been answered already."""
+        """Return the next frame of that name; it may have been answered already."""
         return self.expect(frame(name, **fields), proves=proves)
 
     def deliver(

@@ -1,5 +1,4 @@
-"""The composite types of AMQP 1.0: their descriptors and fields, in order. A table and nothing
-else."""
+"""The composite types of AMQP 1.0: descriptors and fields, in order. Nothing but a table."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ SECTIONS: Mapping[str, int] = {
     "amqp-value": 0x77,
     "footer": 0x78,
 }
-"""The sections of a message, in the order in which they stand, by the code of their descriptor."""
+"""The sections of a message, in their order, by the code of their descriptor."""
 
 
 @dataclass(frozen=True, slots=True)

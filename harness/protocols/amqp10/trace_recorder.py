@@ -11,7 +11,7 @@ from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "AMQP"
 UNREADABLE = "UNREADABLE"
-"""The name of the frame that stands for unreadable bytes; its field ``reason`` is a sentence."""
+"""The name of a frame that represents unreadable bytes; its field ``reason`` is a sentence."""
 
 
 def event_of(factory: EventFactory, at: Instant, out: bool, item: codec.Read) -> Event:
@@ -59,5 +59,5 @@ class AmqpTraceRecorder:
         self._judge.record(self._factory.frame(at, True, PROTOCOL, name, fields, payload, size))
 
     def record_bytes_sent(self, at: Instant, data: bytes) -> None:
-        """Record bytes that are not a frame, or a frame whose fields contradict it."""
+        """Record bytes that are not a frame, or a frame with contradictory fields."""
         self._judge.record(self._factory.unreadable(at, True, data, ""))

@@ -1,11 +1,11 @@
-"""AMQP 1.0 values, each with the constructor it was written with or is to be written with.
+"""AMQP 1.0 values, each with the constructor by which it was written or will be written.
 
 A dumb codec (part 1 of the specification): :func:`encode` writes what it is given, with the
-shortest constructor unless one is forced; :func:`decode` keeps which constructor it saw.
-:class:`Raw` writes any bytes where a value belongs. Nothing here knows performatives.
+shortest constructor unless one is forced; :func:`decode` keeps the constructor that it read.
+:class:`Raw` writes any bytes in place of a value. Nothing here knows performatives.
 
 Plain Python represents values where possible: ``plain`` of a uint is an int, of a symbol a str, of
-a map a dict. Conversely, :func:`item` refuses an int, because AMQP has many integer types.
+a map a dict. Conversely, :func:`item` rejects an int, because AMQP has many integer types.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from uuid import UUID
 
 DESCRIBED = 0x00
 MOST_NESTED = 60
-"""Values nested deeper than this are not read."""
+"""The deepest nesting of values that is read."""
 MOST_EMPTY = 100_000
-"""An array of elements without bytes has no more of them than this, whatever its count says."""
+"""The most elements of an array whose elements have no bytes, whatever its count states."""
 
 
 class Malformed(Exception):
@@ -31,8 +31,8 @@ class Malformed(Exception):
 class Constructor:
     """Layout of the bytes after a constructor code.
 
-    ``kind`` is fixed, variable, compound or array; ``width`` the bytes of the value (fixed) or of
-    its size.
+    ``kind`` is fixed, variable, compound or array; ``width`` is the number of bytes of the value
+    (fixed) or of its size.
     """
 
     code: int
@@ -41,7 +41,6 @@ class Constructor:
     kind: str
     width: int
     form: str = ""
-    """The format for :mod:`struct`, if it has one."""
 
 
 _ALL = (
@@ -102,7 +101,7 @@ _ONLY = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of a primitive type. ``code`` forces a constructor, or is the one that was read;
+    """One value of a primitive type. ``code`` is the forced constructor or the one that was read;
     comparisons ignore it.
 
     ``value`` is None, bool, int, float, bytes (binary and decimals), str (string, symbol), UUID, a
@@ -118,7 +117,7 @@ _WITHOUT_BYTES = {
     code: Value(CONSTRUCTORS[code].type, value, code)
     for code, value in ((0x40, None), (0x41, True), (0x42, False), (0x43, 0), (0x44, 0), (0x45, ()))
 }
-"""Values that are written as their constructor alone."""
+"""Values written as their constructor alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +128,8 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Values of one constructor, ``element``; ``descriptors`` are those that describe every
-    element, outermost first."""
+    """Values with one constructor, ``element``; ``descriptors`` describe every element, outermost
+    first."""
 
     element: int
     items: tuple[Item, ...] = ()
@@ -140,7 +139,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Any bytes to write where a value belongs. Never read."""
+    """Any bytes to write in place of a value. Never read."""
 
     data: bytes
 
@@ -182,13 +181,13 @@ def binary(value: bytes, code: int | None = None) -> Value:
 
 
 def symbols(values: Iterable[str]) -> Array:
-    """An array of symbols, with the shorter constructor if all fit it."""
+    """Make an array of symbols, with the shorter constructor if all fit."""
     items = tuple(symbol(value) for value in values)
     return Array(0xA3 if all(len(item.value) < 256 for item in items) else 0xB3, items)
 
 
 def item(value: Any) -> Item:
-    """Plain Python as a value: None, bool, str (a string), bytes, float (a double), UUID,
+    """Make a value of plain Python: None, bool, str (a string), bytes, float (a double), UUID,
     sequences, mappings.
 
     Raises ``TypeError`` for an int, which could be of any integer type, and for types without an
@@ -217,8 +216,8 @@ def item(value: Any) -> Item:
 
 
 def plain(what: Item) -> Any:
-    """The value as plain Python: descriptors and types are lost, a list becomes a list, a map a
-    dict."""
+    """Return the value as plain Python: descriptors and types are lost, a list becomes a list, a
+    map a dict."""
     match what:
         case Value("list", items):
             return [plain(item) for item in items]
@@ -240,10 +239,10 @@ def _key(value: Any) -> Any:
 
 
 def text(what: Item) -> str:
-    """The value as text, for traces and sentences: numbers and names plain, bytes as hexadecimal
-    digits."""
+    """Return the value as text, for traces and sentences: numbers and names plain, bytes as
+    hexadecimal digits."""
     if isinstance(what, Value) and isinstance(what.value, (int, str)) and what.type != "boolean":
-        return str(what.value)  # most of what frames carry
+        return str(what.value)  # most values in frames
     match what:
         case Value("null"):
             return "null"
@@ -270,7 +269,7 @@ def text(what: Item) -> str:
 
 
 def encode(what: Item) -> bytes:
-    """The bytes of a value. Raises ``ValueError`` for one that its forced constructor cannot hold:
+    """Return the bytes of a value. Raises ``ValueError`` if its forced constructor cannot hold it:
     use :class:`Raw`."""
     match what:
         case Raw(data):
@@ -283,15 +282,16 @@ def encode(what: Item) -> bytes:
 
 
 def _body_of(what: Value | Array) -> bytes:
-    """The items of a list, map or array, which decide its encoding; nothing for other values."""
+    """Return the encoded items of a list, map or array, on which its constructor depends; None for
+    other values."""
     if isinstance(what, Array):
         return _array_body(what)
     return _compound_body(what) if what.type in ("list", "map") else b""
 
 
 def _code(what: Value | Array, body: bytes | None) -> int:
-    """The constructor that a value is written with: the forced one, else the shortest that holds it
-    and its ``body``."""
+    """Return the constructor for a value: the forced one, else the shortest that holds it and its
+    ``body``."""
     if what.code is not None or body is None:
         assert what.code is not None
         return what.code
@@ -312,15 +312,15 @@ def _code(what: Value | Array, body: bytes | None) -> int:
         case "list" if not value:
             return 0x45
         case "list" | "map":
-            # the count takes one byte of the size
+            # the size includes one byte for the count
             small = len(body) + 1 < 256 and _count(what) < 256
             return (_SMALL if small else _LARGE)[what.type]
     return _ONLY[what.type]
 
 
 def _layout(code: int, what: Item, body: bytes | None = None) -> bytes:
-    """Encode the bytes after the constructor ``code``; ``body`` has the items of a list, map or
-    array, if they are known."""
+    """Encode the bytes after the constructor ``code``. ``body``: the items of a list, map or array,
+    if known."""
     shape = CONSTRUCTORS.get(code)
     if shape is None or isinstance(what, (Described, Raw)):
         raise ValueError(f"{what!r} cannot be written with the constructor 0x{code:02x}; use Raw")
@@ -387,7 +387,8 @@ def _array_body(what: Array) -> bytes:
 
 
 def decode(data: bytes, start: int = 0) -> tuple[Item, int]:
-    """The value that begins at ``start``, and the position after it. Raises :class:`Malformed`."""
+    """Return the value that begins at ``start``, and the position after it. Raises
+    :class:`Malformed`."""
     return _decode(data, start, len(data), 0)
 
 
@@ -498,7 +499,8 @@ def _variable_value(shape: Constructor, data: bytes, at: int) -> Any:
 
 
 def _take(data: bytes, at: int, end: int, size: int, part: str, of: str) -> bytes:
-    # Words that are put together for each value, and not only for an error, are a third of reading.
+    # Composing error messages for every value, not only for an error, would take a third of the
+    # time of reading.
     if end - at < size:
         raise Malformed(
             f"{part} {of} at byte {at} should have {size} bytes, but {max(0, end - at)} are left"

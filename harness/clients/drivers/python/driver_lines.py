@@ -1,6 +1,5 @@
 """The line protocol of Python drivers: reads one command per line, calls the method of that name,
-and writes reports. Drivers are run by path, with any Python, so this file imports nothing of ours.
-"""
+and writes reports. Drivers run by path, with any Python, so this file imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -32,7 +31,6 @@ class DriverLines:
             os.write(self._output, line.encode() + b"\n")
 
     def report_message(self, headers: dict[str, str], body: bytes) -> int:
-        """Report a message, process it for the requested time, and return its number."""
         self._messages += 1
         number = self._messages
         try:
@@ -52,7 +50,7 @@ class DriverLines:
 
     @staticmethod
     def call_in(loop: Callable[[Callable[[], None]], object], call: Callable[[], object]) -> None:
-        """Call in the thread of ``loop`` and wait for the return."""
+        """Call in the thread of ``loop``, and wait until the call returns."""
         done: Future[None] = Future()
 
         def run() -> None:
@@ -66,7 +64,7 @@ class DriverLines:
         done.result(10)
 
     def serve(self, client: str, version: object) -> None:
-        """Report the client's name, then carry out the commands on standard input until it ends."""
+        """Report the client's name, then execute the commands on standard input until it ends."""
         self.report("ready", client=client, version=str(version))
         for line in sys.stdin.buffer:
             fields = json.loads(line)

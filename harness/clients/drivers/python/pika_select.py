@@ -1,5 +1,5 @@
-"""The driver for pika's SelectConnection. A listener blocks the I/O loop, in whose thread it is
-called."""
+"""The driver for pika's SelectConnection. A listener runs in the thread of the I/O loop and blocks
+it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The driver for python-qpid-proton's Container. A listener blocks the Container, in whose thread
-it is called."""
+"""The driver for python-qpid-proton's Container. A listener runs in the Container's thread and
+blocks it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ class Proton(DriverLines, MessagingHandler):  # type: ignore[misc]
         self.report("link-closed", link=event.link.name)
 
     def on_link_error(self, event: Any) -> None:
-        self.report("link-closed", link=event.link.name)  # by itself it would leave the server
+        # by default Proton would close the connection
+        self.report("link-closed", link=event.link.name)
 
     def do_send(self, link: str, body: Any) -> None:
         def send() -> None:
