@@ -58,7 +58,7 @@ class Amqp091Peers(Connections):
     def pika(
         self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
     ) -> PikaPeer:
-        """pika, connected; ``options`` as for its ``connect``."""
+        """Connect pika; ``options`` as for its ``connect``."""
         from brokerproof.harness.clients.pika_client import PikaPeer
 
         identity = self.target.identity

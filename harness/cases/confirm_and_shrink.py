@@ -79,8 +79,8 @@ def run_again(
 def confirmed(
     run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], seed: int
 ) -> ExampleRecord | None:
-    """Run the failure again on the same target, with a smaller example if there is one. Return None
-    if it does not fail again."""
+    """Repeat the failure on the same target, with a smaller example if possible; None if it does
+    not recur."""
     plans = [example.plan]
     if call.case.over is not None:
         small = _smaller(run, call, example.plan, failing, seed)

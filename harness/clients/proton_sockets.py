@@ -492,8 +492,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def drain(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
-        """Attach a receiver and drain with that credit. The answer is reported as ``drained``, with
-        the returned credit."""
+        """Attach a receiver and drain with that credit. The returned credit is reported as
+        ``drained``."""
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
@@ -503,9 +503,9 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def _once_attached(self, receiver: Any, action: Callable[[], None]) -> None:
-        """Do ``action`` after the broker's attach. Before it, Proton's flow states delivery-count
-        0, which it cannot know (2.7.4); with a broker that starts at another count, the credit
-        would differ from what the case intends."""
+        """Run ``action`` after the broker's attach. Before it, Proton's flow would state
+        delivery-count 0, which it cannot know (2.7.4); if the broker starts at another count, the
+        credit would differ from the case's."""
         assert self._ears is not None
         self._ears.once_attached[receiver.name] = action
 
@@ -531,8 +531,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         """In one transaction: send messages with these bodies, accept those ``taken``, and commit
         or abort.
 
-        The outcome is reported as ``transaction_committed`` and so on. There must be credit for all
-        bodies at once."""
+        The outcome is reported as ``transaction_committed`` and so on. The link needs credit for
+        all bodies in advance."""
         assert self._ears is not None
         tell = self._ears.tell
 

@@ -28,7 +28,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 _RUN = (sys.executable, "-P", "-m", "brokerproof.harness.commands.cli", "run", "--no-report")
 _NEW = ("--effort", "smoke", "--seed", "3")
 _JUDGED = (0, 1, 2)
-"""Exit codes of a run that came to its end."""
+"""Exit codes of a completed run."""
 _PATH = click.Path(path_type=Path)
 LIST = click.option(
     "--releases",
@@ -88,7 +88,7 @@ def _judge(out: Path, release: Release, suites: str) -> str:
     outcome.write_text(json.dumps(begun | {"code": None, "sentence": "was interrupted"}), "utf-8")
     is_new = former | begun != former or not (folder / records.NAME).exists()
     try:
-        # A broker without a family has another address next time.
+        # Such a broker has another address each time.
         with strangers.options_for(
             release.target, folder.with_name(f"{release.slug}.out")
         ) as named:

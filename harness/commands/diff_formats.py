@@ -92,7 +92,7 @@ def way(change: Difference | Shift) -> str:
 
 
 def observed(change: Difference) -> str:
-    """Return what B observed, or A where B has no such case, on one line."""
+    """Return B's observation, or A's if B has no such case, on one line."""
     side = change.b or change.a
     return "" if side is None else " ".join(_legal(side.result.detail[:400]).split())
 

@@ -20,7 +20,7 @@ _GRACE_S = 10.0
 
 
 def command(folder: Path, *, quiet: bool) -> list[str] | None:
-    """Return the command that reports on ``folder`` once it is asked to; None if no part of this
+    """Return the command that reports on ``folder`` when asked; None if no part of this
     installation writes reports."""
     if not entry_points(group="brokerproof.commands", name="report"):
         return None

@@ -143,7 +143,7 @@ def _amounts(folder: Path, requirement: str | None, as_json: bool) -> None:
 
 
 def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
-    """Print the situations of the run in ``folder``, of cases that cite ``requirement`` if one is
+    """Print the situations of the run in ``folder``, only of cases that cite ``requirement`` if
     given."""
     results = [result for result in _results(folder, requirement) if result.situations]
     if as_json:

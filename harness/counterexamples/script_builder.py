@@ -150,7 +150,7 @@ def _remember(ids: dict[bytes, Ref], conn: int, frame: Came, before: list[Came])
 
 
 def _with_ids(part: Part, ids: Mapping[bytes, Ref]) -> list[Part]:
-    """An ACK or NACK with references in place of message ids."""
+    """Return an ACK or NACK with references in place of message ids."""
     if not isinstance(part, bytes) or not part.lstrip(b"\r\n").startswith(
         (b"ACK\n", b"NACK\n", b"ACK\r\n", b"NACK\r\n")
     ):

@@ -36,7 +36,7 @@ def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | Non
     worst, excess = None, 0
     least, since = 0, 0
     for position, instant in enumerate(instants):
-        # How far ahead of the rate the client was just before this message, in messages.
+        # How far the client was ahead of the rate just before this message, in messages * NS_PER_S.
         before = position * NS_PER_S - rate * instant
         if position == 0 or before < least:
             least, since = before, position

@@ -16,7 +16,7 @@ from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "AMQP091"
 UNREADABLE = "UNREADABLE"
-"""The name of the method that stands for unreadable bytes; its field ``reason`` is a sentence."""
+"""The name of the method that represents unreadable bytes; its field ``reason`` is a sentence."""
 
 
 class Stream:
