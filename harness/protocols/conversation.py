@@ -227,7 +227,7 @@ class Conversation(Generic[F]):
 
     @property
     def channel(self) -> Channel:
-        """The link; raises :class:`ControlFailed` before the connection was opened."""
+        """The link. Raises :class:`ControlFailed` before the connection is open."""
         if self._channel is None:
             raise ControlFailed("this peer was never connected")
         return self._channel
@@ -251,8 +251,8 @@ class Conversation(Generic[F]):
 
     @contextmanager
     def in_one_write(self) -> Iterator[None]:
-        """Pass everything written inside to the link in one piece at the end, so that the broker
-        may read it at once."""
+        """Pass everything written in the block to the link in one piece at its end, so that the
+        broker may read it in one piece."""
         self._pieces = []
         try:
             yield
@@ -270,16 +270,16 @@ class Conversation(Generic[F]):
 
     @property
     def answered_after(self) -> Duration:
-        """How long after our last byte the broker's last one arrived; 0 if none did. Until then the
-        broker may not have read ours, nor started its timer for our silence."""
+        """Return how long after our last byte the broker's last one arrived; 0 if none did. Until
+        then the broker may not have read our byte, nor started its timer for our silence."""
         if self.heard_at is None or self.spoke_at is None:
             return 0
         return max(0, self.heard_at - self.spoke_at)
 
     def overdue(self, promised: Duration) -> str | None:
-        """Why a close for silence is no evidence against the broker: on a busy host we paused for
-        longer than promised, or the broker may have read our bytes that late. None if neither
-        applies."""
+        """Return why a close for silence is no evidence against the broker (None if it is): on a
+        busy host we paused for longer than promised, or the broker may have read our bytes that
+        late."""
         if self.began_at is None or self.spoke_at is None:
             return None
         last = self.world.now() if self.ended is None else self.ended.at
@@ -293,7 +293,7 @@ class Conversation(Generic[F]):
         )
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
-        """End the connection from our side without a frame: cleanly, or with a RESET."""
+        """Close the connection from our side without a frame: cleanly, or with a RESET."""
         self.judge.record(ConnectionAbandoned(at_ns=self.world.now(), conn=self.conn, how=how))
         if how is CloseHow.RESET:
             self.channel.cut()
@@ -314,8 +314,8 @@ class Conversation(Generic[F]):
     ) -> F:
         """Wait for the first frame that matches.
 
-        Raises :class:`Violated` (``proves`` given) or :class:`ControlFailed` if it does not arrive
-        ``within`` that time, if the connection ends, or if a fatal frame arrives instead.
+        Raises :class:`Violated` (``proves`` given) or :class:`ControlFailed` if no such frame
+        arrives ``within`` that time, if the connection ends, or if a fatal frame arrives instead.
         """
         until = self.world.now() + within
         frame = self.watch_for(what, within=within)
@@ -338,8 +338,8 @@ class Conversation(Generic[F]):
         return self.take(what)
 
     def arrival(self, accepts: Callable[[F], bool]) -> Callable[[], bool]:
-        """Return the condition of a wait, true once the inbox has held a frame that ``accepts``.
-        It looks at each frame once, as waits ask after every event and inboxes can be long."""
+        """Return the condition of a wait, true once the inbox has held a frame that ``accepts``. It
+        examines each frame once, since waits check it after every event and inboxes can be long."""
         seen, found = 0, False
 
         def arrived() -> bool:
@@ -358,7 +358,7 @@ class Conversation(Generic[F]):
         proves: Requirements | None = None,
         why: str = "",
     ) -> None:
-        """Let ``for_`` pass and expect no frame (or none that matches ``of``) and an open
+        """Let ``for_`` pass; expect no frame (or none that matches ``of``), and an open
         connection."""
 
         def disturbs(frame: F) -> bool:
@@ -383,7 +383,7 @@ class Conversation(Generic[F]):
     def expect_end(
         self, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Ended:
-        """Wait until the broker has ended the connection, whatever it sends before."""
+        """Wait until the broker has closed the connection, whatever it sends before."""
         until = self.world.now() + within
         if not self.world.wait_until(lambda: self.ended is not None, until):
             unmet = Expectation(kind="end", words="the broker closes", conn=self.conn, until=until)
@@ -407,17 +407,17 @@ class Conversation(Generic[F]):
         )
 
     def wanted(self, what: Match[F]) -> Expectation | None:
-        """The expectation that one more frame which matches ``what`` arrives; None if only the
-        case can tell whether a frame matches."""
+        """Return the expectation that one more frame matching ``what`` arrives; None if only the
+        case can match frames."""
         return self._unmet_frame("frame", what, self.world.now())
 
     def unwanted(self, what: Match[F], count: int = 1) -> Expectation | None:
-        """The expectation that the last ``count`` frames which match ``what`` do not arrive,
-        whatever else does; None if only the case can tell whether a frame matches."""
+        """Return the expectation that the last ``count`` frames matching ``what`` do not arrive,
+        whatever else does; None if only the case can match frames."""
         return self._unmet_frame("absence", what, self.world.now(), count)
 
     def staying_open(self) -> Expectation:
-        """The expectation that the broker has not closed this connection."""
+        """Return the expectation that the broker does not close this connection."""
         return Expectation(
             kind="open", words="the connection stays open", conn=self.conn, until=self.world.now()
         )

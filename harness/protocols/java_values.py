@@ -1,7 +1,7 @@
-"""Primitive values as Java's data streams write them: the common ground of CORE and OpenWire.
+"""Primitive values as Java's data streams write them, common to CORE and OpenWire.
 
-Numbers are big-endian and signed. A *nullable* value (``KIND?``) is a byte that shows if there is a
-value, then the value. Each protocol adds its own kinds of text.
+Numbers are big-endian and signed. A *nullable* value (``KIND?``) is a byte that shows whether there
+is a value, then the value. Each protocol adds its own kinds of text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def modified_utf8(text: str) -> bytes:
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """Encode a primitive value. Raises ``ValueError`` for a number out of its range."""
+    """Encode a primitive value. Raises ``ValueError`` for a number out of range."""
     match kind:
         case "boolean":
             return b"\1" if value else b"\0"
@@ -44,8 +44,8 @@ def encode(kind: str, value: Any) -> bytes:
 
 
 class Cursor:
-    """Reads values one after the other. Every method raises :class:`Malformed` when the bytes end
-    too early."""
+    """Reads values one by one. Every method raises :class:`Malformed` if the bytes end too
+    early."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
@@ -53,7 +53,6 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """Number of unread bytes."""
         return len(self.data) - self.at
 
     def take(self, count: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The common part of splitting incoming bytes into the frames of a binary protocol."""
+"""Splits incoming bytes into the frames of a binary protocol: the common part."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are not a frame, or a frame whose body could not be read; ``lost`` when the reader
-    stops here."""
+    """Bytes that are not a frame, or a frame with an unreadable body. ``lost``: the reader stops
+    here."""
 
     data: bytes
     reason: str
@@ -31,7 +31,6 @@ class LengthPrefixedReader(Generic[F]):
 
     @property
     def pending(self) -> int:
-        """Bytes of an incomplete frame."""
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[F | Unreadable]:
@@ -48,5 +47,5 @@ class LengthPrefixedReader(Generic[F]):
                 return
 
     def _next(self) -> F | Unreadable | None:
-        """Remove and return the next frame; None while it is incomplete."""
+        """Return and remove the next frame; None while it is incomplete."""
         raise NotImplementedError

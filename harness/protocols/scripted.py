@@ -1,4 +1,4 @@
-"""Common abilities of scripted servers: record arrival times, write in pieces, and write at given
+"""Common abilities of scripted servers: record arrival times, write in pieces and at given
 instants."""
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Scripted(Conversation[F]):
             self.write(data[start : start + size])
 
     def beat_every(self, period: Duration, until: Instant) -> None:
-        """Send a heartbeat every ``period`` from now on, while this connection lasts."""
+        """Send a heartbeat every ``period`` from now on, as long as this connection lasts."""
         due = self.world.now() + period
         while due <= until:
             self.world.at(due, self.beat_if_open)
             due += period
 
     def drip_every(self, period: Duration, data: bytes) -> None:
-        """Send one byte of ``data`` every ``period``, while this connection lasts."""
+        """Send one byte of ``data`` every ``period``, as long as this connection lasts."""
         for number in range(len(data)):
             due = self.world.now() + number * period
             self.world.at(due, partial(self.write_if_open, data[number : number + 1]))

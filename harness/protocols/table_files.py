@@ -1,4 +1,4 @@
-"""Messages of a protocol as TOML tables: the numbers and fields of each, by its name."""
+"""Messages of a protocol as TOML tables: numbers and fields by name."""
 
 from __future__ import annotations
 

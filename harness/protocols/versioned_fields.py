@@ -1,12 +1,11 @@
-"""Fields of structures that grew from version to version of their protocol, as tables write them
-down."""
+"""Fields of structures that grew with the versions of their protocol, as tables describe them."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
 Fields: TypeAlias = tuple[tuple[str, str, int], ...]
-"""Name, type, and the version of the protocol from which on it is there (0: always)."""
+"""Name, type, and the protocol version that introduced it (0: always present)."""
 
 
 def fields(words: list[str]) -> Fields:

@@ -1,8 +1,8 @@
 """Converts a relay's tape to a recording. ``python -m brokerproof.harness.proxy.recording FOLDER
-TARGET`` reads the tape's file names from standard input and prints a line of JSON for each.
+TARGET`` reads the names of the tape's files from standard input and prints a line of JSON for each.
 
-A file is removed once its events are in a segment. So a full disk stops it between two files, and
-everything recorded by then is complete."""
+A file is removed once its events are in a segment. So a full disk stops the conversion between two
+files, and everything recorded until then is complete."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from brokerproof.harness.trace.recorder import Recorder
 
 CASE = "proxy"
 RESERVE = ".reserve"
-"""A file that reserves room on the disk, so that a recording can end properly when the disk is
-full."""
+"""A file that reserves disk space, so that a recording can be finished properly on a full disk."""
 FRAMES = (FrameSent, FrameReceived)
 SEGMENT_TIME: Duration = 10 * NS_PER_S
 

@@ -1,8 +1,8 @@
 """Forwards bytes between applications and a broker, and records them with their times on a tape.
 
-Each side sees what the other does: bytes at once, the end of a direction, a reset, and
-back-pressure (if one side does not read, no more is read for it). If the tape cannot be written,
-recording ends but traffic continues."""
+Each side sees what the other does: bytes immediately, the close of a direction, a reset, and
+back-pressure (if one side does not read, nothing more is read for it). If the tape cannot be
+written, recording ends but traffic continues."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from brokerproof.harness.model.time import NS_PER_S, Duration, Instant, ms
 from brokerproof.harness.targets.endpoint import Endpoint
 
 HEAD = struct.Struct("<QIBI")
-"""A record's instant (ns since 1970), connection, kind, and size of what follows."""
+"""A record's instant (ns since 1970), connection, kind, and the size of its data."""
 DATA, EOF, RESET, HELD, OPENED, TIME = range(0, 12, 2)
-"""Kinds of record. Of the first four the kind of the broker's side is one more."""
+"""Kinds of record. For the first four, the broker's side has the next higher number."""
 TAPE_BYTES = 8 << 20
-"""A file of the tape is not longer, nor does it cover more time than :data:`TAPE_TIME`."""
+"""The most bytes of a tape file, which covers at most :data:`TAPE_TIME`."""
 TAPE_TIME: Duration = ms(500)
 TICK_S = 0.1
 LATE: Duration = ms(500)
-"""A side that was not read for longer may have spoken meanwhile."""
+"""A side that was not read for longer may have sent something meanwhile."""
 _RTT = 68
 """Offset of ``tcpi_rtt`` in Linux's ``struct tcp_info``."""
 _EPOCH = time.time_ns() - time.monotonic_ns()
 
 
 def now() -> Instant:
-    """Nanoseconds since 1970 on a clock that is never adjusted."""
+    """Return nanoseconds since 1970 on a clock that is never adjusted."""
     return _EPOCH + time.monotonic_ns()
 
 
@@ -175,7 +175,7 @@ class _Half(asyncio.Protocol):
         self.other.transport.resume_reading()
 
     def is_held(self, at: Instant) -> bool:
-        """Return True, and record it, if this side has not been read for a long time."""
+        """Return True, and record this, if this side has not been read for a long time."""
         is_held = bool(self._paused_at) and at - self._paused_at > LATE
         if is_held:
             self._note(HELD)
@@ -222,7 +222,7 @@ class Relay:
         self.accepted = 0
         self._is_refused = False
         self.passed = [0, 0]
-        """Bytes that applications sent, and that the broker did."""
+        """Bytes from applications, and from the broker."""
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
         """Raises ``OSError``."""
@@ -262,7 +262,8 @@ class Relay:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(until.wait(), TICK_S)
             at = now()
-            if at - due > LATE:  # this process was, and dated too late what came meanwhile
+            # this process was late too, so bytes that arrived meanwhile are dated too late
+            if at - due > LATE:
                 self.tape.note(HELD)
             for half in [*self.halves]:
                 half.look(at)

@@ -1,4 +1,4 @@
-"""The state of each area of the mission on each target: kept, broken, or why it was not judged.
+"""The state of each mission area on each target: kept, broken, or why it was not judged.
 
 A known deviation is still a violation, so its area is not kept. Nor is an area whose core
 requirements were not judged: without evidence, nothing is claimed."""
@@ -19,12 +19,12 @@ from brokerproof.harness.results.verdict import WORST_FIRST
 class State(enum.Enum):
     BROKEN = "broken"
     UNDECIDED = "undecided"
-    """No requirement is broken, and for some it could not be said."""
+    """No requirement is broken, but some could not be decided."""
     DEVIATES = "deviates"
     """Every violation is a known deviation or concerns a recommendation."""
     KEPT = "kept"
     PARTLY = "partly judged"
-    """All that was judged is kept, but part of the area's core was not judged."""
+    """Every judged requirement is kept, but part of the area's core was not judged."""
     NOT_JUDGED = "not judged"
 
 
@@ -41,9 +41,8 @@ class AreaState:
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of skipped requirements, by the owner of the rule (:func:`rule_of`) and the reason."""
     cases: set[str] = field(default_factory=set)
-    """The cases that were put to the target."""
+    """The cases that tested the target."""
     skipped: set[str] = field(default_factory=set)
-    """The cases that were not."""
     rules: set[str] = field(default_factory=set)
     """The protocols and vendors by whose rules the target was judged, in any area."""
 
@@ -104,7 +103,7 @@ class AreaState:
 
     @property
     def _why_not(self) -> str:
-        """Why nothing was judged, worded for a target of which other areas were."""
+        """Return why nothing was judged, worded for a target of which other areas were judged."""
         asked = Counter[str]()
         for (rule, reason), count in self.reasons.items():
             if rule in self.rules or not self.rules:
@@ -115,7 +114,7 @@ class AreaState:
 
 
 def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
-    """Return the areas of each target, by target and area, without areas that had no case in the
+    """Return the areas of each target, by target and area, without areas that have no case in the
     run."""
     states: dict[tuple[str, Area], AreaState] = {}
     rules: dict[str, set[str]] = {}
@@ -145,6 +144,6 @@ def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
 
 
 def _worse(former: Verdict | None, verdict: Verdict) -> Verdict:
-    """The worse of two verdicts; any other verdict outweighs SKIP."""
+    """Return the worse of two verdicts; any other verdict outweighs SKIP."""
     known = [candidate for candidate in (former, verdict) if candidate not in (None, Verdict.SKIP)]
     return min(known, key=WORST_FIRST.index, default=Verdict.SKIP)

@@ -11,12 +11,12 @@ from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import Result
 
 Seen = Mapping[str, Iterable[str]]
-"""The values that were seen of each behaviour, by its name."""
+"""The values observed of each behaviour, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One behaviour and the values observed in each column; none if no case observed it."""
+    """One behaviour and the values observed in each column (empty if no case observed it)."""
 
     name: str
     question: str
@@ -25,7 +25,6 @@ class Row:
 
     @property
     def differs(self) -> bool:
-        """True if two columns have values and they differ."""
         return len({seen for seen in self.values if seen}) > 1
 
     def words(self, column: int) -> str:
@@ -43,8 +42,7 @@ def by_target(results: Iterable[Result]) -> dict[str, dict[str, set[str]]]:
 
 
 def side_by_side(columns: Sequence[Seen]) -> list[Row]:
-    """Return a row for each behaviour that was observed: differing ones first, worst impact
-    first."""
+    """Return a row for each observed behaviour: differing ones first, worst impact first."""
     listed = behaviours.listed()
     named = {name for seen in columns for name in seen}
     rows = []

@@ -1,7 +1,7 @@
 """Groups the cases that did not pass by cause, so that each fault is listed once.
 
 Versions and variants of a case, cases that failed the same requirement, and cases with the same
-observation share a cause. If a precondition was not met, that alone is the cause."""
+observation share a cause. An unmet precondition alone is the cause."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Cause:
     target: str
     verdict: Verdict
     finding: JudgedFinding | None
-    """The finding with the worst impact; None for an ERROR, which is not a requirement's fault."""
+    """The finding with the worst impact; None for an ERROR, which no requirement caused."""
     requirements: list[str] = field(default_factory=list)
     """The requirements of the cases' findings."""
     observed: list[str] = field(default_factory=list)
-    """The different observations, first the one that was recorded first."""
+    """The distinct observations, in order of recording."""
     cases: list[str] = field(default_factory=list)
     cited: list[frozenset[str]] = field(default_factory=list)
-    """The rules that each case cites, whichever version states them."""
+    """The rules that each case cites, in whichever version."""
 
     @property
     def is_unmet(self) -> bool:
@@ -43,7 +43,7 @@ class Cause:
 
     @property
     def versions(self) -> list[str]:
-        """The requirement of the finding, and the same rule of other versions that cases found
+        """The requirement of the finding, and the same rule in other versions that cases found
         violated."""
         first = impacts.rule_of(self.requirements[0])
         return sorted(each for each in self.requirements if impacts.rule_of(each) == first)
@@ -62,7 +62,7 @@ class Cause:
 
     def explains(self, other: Cause) -> bool:
         """True if ``other`` presumably follows from this cause: each of its cases cites more
-        requirements than some case here, and shares some of them."""
+        requirements than some case here, and shares some of these."""
         return (
             self.target == other.target
             and not self.is_unmet

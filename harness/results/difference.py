@@ -1,8 +1,8 @@
 """Compares two runs, per case and target and per requirement.
 
-Merge order decides whether a verdict got worse or better. If one side says nothing about the
-broker, the change is UNDECIDED, or LATE if that is due to a late host. A precondition that is no
-longer met is WORSE: in A the broker provided what the case relies on."""
+The order of verdicts decides whether one got worse or better. If one side shows nothing about the
+broker, the change is UNDECIDED, or LATE if the host was late. A precondition that is no longer met
+is WORSE: in A the broker provided what the case relies on."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class Course(StrEnum):
 
     WORSE = enum.auto()
     UNDECIDED = enum.auto()
-    """One of the two runs has no verdict on the broker, so there is nothing to compare."""
+    """One of the two runs has no verdict on the broker, so nothing can be compared."""
     BETTER = enum.auto()
     LATE = enum.auto()
-    """A late host left the case open on one side, and the other breaks nothing that is unlisted."""
+    """A late host left the case open on one side, and the other side shows no unlisted
+    violation."""
     SAME = enum.auto()
 
 
@@ -49,14 +50,14 @@ _UNHARMED = _KEPT | _SILENT | {Verdict.KNOWN, Verdict.SKIP}
 def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Course:
     """Return the direction of the change from ``a`` to ``b``; None: the case is missing.
 
-    To or from INCONCLUSIVE is UNDECIDED. So is ERROR to anything but PASS and NOTE: if the broker
-    fails now, its earlier behaviour is unknown. A new case with PASS, NOTE or SKIP changes nothing,
-    nor does the removal of a case without a verdict on the broker (SKIP, ERROR, INCONCLUSIVE). Any
-    other case on one side only is UNDECIDED. ``across`` two targets, SKIP means that one lacks a
-    capability, so a change to or from SKIP is UNDECIDED; it is SAME if only B has it and keeps it
-    or is known not to. A precondition that A does not meet counts as SKIP. A behaviour that only
-    one of them has, PASS or NOTE, is SAME. On one target merge order decides, because a lost
-    capability is a loss."""
+    A change to or from INCONCLUSIVE is UNDECIDED. So is one from ERROR to anything but PASS and
+    NOTE: if the broker fails now, its earlier behaviour is unknown. A new case with PASS, NOTE or
+    SKIP changes nothing, nor does the removal of a case without a verdict on the broker (SKIP,
+    ERROR, INCONCLUSIVE). Any other case on one side only is UNDECIDED. ``across`` two targets, SKIP
+    means that one lacks a capability, so a change to or from SKIP is UNDECIDED; it is SAME if only
+    B has the capability and keeps its requirement, or is known not to. A precondition that A does
+    not meet counts as SKIP. A PASS or NOTE for a behaviour that only one of them has is SAME. On
+    one target the order of verdicts decides, because a lost capability is a loss."""
     if a is b or (across and {a, b} <= _KEPT):
         return Course.SAME
     if across and a is Verdict.SKIP and b in {*_KEPT, Verdict.KNOWN}:
@@ -93,7 +94,7 @@ class Difference:
 
     @property
     def kind(self) -> Kind:
-        """Added, removed, changed or unchanged: judged by the verdict, not its wording."""
+        """Added, removed, changed or unchanged, by the verdict and not its wording."""
         a, b = self.verdicts
         if a is None:
             return Kind.ADDED
@@ -120,7 +121,8 @@ class Difference:
 
     @property
     def course(self) -> Course:
-        """The direction; a listed race is not a change, even if it shows on one side only."""
+        """The direction of the change. A listed race is no change, even if it occurs on one side
+        only."""
         if self.lost_service:
             return Course.WORSE
         sides = [side.result for side in (self.a, self.b) if side is not None]
@@ -145,7 +147,7 @@ class Difference:
         """True if the verdict changed and one side needed several attempts or had another verdict
         earlier.
 
-        Such a change may be chance: compare more runs before it is reported as a regression.
+        Such a change may be chance: compare more runs before you report a regression.
         """
         return self.kind is Kind.CHANGED and any(
             side is not None and not side.steady for side in (self.a, self.b)
@@ -153,7 +155,7 @@ class Difference:
 
     @property
     def only(self) -> str | None:
-        """``"A"`` or ``"B"`` if the case is violated (FAIL, KNOWN) there and kept (PASS, NOTE) in
+        """``"A"`` or ``"B"`` if the case is violated there (FAIL, KNOWN) and kept (PASS, NOTE) in
         the other."""
         a, b = self.verdicts
         if a in _VIOLATED and b in _KEPT:
@@ -165,7 +167,7 @@ class Difference:
 class Shift:
     """One requirement on one target (or two) whose worst verdict differs.
 
-    ``other_cases``: A and B covered it with different cases, so the cases may have changed rather
+    ``other_cases``: A and B judged it with different cases, so the cases may have changed rather
     than the broker."""
 
     requirement: str
@@ -192,8 +194,8 @@ class Shift:
 def compare(
     a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
 ) -> list[Difference]:
-    """Every case of either run: worse, undecided, better, unchanged, each by impact (worst first),
-    then by target and case.
+    """Return every case of either run: worse, undecided, better, unchanged, each by impact (worst
+    first), then by target and case.
 
     ``across`` pairs by case alone: the caller ensures that each run has exactly one target."""
     name = _pairing(across)
@@ -218,8 +220,8 @@ def compare(
 
 
 def shifts(differences: Iterable[Difference], *, across: bool = False) -> list[Shift]:
-    """The requirements whose worst verdict over all cases differs, ordered as by :func:`compare`.
-    Cases that a late host left open do not count."""
+    """Return the requirements whose worst verdict over all cases differs, in the order of
+    :func:`compare`. Cases that a late host left open do not count."""
     counted = [case for case in differences if case.course is not Course.LATE]
     a = [case.a for case in counted if case.a is not None]
     b = [case.b for case in counted if case.b is not None]
@@ -243,8 +245,8 @@ def shifts(differences: Iterable[Difference], *, across: bool = False) -> list[S
 
 
 def exit_code(differences: Iterable[Difference], *, partial: bool = False) -> int:
-    """1 if a case got worse; 2 if that is unknown (undecided, or ``partial``: a run was
-    interrupted); 0 otherwise."""
+    """Return 1 if a case got worse; 2 if that is unknown (undecided, or ``partial``: a run was
+    interrupted); otherwise 0."""
     courses = {difference.course for difference in differences}
     if Course.WORSE in courses:
         return 1
@@ -256,7 +258,7 @@ def _verdict(latest: LatestResult | None) -> Verdict | None:
 
 
 def _races(results: Iterable[LatestResult], across: bool) -> set[tuple[str, str]]:
-    """The targets and requirements whose known deviations are all races."""
+    """Return the targets and requirements whose known deviations are all races."""
     known: dict[tuple[str, str], list[JudgedFinding]] = defaultdict(list)
     for latest in results:
         for finding in latest.result.findings:
@@ -274,7 +276,7 @@ def _pairing(across: bool) -> Callable[[LatestResult], tuple[str, str]]:
 def _worst(
     results: Iterable[LatestResult], across: bool
 ) -> Mapping[tuple[str, str], dict[str, Verdict]]:
-    """By target and requirement: each case's verdict on it."""
+    """Return by target and requirement each case's verdict on it."""
     by_requirement: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
     for latest in results:
         result = latest.result

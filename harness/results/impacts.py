@@ -21,14 +21,13 @@ def _catalogue() -> requirements.Catalogue:
 
 
 def of_requirement(requirement: str) -> Impact | None:
-    """Return the impact in the catalogue; None if it has none."""
     known = _catalogue().get(requirement)
     return known.impact if known is not None else None
 
 
 def rule_of(requirement: str) -> str:
-    """Return what the requirements of one rule have in common in all versions of a protocol: the
-    protocol and the title, or the rest of the id if the catalogue does not know it."""
+    """Return what a rule's requirements have in common in all versions of a protocol: the protocol
+    and the title or, if the catalogue does not know the id, the rest of the id."""
     document, _, rest = requirement.partition("-")
     known = _catalogue().get(requirement)
     return f"{_VERSION.sub('STOMP', document)} {rest if known is None else known.heading}"
@@ -40,7 +39,7 @@ def severity(impact: Impact | str | None) -> int:
 
 
 def worst_finding(result: Result) -> JudgedFinding | None:
-    """Return the finding with the result's verdict and, if several, the worst impact. An ERROR has
+    """Return the finding with the result's verdict and, of several, the worst impact. An ERROR has
     none, since no requirement caused it."""
     if result.verdict is Verdict.ERROR:
         return None
@@ -52,8 +51,8 @@ def worst_finding(result: Result) -> JudgedFinding | None:
 
 
 def of_result(result: Result) -> Impact | None:
-    """Return the worst impact of what the result shows violated or leaves undecided; None if
-    nothing."""
+    """Return the worst impact of the requirements that the result shows violated or leaves
+    undecided; None without one."""
     finding = worst_finding(result)
     if finding is None or finding.verdict not in _BROKEN or finding.seen is Seen.UNMET:
         return None

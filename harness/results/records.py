@@ -20,19 +20,19 @@ from brokerproof.harness.results.verdict import is_unmet
 
 NAME = "results.ndjson"
 MOST_BYTES = 1 << 30
-"""Size of a file that is read at most; the results of 100,000 cases have 68 MB."""
+"""The most bytes of the file that are read. The results of 100,000 cases have 68 MB."""
 MOST_ATTEMPTS = 1_000_000
-"""No case is run more often: what says so is no result."""
+"""The most attempts at a case; a line with more is no result."""
 HOST_LATENESS = "lateness of the host"
-"""The measurement of a case that is INCONCLUSIVE: the host's worst delay during it."""
+"""The measurement of an INCONCLUSIVE case: the host's worst delay during it."""
 LATE_HOST: Duration = 50 * NS_PER_MS
-"""A host that was so late may have left a case open; a quiet one is late by a few milliseconds."""
+"""A host this late may have left a case open; a quiet host is late by a few milliseconds."""
 MOST_COUNTED = 2**63 - 1
-"""Tables of reports hold counts in 64 bits."""
+"""Tables of reports hold 64-bit counts."""
 
 
 class UnreadableResults(OneSentence):
-    """A line of results.ndjson is not a result: the message names the file and the line."""
+    """A line of results.ndjson is not a result. The message names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Unrecorded:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One case on one target: its verdict, and each finding with the verdict it was given.
+    """One case on one target: its verdict, and each finding with its verdict.
 
     ``measurements`` are by label; of several examples the value nearest to a bound is kept."""
 
@@ -63,14 +63,15 @@ class Result:
     situations: Mapping[str, int] = field(default_factory=dict)
     """Examples that reached each situation that the property declares."""
     amounts: Mapping[str, int] = field(default_factory=dict)
-    """The greatest amount that an example used, by what was counted: messages that wait, say."""
+    """The largest amount that an example used, by what was counted, such as waiting messages."""
     behaviours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values that were seen of each behaviour that ``fixtures/behaviours.toml`` lists."""
+    """The values observed of each behaviour that ``fixtures/behaviours.toml`` lists."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
 
     @property
     def left_open_by_host(self) -> bool:
-        """True if there is no verdict, perhaps because the host was late: no refusal caused it."""
+        """True if there is no verdict, possibly because the host was late: no refusal caused
+        this."""
         late = self.measurements.get(HOST_LATENESS)
         return late is not None and late.value >= LATE_HOST and not is_unmet(self.findings)
 
@@ -80,8 +81,8 @@ class Result:
 
     @classmethod
     def parse(cls, line: str) -> Result:
-        """The result in ``line``. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for anything
-        else."""
+        """Return the result in ``line``. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for
+        anything else."""
         values = _object(strict_json.loads(line))
         values["verdict"] = Verdict(values["verdict"])
         values["requirements"] = tuple(_list(values["requirements"]))
@@ -149,7 +150,7 @@ def _finding(values: Any) -> JudgedFinding:
 
 
 def measurements_of(values: Any) -> dict[str, Measurement]:
-    """Measurements by label, from JSON. Raises ``TypeError`` for malformed ones."""
+    """Return measurements by label, from JSON. Raises ``TypeError`` for malformed ones."""
     if not isinstance(values, dict):
         raise TypeError("measurements are not an object")
     measurements = {label: Measurement(**_object(fields)) for label, fields in values.items()}
@@ -173,14 +174,14 @@ class LatestResult:
 
     @property
     def steady(self) -> bool:
-        """True if it took one attempt and every result has the same verdict."""
+        """True if one attempt sufficed and every result has the same verdict."""
         return self.result.attempts <= 1 and all(
             verdict is self.result.verdict for verdict in self.earlier
         )
 
 
 def last_of_each(results: Iterable[Result]) -> Iterable[LatestResult]:
-    """The last result of each target and case, in order of their first result."""
+    """Return the last result of each target and case, in order of their first results."""
     kept: dict[tuple[str, str], LatestResult] = {}
     for result in results:
         before = kept.get((result.target, result.case))
@@ -190,7 +191,7 @@ def last_of_each(results: Iterable[Result]) -> Iterable[LatestResult]:
 
 
 def append(folder: Path, result: Result) -> None:
-    """Append one line and sync it to disk, in one write call so that parallel writers do not mix
+    """Append one line and sync it to disk, in a single write so that parallel writers do not mix
     lines."""
     handle = os.open(folder / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -210,7 +211,7 @@ def mend(folder: Path) -> None:
 
 
 def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
-    """The results of a run folder, in the order written.
+    """Return the results of a run folder, in the order written.
 
     With ``forgive_torn_tail`` an incomplete last line, left by a kill, is skipped. Raises
     :class:`UnreadableResults` for any other invalid line; a missing file has no results."""
@@ -236,7 +237,7 @@ class Tail:
         self._lines = 0
 
     def new(self) -> list[Result]:
-        """The results added since the last call, in the order written.
+        """Return the results added since the last call, in the order written.
 
         An incomplete last line is left for the next call. Raises :class:`UnreadableResults` for an
         invalid line."""

@@ -31,14 +31,14 @@ from brokerproof.harness.trace.columns import FINGERPRINT
 from brokerproof.harness.trace.redaction import without_passcode
 
 FORMAT = 2
-"""2: each finding in ``results.ndjson`` has its verdict; format 1 left it to the reader."""
+"""2: each finding in ``results.ndjson`` has its verdict; format 1 did not store it."""
 HEADER = "run.json"
 CASES = "cases.json"
 
 
 class BadRunFolder(OneSentence):
     """A folder is not a run folder, or this version cannot continue it. The message is one sentence
-    with the file and the reason."""
+    with file and reason."""
 
 
 def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
@@ -74,7 +74,7 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
 
 
 def _came_to_nothing(folder: Path) -> bool:
-    """True if an earlier run there ended before judging anything (the broker was not up, say), so
+    """True if an earlier run there ended before judging anything (the broker was down, say), so
     that a new one may begin."""
     if {path.name for path in folder.iterdir()} - {HEADER, CASES, "logs"} or "asked" not in read(
         folder, traces=False
@@ -86,8 +86,8 @@ def _came_to_nothing(folder: Path) -> bool:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[int]:
-    """Lock the folder while a run is being written; yield the lock's descriptor for children that
-    also write. Raises :class:`BadRunFolder` if another process holds the lock."""
+    """Lock the folder while a run writes to it; yield the lock's descriptor for children that write
+    too. Raises :class:`BadRunFolder` if another process holds the lock."""
     try:
         held = os.open(folder, os.O_RDONLY)
     except OSError as problem:
@@ -108,7 +108,8 @@ def alone(folder: Path) -> Iterator[int]:
 
 
 def read(folder: Path, *, traces: bool = True) -> dict[str, Any]:
-    """The header of a run. Raises :class:`BadRunFolder` for anything but a run of this version.
+    """Return the header of a run. Raises :class:`BadRunFolder` for anything but a run of this
+    version.
 
     Without ``traces``, a run with another event schema is accepted, since its results can still be
     read."""
@@ -166,7 +167,7 @@ def wrong_key(header: Mapping[str, Any]) -> str:
 
 
 def wrong_format(header: Mapping[str, Any]) -> str:
-    """Say why a run of another format cannot be read, and what to do."""
+    """Return why a run of another format cannot be read, and what to do."""
     return (
         f"has format {header.get('format')!r} and this version reads format {FORMAT}; read it with"
         f" brokerproof {header.get('brokerproof', 'of that time')}, or run again"
@@ -191,7 +192,8 @@ def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
 
 
 def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]], target: str = "") -> None:
-    """Describe cases that ``target`` is judged by; without a name, every target of the run."""
+    """Describe the cases that judge ``target``; without a name, those of every target of the
+    run."""
     all_cases = cases_of(folder)
     for case, facts in cases.items():
         targets = {*all_cases.get(case, {}).get("targets", ()), *filter(None, [target])}
@@ -200,13 +202,13 @@ def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]], target: str 
 
 
 def cases_for(folder: Path, target: str) -> set[str]:
-    """The cases by which ``target`` is judged: a client's are those of its protocol."""
+    """Return the cases that judge ``target``; for a client, the cases of its protocol."""
     cases = cases_of(folder).items()
     return {case for case, facts in cases if target in facts.get("targets", (target,))}
 
 
 def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the descriptions of the run's cases, by id; empty until they were collected."""
+    """Return the descriptions of the run's cases, by id; empty before their collection."""
     path = folder / CASES
     if not path.exists():
         return {}
@@ -222,7 +224,7 @@ def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> None:
-    """Record the host's own delays while ``target`` was judged."""
+    """Record the host's own delays during the judging of ``target``."""
     header = read(folder)
     header["host"].setdefault("canary", {})[target] = {"p99_ns": p99, "worst_ns": worst}
     header["host"]["canary_p99_ns"] = max(
@@ -232,7 +234,6 @@ def write_canary(folder: Path, target: str, p99: Duration, worst: Duration) -> N
 
 
 def write_header_field(folder: Path, name: str, values: Any) -> None:
-    """Add a field to the header."""
     _write(folder / HEADER, {**read(folder), name: values})
 
 
@@ -274,7 +275,6 @@ def _write(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def default_folder() -> Path:
-    """Return the default folder of a run: ``brokerproof-out/<timestamp>``."""
     return Path("brokerproof-out") / datetime.datetime.now().strftime("%Y-%m-%dT%H-%M-%S")
 
 

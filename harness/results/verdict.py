@@ -21,8 +21,8 @@ LISTED: tuple[Verdict, ...] = (
     Verdict.PASS,
     Verdict.SKIP,
 )
-"""The order in which people read verdicts: a violation before an error of ours, what a target lacks
-last."""
+"""The order in which people read verdicts: a violation before an error of ours, and missing
+capabilities last."""
 
 NEVER_JUDGED = "the case never reached it"
 _ON_THE_BROKER = frozenset({Verdict.FAIL, Verdict.KNOWN, Verdict.WARN, Verdict.NOTE, Verdict.PASS})
@@ -45,7 +45,7 @@ def verdict_for(level: Level, finding: Finding) -> Verdict:
     applied.
 
     A requirement whose situation never arose is INCONCLUSIVE, never PASS. So is an uncertain
-    violation of a level that counts against a broker. A requirement that does not apply to this
+    violation at a level that counts against a broker. A requirement that does not apply to this
     broker is a NOTE."""
     if finding.seen is Seen.VIOLATED and _VIOLATED[level] is Verdict.NOTE:
         return Verdict.NOTE
@@ -72,9 +72,8 @@ def with_verdict(
 
 
 def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Return ``judged``; requirements never reached become SKIP if a known deviation, or a
-    recommendation that is not kept, may have ended the case early, because the case has its
-    verdict."""
+    """Return ``judged``, but requirements never reached become SKIP if a known deviation, or a
+    recommendation not kept, may have ended the case early: the case then has its verdict."""
     violated = {finding.verdict for finding in judged if finding.seen is Seen.VIOLATED}
     ended = next((words for verdict, words in _ENDS.items() if verdict in violated), None)
     return tuple(
@@ -86,7 +85,7 @@ def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ..
 
 
 def never_reached(cited: Iterable[str], verdict: Verdict, detail: str) -> tuple[JudgedFinding, ...]:
-    """Findings of a case that ended before judging anything: SKIP or ERROR for each cited
+    """Return findings for a case that ended before judging anything: SKIP or ERROR for each cited
     requirement."""
     return tuple(
         JudgedFinding(requirement, Seen.NEVER_REACHED, detail, verdict=verdict)
@@ -95,7 +94,8 @@ def never_reached(cited: Iterable[str], verdict: Verdict, detail: str) -> tuple[
 
 
 def merge(verdicts: Iterable[Verdict]) -> Verdict:
-    """The worst of ``verdicts``; INCONCLUSIVE if there are none, because nothing was checked."""
+    """Return the worst of ``verdicts``; INCONCLUSIVE if there are none, because nothing was
+    checked."""
     return min(verdicts, key=WORST_FIRST.index, default=Verdict.INCONCLUSIVE)
 
 
@@ -114,7 +114,7 @@ def is_met(findings: Iterable[JudgedFinding]) -> bool:
 
 
 def is_race(findings: Iterable[JudgedFinding]) -> bool:
-    """True if all that is worse than NOTE or SKIP are known deviations that need not show."""
+    """True if all verdicts worse than NOTE or SKIP are known deviations that need not occur."""
     worse = [finding for finding in findings if finding.verdict not in _QUIET]
     return bool(worse) and all(
         finding.deviation is not None and finding.deviation.sometimes for finding in worse
@@ -122,8 +122,8 @@ def is_race(findings: Iterable[JudgedFinding]) -> bool:
 
 
 def exit_code(verdicts: Iterable[Verdict], *, known_that_passed: bool = False) -> int:
-    """The command's exit code: 0 no violation, 1 violation (or a known deviation that now passes),
-    2 inconclusive, 5 our error. A violation takes precedence over our errors."""
+    """Return the command's exit code: 0 no violation, 1 a violation (or a known deviation that did
+    not occur), 2 inconclusive, 5 our error. A violation takes precedence over our errors."""
     seen = set(verdicts)
     if Verdict.FAIL in seen or known_that_passed:
         return 1

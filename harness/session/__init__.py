@@ -1,1 +1,2 @@
-"""A pytest session: collects cases, runs them concurrently on one target, and reports them."""
+"""A pytest session: collects cases, runs them concurrently on one target, and reports the
+results."""

@@ -1,11 +1,11 @@
 """Handles a broker that dies during a run: finds the case that kills it and continues the run.
 
-When the process ends, its port closes or it refuses every connection, all running cases see closed
-connections; none is judged by that. Once the broker serves again, restarted by its supervisor or by
-the command of ``--restart``, the suspects run again one by one, starting with the one that sent the
-last frame. A case after which the broker dies twice more, with no other case running, is the
-culprit and gets a verdict; its variants run alone too. All others then run concurrently as before.
-If the broker stays down, the run ends."""
+If the broker's process ends, its port closes, or it refuses every connection, all running cases see
+closed connections. No case is judged by that. Once the broker serves again, restarted by its
+supervisor or by the command of ``--restart``, the suspects run again one by one, starting with the
+one that sent the last frame. A case after which the broker dies twice more, with no other case
+running, is the culprit and gets a verdict; its variants run alone too. All others then run
+concurrently as before. If the broker stays down, the run ends."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from brokerproof.harness.worlds.bounds import BrokerDied, RunStopped
 from brokerproof.harness.worlds.host_clock import HOST_CLOCK
 
 RETURNS_WITHIN: Duration = seconds(20)
-"""Time for a broker to serve again. One that is started by a command may take three times that."""
+"""Time for a broker to serve again; three times as much for one that a command starts."""
 LOOK_EVERY: Duration = NS_PER_S // 5
 MOST_UNEXPLAINED = 3
-"""So many deaths in a row that no case alone causes end the run, which might not end otherwise."""
+"""This many consecutive deaths that no case causes alone end the run, which might never end
+otherwise."""
 MOST_SUSPECTS = 8
 MOST_NAMED = 3
 
@@ -61,8 +62,8 @@ class BrokerDeaths:
         return []
 
     def _judge_alone(self, call: Call, death: BrokerDied) -> Result | None:
-        """Return the result of ``call`` if it kills the broker twice while no other case is
-        running."""
+        """Return the result of ``call`` if it kills the broker twice without any other running
+        case."""
         for last in (False, True):
             record = try_once(self._run, call)
             frames = self._target.bounds.unanswered()
@@ -87,7 +88,7 @@ class BrokerDeaths:
                 raise RunStopped(f"{death}; it cannot be restarted: {problem}") from None
         elif self._restart:
             with (self._logs / "restart.log").open("ab") as log:
-                subprocess.run(  # it may run on, and is not a child of this process
+                subprocess.run(  # it may keep running, and is not a child of this process
                     f"{{ {self._restart}\n}} &",
                     shell=True,
                     check=False,
@@ -103,7 +104,7 @@ class BrokerDeaths:
             self._number += 1
             self._health = self._run.health.in_fork(f"d{self._number}")
             if self._health.serves:
-                # It may have kept what interrupted cases left in queues of these names.
+                # The broker may have kept messages of interrupted cases in queues of these names.
                 self._target.identity = dataclasses.replace(
                     self._target.identity, tag=f"{self._tag}-{self._number}"
                 )

@@ -47,15 +47,15 @@ SET_UP_FAILED, USAGE = 3, 4
 _CASES_END_WITHIN_S = 5.0
 _INTERRUPTED_CASES_END_WITHIN_S = 0.5
 _INTERRUPTED_WORKERS_END_WITHIN_S = 1.5
-"""In this time a worker writes its last segment of the trace, which takes tens of milliseconds on a
-quiet host."""
+"""Time for a worker to write its last segment of the trace; on a quiet host this takes tens of
+milliseconds."""
 Outcome = TypeVar("Outcome")
 
 COLLECT_AT = 50_000
-"""Objects made between two collections of garbage, also in workers. With Python's 700 a case of
-10,000 messages took a third longer."""
+"""Allocations between two garbage collections, also in workers. With Python's 700 a case of 10,000
+messages took a third longer."""
 ALONE = frozenset({"alarms", "system-usage"})
-"""On a target with one of these cases do something to all of the broker: there they run one after
+"""On a target with one of these capabilities, cases affect the whole broker, so they run one after
 the other."""
 
 
@@ -70,8 +70,8 @@ def does_harm(run: Run, call: Call) -> bool:
 
 
 class CaseRuns:
-    """The target of a session, started for the first case or earlier on request, and the results of
-    the cases. Problems with the target end the session through ``pytest.exit``."""
+    """The target of a session, started for the first case or earlier on request, and the cases'
+    results. Problems with the target end the session through ``pytest.exit``."""
 
     def __init__(self, options: Namespace) -> None:
         self._options = options
@@ -86,13 +86,13 @@ class CaseRuns:
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
         self._real_time_workers: RealTimeWorkers | None = None
-        """The same, where they are of that kind."""
+        """The same workers, if they are of that kind."""
         self._futures: list[Future[Result]] = []
         self._logs = (self.folder or Path(".pytest_cache") / "brokerproof") / "logs"
         self._harmed = False
         """True if the last case may have left the target unusable."""
         self._started: dict[str, Callable[[], Result]] = {}
-        """By case that was begun before pytest reached it: waits for its result."""
+        """For each case that began before pytest reached it: waits for its result."""
 
     def load_target(self) -> Target:
         if self._target is None:
@@ -181,7 +181,7 @@ class CaseRuns:
         """Begin ``calls``, ``together`` of them concurrently (default: the number of places)."""
         processes = processes_for(len(calls), together)
         chosen, together = together, together or CASES_IN_PARALLEL * processes
-        # A broker given by its address is unknown: a frame may kill it.
+        # A broker given by its address is unknown, so a frame may kill it.
         if isinstance(run.target, AddressTarget) or (
             processes > 1 and isinstance(run.target, SocketTarget)
         ):
@@ -193,7 +193,7 @@ class CaseRuns:
                 functools.partial(self._run_in_fork, run, processes),
                 run.target,
                 self._keep,
-                # Our idle processor says nothing about a broker on another host.
+                # An idle processor here shows nothing about a broker on another host.
                 more=chosen is None and run.target.on_this_host,
                 deaths=BrokerDeaths(run, restart, self._logs, self._keep),
             )
@@ -208,7 +208,7 @@ class CaseRuns:
             self._started[call.id] = future.result
 
     def _run_in_fork(self, run: Run, processes: int, name: str) -> Run:
-        """The run, as seen by one of the ``processes`` that judge its target together."""
+        """Return the run as one of the ``processes`` sees it that judge the target together."""
         assert isinstance(run.target, SocketTarget)
         run.target.continue_in_fork(run.target.identity.limits.share_of(processes))
         assert run.health is not None
@@ -248,7 +248,7 @@ class CaseRuns:
 
     def _execute_alone(self, run: Run, call: Call) -> Result:
         """Run a harmful case after all other cases have finished. A broker that no longer serves
-        does not end the run at that point; it is restarted before the next harmful case."""
+        does not end the run here; it is restarted before the next harmful case."""
         wait(self._futures)
         workers = self._real_time_workers
         if workers is not None and not workers.ended:
@@ -274,7 +274,7 @@ class CaseRuns:
             records.append(self.folder, result)
 
     def finish(self, *, interrupted: bool) -> bool:
-        """End the running cases and stop the target. Return True if a case does not end."""
+        """End the running cases and stop the target. Return True if some case does not end."""
         within = _INTERRUPTED_CASES_END_WITHIN_S if interrupted else _CASES_END_WITHIN_S
         stuck = False
         if self._workers is not None:
@@ -286,7 +286,7 @@ class CaseRuns:
             under_way = [future for future in self._futures if not future.done()]
             stuck = bool(wait(under_way, within).not_done)
         if self.run is None:
-            if self._starting is not None:  # no case came to it
+            if self._starting is not None:  # no case started it
                 self._starting.end(within)
             return stuck
         self.run.recorder.flush()

@@ -3,17 +3,16 @@ not help. Real-time cases also wait (see ``harness/session/real_time_workers.py`
 
 Workers are forked from the process that collected the cases, after the target has started, so
 nothing is imported, collected or configured twice. That process becomes the dispatcher. Each worker
-holds its current case and one more, so it never waits for the dispatcher. It records the trace and
-the result, and sends the outcome. A case depends only on the seed and itself, so any worker can run
-it.
+holds its current case and one more, so it never waits for the dispatcher. It records trace and
+result, and sends the outcome. A case depends only on the seed and itself, so any worker can run it.
 
 If a worker dies (a crash in C, the kernel out of memory), its current case is lost and reported as
 our error, and another worker takes over the rest. If the dispatcher dies, the kernel ends its
 workers. On SIGTERM a worker keeps the traces of finished cases.
 
 pytest-xdist does much of this, but each of its workers is a new process that imports and collects
-everything again, a quarter of the whole work here. And a case whose worker dies is reported only to
-pytest, not in results.ndjson."""
+everything again, which is a quarter of the whole work here. Also, a case whose worker dies is
+reported only to pytest, not in results.ndjson."""
 
 from __future__ import annotations
 
@@ -39,13 +38,13 @@ from brokerproof.harness.results.verdict import never_reached
 from brokerproof.harness.worlds.bounds import RunStopped
 
 AHEAD = 2
-"""Cases held by each worker, so that it need not wait while its dispatcher is busy."""
+"""Cases that each worker holds, so that it need not wait while the dispatcher is busy."""
 GRACE_S = 20.0
 """Time for a worker to end after SIGTERM, before it is killed."""
 _PR_SET_PDEATHSIG = 1
 
 MakeRun = Callable[[str], Run]
-"""A run as the worker of that name sees it: with a recorder whose segments carry the name."""
+"""Makes the run of the named worker, with a recorder whose segments carry that name."""
 Keep = Callable[[Result], None]
 
 
@@ -58,7 +57,7 @@ class _Worker:
     process: ForkProcess
     pipe: connection.Connection
     given: deque[int] = field(default_factory=deque)
-    """The cases that it has, those that it is at first."""
+    """The cases that it has; these are the first."""
 
 
 class Workers:
@@ -66,11 +65,11 @@ class Workers:
     per result, in its worker, or here if the worker died."""
 
     at_once = 1
-    """Cases that a worker runs at the same time."""
+    """Cases that a worker runs concurrently."""
     ahead = AHEAD - 1
-    """Further cases that already wait in a worker."""
+    """Cases that wait in a worker besides the running ones."""
     wait_s: float | None = None
-    """The longest wait for an answer, in seconds; without end by default."""
+    """The longest wait for an answer, in seconds; unlimited by default."""
 
     def __init__(
         self, calls: Sequence[Call], processes: int, make_run: MakeRun, target: str, keep: Keep
@@ -103,8 +102,8 @@ class Workers:
         return not self._workers
 
     def stop(self, within_s: float = GRACE_S) -> None:
-        """End all workers: idle ones at once, others during a case, whose trace is lost. A worker
-        still alive after ``within_s`` seconds is killed."""
+        """End all workers: idle ones immediately, others during a case, whose trace is lost. A
+        worker still alive after ``within_s`` seconds is killed."""
         idle = self.idle
         for worker in self._workers:
             if not idle:
@@ -128,7 +127,7 @@ class Workers:
         )
         with warnings.catch_warnings():
             # Python warns that a thread missing after the fork may hold a lock. The only threads
-            # here belong to numpy's linear algebra, which nobody calls.
+            # here belong to numpy's linear algebra, which is never called.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         theirs.close()
@@ -143,8 +142,8 @@ class Workers:
                 return
 
     def _give_one(self, worker: _Worker, at: int = 0) -> bool:
-        """Give ``worker`` the remaining case at that index. Return False if the worker is dead,
-        which is detected later."""
+        """Give ``worker`` the remaining case at that index. Return False if the worker is dead
+        (this is handled later)."""
         number = self._left[at]
         try:
             worker.pipe.send(self._order(number))
@@ -179,7 +178,6 @@ class Workers:
             self._give(worker)
 
     def _on_outcome(self, number: int, outcome: Any) -> None:
-        """Keep a worker's answer for that case."""
         self._results[number] = outcome
 
     def _bury(self, worker: _Worker) -> None:
@@ -195,7 +193,7 @@ class Workers:
             self._fork()
 
     def _split(self, given: list[int]) -> tuple[list[int], list[int]]:
-        """Return the cases that a worker is running, and those it still has waiting."""
+        """Return the cases that a worker is running, and those waiting in it."""
         return given[: self.at_once], given[self.at_once :]
 
     def _died(self, call: Call, code: int | None) -> Result:
@@ -239,7 +237,7 @@ class Workers:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._end)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        # The dispatcher's pipe ends: left open here, they would hide its death.
+        # Close the dispatcher's ends of pipes: left open here, they would hide its death.
         for pipe_end in others:
             pipe_end.close()
         run = self._make_run(name)
@@ -254,14 +252,14 @@ class Workers:
 
     def _serve(self, pipe: connection.Connection, run: Run, dealer: int) -> None:
         """Run the cases received through ``pipe`` while the process ``dealer`` is alive."""
-        warnings.simplefilter("error")  # as pytest does around the cases that it runs itself
+        warnings.simplefilter("error")  # as pytest does around cases that it runs itself
         while os.getppid() == dealer:
             number = pipe.recv()
             call = self._calls[number]
             result, events = execute_unrecorded(run, call)
             if self._ended:  # Hypothesis may turn the end of an example into an error
                 break
-            with _sigterm_held_back():  # a trace is kept with its result, or neither is
+            with _sigterm_held_back():  # keep a trace only with its result, and the reverse
                 if events:
                     run.recorder.write(call.id, events)
                 self._keep(result)
@@ -281,5 +279,5 @@ def _sigterm_held_back() -> Iterator[None]:
 
 
 def heaviest_first(run: Run, calls: Iterable[Call]) -> list[Call]:
-    """Properties with many examples first, so that none of them delays the end."""
+    """Sort properties with many examples first, so that none of them delays the end."""
     return sorted(calls, key=lambda call: 0 if call.case.over is None else -count(run, call))

@@ -5,9 +5,9 @@ Cases start concurrently before pytest iterates over its items (``case_runs.py``
 reaches an item, it waits for that case and reports it.
 
 pytest-xdist may distribute cases over its processes, mixed with other tests, in virtual time or
-against a broker at an address. Each process then runs its cases one by one, with its own names. It
-is refused if the processes would interfere with each other: under an alarm, in one run folder, or
-if each of them would start a broker."""
+against a broker at an address. Each process then runs its cases one by one, with its own names.
+This is rejected if the processes would interfere with each other: under an alarm, in one run
+folder, or if each would start a broker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ from brokerproof.harness.session.case_runs import ALONE, CaseRuns, does_harm
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the session for conformance cases."""
     option = config.option
     option.brokerproof_seed = _seed(option)
     for area in Area:
@@ -93,7 +92,8 @@ class CaseNotPassed(Exception):
 
 
 def _explanation(result: Result, catalogue: Catalogue) -> str:
-    """The verdict with its sentence, and the words and source of each requirement concerned."""
+    """Return the verdict with its sentence, and the words and source of each requirement
+    concerned."""
     lines = [f"{result.verdict}: {result.detail}"]
     if result.verdict is Verdict.ERROR:  # no requirement's fault
         return lines[0]
@@ -109,7 +109,7 @@ def _explanation(result: Result, catalogue: Catalogue) -> str:
 
 
 MARKER = "brokerproof_"
-"""Beginning of the markers of areas, such as ``brokerproof_heartbeat``."""
+"""Prefix of the markers of areas, such as ``brokerproof_heartbeat``."""
 
 
 def _runs_alone(run: Run, item: pytest.Item) -> bool:
@@ -127,7 +127,7 @@ class _Session:
         self._folder = self._runs.folder
         self._interrupted = False
         self._stuck = False
-        """True if a case did not end in time when the run did."""
+        """True if a case did not end in time after the run."""
         self._status = 0
 
     def check_spreading(self) -> None:
@@ -161,7 +161,7 @@ class _Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Start our own broker during collection: a recording run always has cases, and collecting
+        """Start our own broker during collection: a recording run always has cases, and collection
         leaves a core free."""
         options = self._options
         if self._folder is None or options.collectonly or options.brokerproof_index:
@@ -171,8 +171,8 @@ class _Session:
 
     @pytest.fixture
     def target(self) -> None:
-        """The argument of conformance cases. The plugin, not pytest, creates its value for each
-        case."""
+        """Return the argument of conformance cases. The plugin, not pytest, creates its value for
+        each case."""
 
     @pytest.hookimpl
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -231,8 +231,8 @@ class _Session:
         )
 
     def _select(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Deselect cases that the options exclude. A broker target also excludes client trials, a
-        client target all other cases; ordinary tests stay."""
+        """Deselect cases that the options exclude. A broker target also excludes client trials; a
+        client target excludes all other cases. Ordinary tests stay."""
         options = self._options
         selection = Selection(
             tuple(options.brokerproof_case),
@@ -263,8 +263,8 @@ class _Session:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Begin the cases, then let pytest iterate over them. An interrupted recording ends here,
-        since pytest would first format the contents of all stack frames, which takes seconds."""
+        """Begin the cases, then let pytest iterate over them. An interrupted recording ends here;
+        pytest would first spend seconds formatting the contents of all stack frames."""
         self._begin_cases(session)
         try:
             return (yield)
@@ -310,7 +310,7 @@ class _Session:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Report a case that did not pass in one sentence; a traceback through the harness would
+        """Report a case that did not pass in one sentence: a traceback through the harness would
         not help."""
         report = yield
         if call.excinfo is not None and call.excinfo.errisinstance(CaseNotPassed):
@@ -339,8 +339,8 @@ class _Session:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """End a process that would otherwise wait for stuck cases. Skip the final garbage
-        collection in others, which took half a second for a run's results."""
+        """End a process that would otherwise wait for stuck cases. In other processes, skip the
+        final garbage collection, which took half a second for a run's results."""
         if self._folder is not None:
             gc.freeze()
         if self._stuck:
@@ -353,11 +353,11 @@ def _end_well() -> None:
     stops.
 
     A run interrupted at a terminal receives the signal twice, from the terminal and from its parent
-    command; the second is ignored."""
+    command; the second one is ignored."""
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise KeyboardInterrupt from None  # pytest would format its context's frames too
+        raise KeyboardInterrupt from None  # pytest would format the frames of its context too
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)

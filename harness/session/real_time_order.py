@@ -2,8 +2,8 @@
 disk busy after those that measure time.
 
 So a run does not end with a long case that began last. Most long cases wait for a broker's timers
-or for an answer that may never arrive. The longest of the busy cases begin once half of the others
-have begun; later, the run would wait for them alone."""
+or for an answer that may never arrive. The longest busy cases begin once half of the others have
+begun; if they began later, the run would wait for them alone."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from brokerproof.harness.cases.example_runs import Call
 from brokerproof.harness.catalogue import tables
 
 BUSY = frozenset({"address-full", "paging"})
-"""Cases that need one of these keep a broker and its disk busy. Long cases that measure time have
-begun before them."""
+"""Cases that need one of these capabilities keep a broker and its disk busy. Long cases that
+measure time begin before them."""
 LONGEST_S = 5
-"""Busy cases of so many seconds begin halfway."""
+"""Busy cases of at least this many seconds begin halfway."""
 LEAST_S = 3
-"""Cases shorter than that are not in the table; among themselves they keep their order."""
+"""Shorter cases are not in the table and keep their order."""
 
 
 @functools.cache

@@ -5,16 +5,16 @@ Measured on two cores: in one process more than 16 threads gained nothing, becau
 0.8 to 0.9 of a core throughout and was the bottleneck. See "What the real-time half waits for" in
 ``docs/reference/measurements.md``.
 
-Most cases wait for a broker's timer or for an answer that may never arrive, so processor load sets
-the number of places. Each process runs a fixed number of cases concurrently, and more while the
-processor is partly idle. With only 32 places, a third of it was idle for six seconds of the
-reference's run, because every place held a waiting case.
+Most cases wait for a broker's timer or for an answer that may never arrive, so the processor's load
+determines the number of places. Each process runs a fixed number of cases concurrently, and more
+while the processor is partly idle. With only 32 places, a third of it was idle for six seconds of
+the reference's run, because every place held a waiting case.
 
 A case that an attempt left undecided, because the host was late or a control failed, returns to the
 dispatcher, since an immediate second or third attempt usually meets the same conditions. A short
-case runs again after half of the remaining ones, a long one at once, or the run would have to wait
-for it. The last attempt begins when no cases remain and the host is quiet, at the latest when no
-other case is running.
+case runs again after half of the remaining ones; a long one immediately, or the run would have to
+wait for it. The last attempt begins when no cases remain and the host is quiet, at the latest when
+no other case is running.
 
 The processes share one broker, which the process that collected the cases starts and stops. Each
 measures the lateness of its own threads, on which its verdicts depend, and probes the broker's
@@ -50,28 +50,29 @@ from brokerproof.harness.worlds.wake_up_lateness import Canary
 MOST_PROCESSES = 2
 """With more processes the run would wait for its longest cases, and the broker for a core."""
 LEAST_AT_ONCE = 4
-"""Cases at the same time in a process, or it is not worth its start."""
+"""The least concurrent cases that make a process worth its start."""
 LEAST_CASES = 32
-"""Cases for a process."""
+"""The least cases that make a process worth its start."""
 MOST_PLACES = 3
-"""Times as many cases as a process runs at least are the most that it runs at the same time."""
+"""A process runs at most this many times its regular number of cases concurrently."""
 IDLE_SHARE = 0.25
-"""Share of the processor that is idle, or no case begins beyond the places."""
+"""The share of the processor that must be idle before cases begin beyond the places."""
 LOOK_EVERY_S = 0.1
-"""Interval at which a process may begin :data:`MORE` cases beyond its places."""
+"""The interval at which a process may begin :data:`MORE` cases beyond its places."""
 MORE = 3
 QUIET_SHARE, QUIET_LOOKS = 0.7, 5
-"""The host is quiet when so many looks in a row found that share of the processor idle: what is
-still under way waits for timers."""
+"""The host is quiet if this many consecutive checks found that share of the processor idle: the
+running cases wait for timers."""
 SUSPECT_FOR: Duration = 5 * NS_PER_S
-"""A case that sent a frame so shortly before its broker died may be the cause, also if it ended."""
+"""A case that sent a frame this shortly before its broker died may be the cause, even if it has
+ended."""
 _CASES_END_WITHIN_S = 1.0
-"""Time for cases under way when the run ends before them. They look for its end four times a
+"""Time for running cases to end when the run ends before them. They check for its end four times a
 second."""
 
 
 def processes_for(cases: int, at_once: int | None) -> int:
-    """Return the number of processes for these cases, at most ``at_once`` of which run
+    """Return the number of processes for these cases, of which at most ``at_once`` run
     concurrently: one per usable core, if there are enough cases."""
     cores = len(os.sched_getaffinity(0))
     enough = MOST_PROCESSES if at_once is None else at_once // LEAST_AT_ONCE
@@ -93,7 +94,7 @@ class Lateness:
 class RealTimeWorkers(Workers):
     """``processes`` workers that together run ``at_once`` of ``calls`` concurrently, in the given
     order; with ``more``, up to :data:`MOST_PLACES` times as many while ``idle_cores`` permits.
-    ``target`` is that of the runs that ``make_run`` creates in each worker."""
+    ``target`` belongs to the runs that ``make_run`` creates in each worker."""
 
     ahead = 0
     wait_s = LOOK_EVERY_S
@@ -127,7 +128,7 @@ class RealTimeWorkers(Workers):
         self._under_way: list[Future[None]] = []
         self._keeping = threading.Lock()
         self._stopping = False
-        """True if no more results are kept: the run has ended before the case did."""
+        """True if no more results are kept: the run ended before the case."""
         self.lateness: list[Lateness] = []
         """The lateness of each process that ended regularly."""
         super().__init__(calls, processes, make_run, target.identity.name, keep)
@@ -142,7 +143,7 @@ class RealTimeWorkers(Workers):
     def stop(self, within_s: float = GRACE_S) -> None:
         if self.idle:
             for worker in self._workers:
-                with suppress(OSError, EOFError):  # it died: only its lateness is lost
+                with suppress(OSError, EOFError):  # the worker died: only its lateness is lost
                     worker.pipe.send(None)
                     if worker.pipe.poll(within_s):
                         self.lateness.append(worker.pipe.recv())
@@ -189,8 +190,8 @@ class RealTimeWorkers(Workers):
             self._give(worker)
 
     def _look_at_cores(self) -> None:
-        """Check how idle the processor is, and if there is capacity give each worker cases beyond
-        its places. Idle time here says nothing about a broker on another host."""
+        """Check how idle the processor is; if it has capacity, give each worker cases beyond its
+        places. Idle time here shows nothing about a broker on another host."""
         now = HOST_CLOCK.now()
         if self._most == self.at_once or now - self._looked_at < LOOK_EVERY_S * NS_PER_S:
             return
@@ -242,13 +243,14 @@ class RealTimeWorkers(Workers):
                     outcome, events = attempted
             except RunStopped as stopped:
                 stop = stopped
-            except BaseException as problem:  # whatever it is, the dispatcher waits for an answer
+            # whatever the error, the dispatcher waits for an answer
+            except BaseException as problem:
                 outcome = self._error(call, f"{type(problem).__name__}: {problem}")
             with self._keeping:
                 if self._stopping:
                     return
                 if stop is None and isinstance(outcome, Result):
-                    # A trace is kept with its result, or neither is.
+                    # Keep a trace only with its result, and the reverse.
                     run.recorder.write(call.id, events)
                     self._keep(outcome)
                 with suppress(OSError):  # the dispatcher died: the main thread ends

@@ -23,7 +23,7 @@ class TargetStart:
     def _start(self) -> None:
         try:
             self._facts.set_result(self._target.start(self._logs))
-        except BaseException as problem:  # whatever it is, somebody waits for an answer
+        except BaseException as problem:  # whatever the error, somebody waits for an answer
             self._facts.set_exception(problem)
 
     def facts(self) -> TargetFacts:

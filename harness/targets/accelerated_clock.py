@@ -1,10 +1,10 @@
 """A clock that runs faster for one broker's process: two preloaded libraries.
 
-libfaketime answers for the C library: clocks, sleeps, condition variables and polls keep the
-accelerated time, so a time-out of a minute takes six seconds at a rate of ten. Debian and most
-other distributions have it as the package ``libfaketime``. What it leaves at the host's rate is in
-``raw_waits.c``, which is compiled once into the cache. ``suites/interop/accelerated`` shows that
-the waits of Java and Erlang follow.
+libfaketime replaces functions of the C library: clocks, sleeps, condition variables and polls keep
+the accelerated time, so a time-out of a minute takes six seconds at a rate of ten. Debian and most
+other distributions have the package ``libfaketime``. ``raw_waits.c``, compiled once into the cache,
+handles the waits that libfaketime leaves at the host's rate. ``suites/interop/accelerated`` shows
+that the waits of Java and Erlang follow.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _COMPILE_S = 60
 
 
 def prefix(rate: int) -> list[str]:
-    """Return the words before a command whose process is to see its clock run ``rate`` times as
-    fast from its start; none for 1. Raises :class:`SetUpFailed`."""
+    """Return the words before a command whose process should see its clock run at ``rate`` times
+    the host's speed from its start; none for 1. Raises :class:`SetUpFailed`."""
     return [] if rate == 1 else _prefix(rate, _libraries())
 
 
 def prefix_inside(rate: int, folder: Path, seen_as: Path | str) -> list[str]:
-    """Return the words for a command that sees ``folder`` as ``seen_as`` and may see nothing else:
-    the libraries are put into the folder. Raises :class:`SetUpFailed`."""
+    """Return the words for a command that sees ``folder`` as ``seen_as``, and possibly nothing
+    else: the libraries are copied into the folder. Raises :class:`SetUpFailed`."""
     if rate == 1:
         return []
     copies = [shutil.copy(library, folder) for library in _libraries()]

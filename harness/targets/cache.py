@@ -1,8 +1,8 @@
 """The cache folder: downloads, unpacked brokers and records of running ones. Always outside a
 repository.
 
-Several runs may use it at once. Whatever has its final name is complete: it is created under
-another name, under a lock, and renamed.
+Several runs may use it concurrently. Anything with its final name is complete: it is created under
+another name, with a lock held, and renamed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
     if own := environment.get("BROKERPROOF_CACHE"):
         return Path(own).absolute()
     base = environment.get("XDG_CACHE_HOME", "")
-    # The XDG rules say that a relative path there is to be ignored.
+    # According to the XDG specification, a relative path is ignored.
     return (Path(base) if Path(base).is_absolute() else Path.home() / ".cache") / "brokerproof"
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that belongs to ``path`` against other threads and processes; wait for it
-    without bound.
+    """Hold the lock of ``path`` against other threads and processes; wait for it without a limit.
 
-    Raises :class:`SetUpFailed` when the folder cannot be written.
+    Raises :class:`SetUpFailed` if the folder cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +54,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def once(path: Path, make: Callable[[Path], Path]) -> Path:
-    """``path``, created if it is missing.
+    """Return ``path``, created if missing.
 
     ``make(folder)`` gets an empty folder and returns the content of ``path``. If ``make`` raises,
     nothing is left behind.
@@ -71,7 +70,7 @@ def once(path: Path, make: Callable[[Path], Path]) -> Path:
 
 
 def unpacked(archive: Path, path: Path) -> Path:
-    """Unpack the only top-level folder of a ``.tar.gz`` as ``path``, once. Raises
+    """Unpack the only top-level folder of a ``.tar.gz`` as ``path``, unless done already. Raises
     :class:`SetUpFailed`."""
 
     def unpack(folder: Path) -> Path:
@@ -94,7 +93,7 @@ def unpacked(archive: Path, path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or folder of the cache, if it is there."""
+    """Delete a file or folder of the cache, if present."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -15,7 +15,7 @@ import trustme
 from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, ORGANIZATION, STRANGER, UNIT
 
 FOLDER = "BROKERPROOF_CERTIFICATES"
-"""The folder's name in a configuration file: ``${BROKERPROOF_CERTIFICATES}``."""
+"""The folder's placeholder in a configuration file: ``${BROKERPROOF_CERTIFICATES}``."""
 AUTHORITY, SERVER = "ca.pem", "server.pem"
 
 _LIFE = datetime.timedelta(days=30)
@@ -32,11 +32,11 @@ def make(folder: Path, host: str = "127.0.0.1") -> None:
     authority = trustme.CA(organization_name=ORGANIZATION, organization_unit_name="authority")
     other = trustme.CA(organization_name=ORGANIZATION, organization_unit_name="another authority")
     authority.cert_pem.write_to_path(folder / AUTHORITY)
-    # Proton looks for an address among the DNS names and in the common name only.
+    # Proton looks for an address only among the DNS names and in the common name.
     names = dict.fromkeys(("localhost", "127.0.0.1", "::1", host))
     _write(folder / SERVER, _issue(authority, *names, common_name=host))
     for certificate, issuer in ((CERTIFIED, authority), (NOBODY, authority), (STRANGER, other)):
-        # Java refuses a certificate with an empty list of alternative names.
+        # Java rejects a certificate with an empty list of alternative names.
         name = certificate.common_name
         _write(folder / certificate.file, _issue(issuer, name, common_name=name))
 

@@ -1,5 +1,5 @@
 """The parts of a broker's configuration that cases need besides its defaults, to paste into your
-own; taken from the files with which brokerproof starts its own brokers."""
+own. They are taken from the files with which brokerproof starts its own brokers."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _named(root: etree._Element, name: str) -> Iterator[etree._Element]:
 
 
 def _text(element: etree._Element) -> str:
-    """An element without its namespace, on every interface of the machine."""
+    """Return an element as text, without its namespace and listening on every interface."""
     text = etree.tostring(element, encoding="unicode", with_tail=False)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
     lines = text.replace("//127.0.0.1:", "//0.0.0.0:").split("\n")

@@ -1,8 +1,9 @@
-"""The passcode of a target: in place, from the environment, or from a file.
+"""The passcode of a target: literal, from the environment, or from a file.
 
-``passcode_env = "NAME"`` names a variable, ``passcode_file = "FILE"`` a file that holds nothing
-else, and ``${NAME}`` stands for a variable in ``login``, ``passcode`` and the endpoints. URLs take
-the same names as options. Such a passcode appears in no command line and in no file of a run.
+``passcode_env = "NAME"`` names a variable, ``passcode_file = "FILE"`` a file that contains nothing
+else, and ``${NAME}`` stands for a variable in ``login``, ``passcode`` and the endpoints. URLs
+accept the same names as options. Such a passcode appears in no command line and in no file of a
+run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from brokerproof.harness.model.input_file import BadInput, OneSentence
 
 SOURCES = ("passcode_env", "passcode_file")
 MOST_BYTES = 4096
-"""The largest file with a passcode."""
+"""The most bytes of a file with a passcode."""
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
@@ -33,7 +34,7 @@ def filled_in(text: str) -> str:
 
 
 def passcode(values: Mapping[str, Any], folder: Path) -> str | None:
-    """Return the passcode that ``values`` have or name; relative paths begin in ``folder``.
+    """Return the passcode that ``values`` contain or name; relative paths begin in ``folder``.
 
     Raises :class:`NoCredentials`, also if there is more than one.
     """

@@ -1,9 +1,8 @@
-"""Debian systems of our own in the cache folder, for releases of brokers that this machine's system
-does not offer.
+"""Our own Debian systems in the cache folder, for broker releases that this machine's system lacks.
 
-``debootstrap`` creates a root once and installs one package in it. Programs in it have their own
-mounts and root folder (``unshare``, ``chroot``), but this machine's network and processes: their
-ports are this machine's, and they can be ended like any other process. All this needs root.
+``debootstrap`` creates a chroot once and installs one package in it. Programs in it have their own
+mounts and root folder (``unshare``, ``chroot``), but this machine's network and processes: they use
+its ports, and can be ended like any other process. All this needs root privileges.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.harness.targets.failure import SetUpFailed
 
 FOLDER = Path("/srv")
-"""Mount point, in a root, of the folder that its processes are given."""
+"""Mount point, in a chroot, of the folder for its processes."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _MOUNTS = (
@@ -31,22 +30,21 @@ _INSTALL = (
 
 
 def home_of(suite: str, package: str) -> Path:
-    """Return the root of that Debian release with that package, which may not exist yet."""
+    """Return the chroot of that Debian release with that package, which may not exist yet."""
     return cache_folder() / "debian" / f"{suite}-{package}"
 
 
 def install(suite: str, package: str) -> Path:
-    """Return a root of Debian ``suite`` with ``package``, created unless it exists. Takes about 45
-    s, a download of 90 MB, and 250 MB of disk.
+    """Return a chroot of Debian ``suite`` with ``package``, created unless it exists. This takes
+    about 45 s, a download of 90 MB, and 250 MB of disk.
 
-    ``BROKERPROOF_DEBIAN_MIRROR`` names another mirror than debootstrap's own. Raises
-    :class:`SetUpFailed`.
+    ``BROKERPROOF_DEBIAN_MIRROR`` replaces debootstrap's own mirror. Raises :class:`SetUpFailed`.
     """
     return once(home_of(suite, package), lambda folder: _make(folder / "root", suite, package))
 
 
 def entering(root: Path, folder: Path) -> list[str | Path]:
-    """Return the words to put before a command that runs in ``root``, where it sees ``folder`` as
+    """Return the words before a command that runs in ``root``, where it sees ``folder`` as
     :data:`FOLDER`.
 
     The command replaces the started program and keeps its process id.
@@ -55,8 +53,8 @@ def entering(root: Path, folder: Path) -> list[str | Path]:
 
 
 def can_enter(what: str) -> None:
-    """Raise :class:`SetUpFailed`, which names ``what`` needs it, if this process cannot enter a
-    root."""
+    """Raise :class:`SetUpFailed`, saying that ``what`` needs it, if this process cannot enter a
+    chroot."""
     if os.geteuid() != 0:
         raise SetUpFailed(
             f"{what}: only root can create and enter a Debian root; run as root, or use another"

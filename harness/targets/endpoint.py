@@ -22,13 +22,12 @@ SCHEMES = {
     "core": ("core", False),
     "openwire": ("openwire", False),
 }
-"""By scheme the protocol, as capabilities name it, and whether there is TLS. ``amqp`` is AMQP 1.0,
-AMQP 0-9-1 or both: the broker shows which."""
+"""By scheme: the protocol, as capabilities name it, and whether it uses TLS. ``amqp`` is AMQP 1.0,
+AMQP 0-9-1 or both; the broker shows which."""
 MANAGEMENT = "management"
 """Name of the acceptor of RabbitMQ's management API."""
 BY_NAME = {"amqp": "amqp", "core": "core", "openwire": "openwire", MANAGEMENT: "http"}
-"""Schemes of endpoints that are given as ``HOST:PORT``, by how their name begins; others are
-STOMP's."""
+"""Schemes of endpoints given as ``HOST:PORT``, by prefix of their name; others are STOMP."""
 _OPTIONS = ("ca", "certificate", "insecure")
 
 
@@ -38,8 +37,7 @@ class BadEndpoint(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """``tls`` is None if bytes are not encrypted; ``options`` are the URL's options that are not
-    about TLS."""
+    """``tls`` is None for unencrypted connections; ``options`` are the URL's other options."""
 
     scheme: str
     host: str
@@ -49,11 +47,10 @@ class Endpoint:
     passcode: str | None
     options: dict[str, str]
     path: str = ""
-    """The resource of a WebSocket; empty: the profile's."""
+    """The resource of a WebSocket; empty for the profile's."""
 
     @property
     def protocol(self) -> str:
-        """The protocol's name among the capabilities."""
         return SCHEMES[self.scheme][0]
 
     @property
@@ -63,15 +60,15 @@ class Endpoint:
 
 
 def scheme_of(name: str) -> str:
-    """Return the scheme of the endpoint called ``name`` if it is given as ``HOST:PORT``."""
+    """Return the scheme of the endpoint ``name``, if it is given as ``HOST:PORT``."""
     return next((scheme for word, scheme in BY_NAME.items() if name.startswith(word)), "stomp")
 
 
 def read(
     text: str, folder: Path, *, options: tuple[str, ...] = (), scheme: str = "stomp"
 ) -> Endpoint:
-    """Return the endpoint that ``text`` names; relative paths begin in ``folder``. ``scheme`` is
-    that of ``HOST:PORT``. Raises :class:`BadEndpoint`.
+    """Return the endpoint that ``text`` names; relative paths begin in ``folder``. ``scheme``
+    applies to ``HOST:PORT``. Raises :class:`BadEndpoint`.
 
     The options for TLS are ``ca`` (a file with the trusted authorities; default: those of this
     machine), ``certificate`` (a file with our certificate and key), and ``insecure=true``, which

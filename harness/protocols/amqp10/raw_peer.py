@@ -104,8 +104,7 @@ class AmqpConnection(Conversation[Frame]):
         another."""
         self.endpoint = Endpoint()
         self.keeps_alive = False
-        """True if empty frames keep the broker's idle-time-out, until a wrong frame or a close is
-        sent."""
+        """True if empty frames keep the broker's idle-time-out, until a wrong frame or a close."""
         self.sent_fields: dict[str, Any] = {}
         self._recorder = AmqpTraceRecorder(judge, conn)
         self._names = 0
@@ -281,8 +280,7 @@ class AmqpConnection(Conversation[Frame]):
         **fields: Any,
     ) -> Session:
         """Begin a session; by default wait for the broker's begin. Windows start wide open. Raises
-        :class:`ControlFailed` if the session should be answered but exceeds the broker's
-        channel-max."""
+        :class:`ControlFailed` if it should be answered but exceeds the broker's channel-max."""
         if answered:
             self._within(channel, self.opened, "channel-max", 65535)
         session, filled = self.endpoint.begin(channel, _hyphens(fields))
@@ -313,9 +311,8 @@ class AmqpConnection(Conversation[Frame]):
 
     def settle(self) -> None:
         """Wait, by a session on a spare channel, until the broker has read all earlier frames and
-        its earlier frames have arrived (a barrier). What the broker does in its own time, such as
-        settling, may still follow. Not every broker answers the echo of a flow
-        (AMQP10-CREDIT-22)."""
+        its earlier frames have arrived (a barrier). What it does in its own time, such as settling,
+        may follow later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
         scratch = self.begin(self.spare_channel())
         self.end(scratch)
         del self.sessions[scratch.channel]
@@ -476,8 +473,7 @@ class AmqpPeer(AmqpConnection):
 
     def settled(self, session: Session, delivery: int, state: str | None = None) -> Match[Frame]:
         """Match a receiver's disposition that settles ``delivery``, possibly among others, with
-        that outcome if given. :meth:`confirmed` also finds one that an earlier expectation
-        consumed."""
+        that outcome if given. :meth:`confirmed` also finds one taken by an earlier expectation."""
 
         def accepts(candidate: Frame) -> bool:
             if (

@@ -1,10 +1,10 @@
 """Writes packets of Artemis's CORE protocol with any given values, and reads those of both sides.
-Judges nothing.
+Nothing is judged here.
 
-A connection begins with the seven letters of :data:`MAGIC` from the client. Packets follow: four
-bytes with the size of the rest, one with the type, eight with the channel, and the fields
-(:mod:`brokerproof.harness.protocols.core.tables`). Channel 0 is for pings and cluster news, 1
-creates sessions, and each session has its own from 10 on.
+A connection begins with the client's seven letters of :data:`MAGIC`. A packet has four bytes for
+the size of the rest, one for the type, eight for the channel, and the fields
+(:mod:`brokerproof.harness.protocols.core.tables`). Channel 0 is for pings and cluster news, channel
+1 creates sessions, and each session has its own channel, from 10.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MAGIC = b"ARTEMIS"
 LIVENESS, SESSIONS, FIRST = 0, 1, 10
 """Channels."""
 MOST_READ = 64 * 1024 * 1024
-"""A packet that claims to be longer is not waited for."""
+"""The longest packet that is waited for."""
 DEFAULTS: dict[str, Any] = {"boolean": False, "simple": "", "string": "", "rest": b""}
-"""Value of a field that is not given: 0 for numbers, nothing for what is nullable."""
+"""The value of a missing field: 0 for numbers, null for nullable values."""
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -39,10 +39,10 @@ def encode_packet(
     version: int = NEWEST,
     size: int | None = None,
 ) -> bytes:
-    """A packet's bytes, with the fields that ``version`` has. ``size`` is correct unless given.
+    """Return a packet's bytes, with the fields of ``version``. ``size`` is correct unless given.
 
     Fields are named as in the tables or with underscores. Raises ``ValueError`` for a field that
-    the packet does not have, and for a value that its type does not.
+    the packet lacks, and for a value outside its type.
     """
     table = BY_NAME[name]
     given = {key.replace("_", "-"): value for key, value in (fields or {}).items()}
@@ -85,7 +85,6 @@ class Packet:
         return self.fields[name.replace("_", "-")]
 
     def get(self, name: str) -> Any:
-        """A field; None if it is absent."""
         return self.fields.get(name.replace("_", "-"))
 
     @property
@@ -97,7 +96,7 @@ class Packet:
         return message
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """Channel and fields as text, including those of the message, for traces."""
+        """Return channel, fields and the message's fields as text, for traces."""
         listed = [("channel", str(self.channel))]
         for name, value in self.fields.items():
             if isinstance(value, Message):
@@ -107,7 +106,6 @@ class Packet:
         return tuple(listed)
 
     def brief(self) -> str:
-        """The packet in one line, for sentences."""
         inside = " ".join(
             f"{name}={value}" for name, value in self.listed()[1:] if value not in ("", "false")
         )
@@ -135,8 +133,8 @@ Read: TypeAlias = Packet | Unreadable
 
 
 class Reader(LengthPrefixedReader[Packet]):
-    """Splits the bytes from one side into packets. A client's bytes begin with ``magic``, which is
-    returned as a packet too."""
+    """Splits the bytes from one side into packets. A client's bytes begin with ``magic``, which
+    counts as a packet too."""
 
     unit = "packet"
 
@@ -172,7 +170,7 @@ class Reader(LengthPrefixedReader[Packet]):
 
 
 def read_packet(data: bytes) -> Read:
-    """The whole packet ``data``, with any fields of later versions."""
+    """Return the complete packet ``data``, with any fields of later versions."""
     code, channel = data[4], int.from_bytes(data[5:PACKET_HEADER], signed=True)
     table = BY_CODE.get(code)
     if table is None:

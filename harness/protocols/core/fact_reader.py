@@ -1,13 +1,13 @@
-"""Facts of one CORE connection, read from its packets: messages sent, deliveries, settlements.
+"""Facts about one CORE connection, read from its packets: messages sent, deliveries, settlements.
 
-Reads events one after the other, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
+The reader takes events one by one, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
 yields the same facts. A fact's ``queue`` is the address here, because both sent and delivered
 messages name it. A subscription is ``CHANNEL:CONSUMER``. Whether messages of an address are for one
 consumer or for all is known only if a message or the creation of a queue on the same connection
 says so.
 
 Sources: the packets of release 2.56.0 (:mod:`brokerproof.harness.protocols.core.tables`). A closed
-session returns the messages that its consumers hold, and messages only buffered by a client do not
+session returns the messages that its consumers hold. Messages only buffered by a client do not
 count as delivered, so they need no mark.
 """
 
@@ -34,21 +34,21 @@ from brokerproof.harness.trace.facts import (
 
 WITH_BODY = frozenset({"send", "receive"})
 STRANGE = ("priority", "expiration", "_AMQ_")
-"""Properties (beginnings of names) that let a broker reorder, delay or drop a message, but for
+"""Properties (prefixes of names) that let a broker reorder, delay or drop a message, except
 :data:`ROUTING`."""
 ROUTING = "_AMQ_ROUTING_TYPE"
 ANYCAST = "1"
 FORCED = "_hornetq.forced.delivery.seq"
-"""The property of the marker message that answers a forced delivery; it is not a message."""
+"""The property of the marker that answers a force-delivery, which is not a message."""
 _ANSWERED = frozenset(
     {"send", "acknowledge", "acknowledge-one", "create-queue", "create-queue-v2", "close-consumer"}
 )
-"""Packets that are answered if they ask for it."""
+"""Packets that are answered on request."""
 _ALWAYS_ANSWERED = frozenset(
     {"commit", "rollback", "delete-queue", "session-stop", "session-close"}
 )
 _UNREAD = "packet-"
-"""How names of packets begin that are in no table; some may carry a body (large messages)."""
+"""Prefix of the names of packets that are in no table; some may carry a body (large messages)."""
 
 
 @dataclass(slots=True)
@@ -63,17 +63,17 @@ class _Consumer:
 class _Session:
     channel: int
     sends_count: bool = True
-    """At once, and not with the next commit."""
+    """True if it takes effect immediately, not with the next commit."""
     settles: bool = True
     waiting: deque[list[Sent]] = field(default_factory=deque)
-    """Of packets that are answered, in order: the messages that the answer confirms."""
+    """For answered packets, in order: the messages that the answer confirms."""
     sends: list[Sent] = field(default_factory=list)
     consumers: dict[str, _Consumer] = field(default_factory=dict)
 
 
 @dataclass
 class CoreFactReader:
-    """Reads one connection. Memory holds only what is in flight."""
+    """Reads one connection. Memory holds only messages in flight."""
 
     conn: int
     _sessions: dict[int, _Session] = field(default_factory=dict)
@@ -130,9 +130,7 @@ class CoreFactReader:
         yield Unsubscribed(
             consumer.queue, self.conn, f"{session.channel}:{name}", when, noticed=False
         )
-        for address in sorted(
-            consumer.addresses - {consumer.queue}
-        ):  # it is one consumer that went
+        for address in sorted(consumer.addresses - {consumer.queue}):  # only one consumer left
             yield Unsubscribed(address, self.conn, "", when, noticed=False)
 
     def _sent(self, row: Row) -> Iterator[Fact]:

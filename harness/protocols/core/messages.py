@@ -1,4 +1,4 @@
-"""Messages of Artemis's CORE protocol (release 2.56.0, CoreMessage): encoded, and read.
+"""Messages of Artemis's CORE protocol (release 2.56.0, CoreMessage), encoded and decoded.
 
 ::
 
@@ -39,13 +39,13 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("timestamp", "long"),
     ("priority", "byte"),
 )
-"""Name and type of the fields behind the body, but for the properties."""
+"""Name and type of the fields after the body, except the properties."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. ``expiration`` and ``timestamp`` are milliseconds since 1970, 0: none; ``id`` is
-    the broker's number."""
+    """One message. ``expiration`` and ``timestamp`` are milliseconds since 1970 (0: none); ``id``
+    is the broker's number."""
 
     address: str | None
     body: bytes = b""
@@ -66,7 +66,7 @@ class Message:
 
     @property
     def cost(self) -> int:
-        """Bytes that a producer needs credit for."""
+        """The bytes of credit that a producer needs for it."""
         return len(self.encode())
 
     def get(self, name: str) -> Any:
@@ -81,7 +81,7 @@ class Message:
 
     @staticmethod
     def read(cursor: Cursor) -> Message:
-        """The message that begins there. Raises :class:`Malformed`."""
+        """Read the message at the cursor. Raises :class:`Malformed`."""
         end = cursor.value("int")
         if end < PACKET_HEADER:
             raise Malformed(

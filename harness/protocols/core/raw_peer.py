@@ -1,8 +1,8 @@
-"""A raw peer for Artemis's CORE protocol: can speak correctly or send arbitrary bytes.
+"""A raw peer for Artemis's CORE protocol, which can speak correctly or send arbitrary bytes.
 
-Unlike Artemis' own client it does not manage windows: it requests, grants and spends credit only
-when a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send anything else. Channel 10
-is the session's; a peer has one.
+Unlike Artemis's own client it does not manage windows: it requests, grants and uses credit only
+when a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send anything else. A peer has
+one session, on channel 10.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from brokerproof.harness.protocols.core.trace_recorder import (
 )
 
 TTL_MS = 60_000
-"""The TTL that a usual client asks for."""
+"""The TTL that a usual client requests."""
 _ROUTING = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 
 
@@ -71,7 +71,7 @@ class CorePeer(Conversation[Packet]):
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: int = NEWEST) -> None:
         super().__init__(judge, conn, acceptor)
         self.version = version
-        """The version of the protocol that it speaks, and says that it speaks."""
+        """The protocol version that it speaks and announces."""
         self._recorder = CoreTraceRecorder(judge, conn)
         self._forced = 0
         self._sent = 0
@@ -126,7 +126,7 @@ class CorePeer(Conversation[Packet]):
     # sessions
 
     def magic(self) -> None:
-        """The letters that begin a connection."""
+        """Send the letters that begin a connection."""
         self.write(MAGIC)
 
     def create_session(
@@ -138,8 +138,8 @@ class CorePeer(Conversation[Packet]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Packet:
-        """A session on channel 10 whose sends and acknowledgements take effect at once, unless
-        ``fields`` say otherwise."""
+        """Create a session on channel 10 whose sends and acknowledgements take effect immediately,
+        unless ``fields`` say otherwise."""
         arguments = {
             "name": name or f"session-{self.conn}",
             "session-channel": FIRST,
@@ -161,11 +161,11 @@ class CorePeer(Conversation[Packet]):
         )
 
     def start(self) -> None:
-        """Let messages be delivered from now on."""
+        """Start deliveries."""
         self.send("session-start")
 
     def stop(self) -> Packet:
-        """Stop deliveries from now on."""
+        """Stop deliveries."""
         return self.call("session-stop")
 
     def close(self, *, proves: Requirements | None = None) -> Packet:
@@ -173,10 +173,10 @@ class CorePeer(Conversation[Packet]):
         return self.call("session-close", proves=proves)
 
     def settle(self) -> None:
-        """A barrier: the broker has processed everything sent earlier, and its answers have
-        arrived.
+        """Wait until the broker has processed everything sent earlier and its answers have arrived
+        (a barrier).
 
-        Grants and deliveries may still be in transit: they come from other threads in Artemis.
+        Grants and deliveries may still be in transit: other threads of Artemis send them.
         """
         self.call("queue-query", {"queue": "nowhere-at-all"}, answer="queue-query-response-v3")
 
@@ -192,7 +192,8 @@ class CorePeer(Conversation[Packet]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Packet:
-        """Create a queue at ``address`` (by default of the same name) that persists when unused."""
+        """Create a queue at ``address`` (by default with the same name) that persists when
+        unused."""
         arguments = {
             "address": address or name,
             "queue": name,
@@ -229,14 +230,15 @@ class CorePeer(Conversation[Packet]):
         return self.call("create-consumer", fields, answer="queue-query-response-v3", proves=proves)
 
     def credit(self, credits: int, consumer: int = 0) -> None:
-        """Credit for a consumer, in bytes; -1 removes the limit, 0 voids the remaining credit."""
+        """Grant a consumer credit, in bytes; -1 removes the limit, 0 withdraws the remaining
+        credit."""
         self.send("consumer-credits", {"consumer": consumer, "credits": credits})
 
     def acknowledge(
         self, delivered: Packet, *, one: bool = False, proves: Requirements | None = None
     ) -> None:
-        """Acknowledge all of its consumer's messages up to ``delivered``, or only that ``one``;
-        wait for the answer."""
+        """Acknowledge all messages of its consumer up to ``delivered``, or only that ``one``; wait
+        for the answer."""
         fields = {
             "consumer": delivered["consumer"],
             "message": delivered.message.id,
@@ -249,8 +251,8 @@ class CorePeer(Conversation[Packet]):
         self.call("close-consumer", {"consumer": consumer})
 
     def flush(self, consumer: int = 0, *, within: Duration = PATIENCE) -> None:
-        """A barrier: everything deliverable to ``consumer`` has arrived. Its answer neither costs
-        nor needs credit."""
+        """Wait until everything deliverable to ``consumer`` has arrived (a barrier). The broker's
+        answer neither costs nor needs credit."""
         self._forced += 1
         forced = self._forced
         self.send("force-delivery", {"consumer": consumer, "sequence": forced})
@@ -263,14 +265,14 @@ class CorePeer(Conversation[Packet]):
         )
 
     def delivered(self, consumer: int = 0) -> list[Packet]:
-        """Take the messages for ``consumer`` that have arrived, oldest first."""
+        """Return and remove the messages received for ``consumer``, oldest first."""
         deliveries, expected = [], delivery(consumer)
         while (one := self.take(expected)) is not None:
             deliveries.append(one)
         return deliveries
 
     def all_delivered(self, consumer: int = 0) -> list[Packet]:
-        """Take every message that can be delivered to ``consumer`` now."""
+        """Return and remove every message that can be delivered to ``consumer`` now."""
         self.flush(consumer)
         return self.delivered(consumer)
 
@@ -283,7 +285,7 @@ class CorePeer(Conversation[Packet]):
     def granted(
         self, address: str, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> int:
-        """The next grant for ``address``, in bytes."""
+        """Return the next grant for ``address``, in bytes."""
         return int(
             self.expect(packet("producer-credits", address=address), within=within, proves=proves)[
                 "credits"

@@ -13,8 +13,8 @@ from brokerproof.harness.protocols.table_files import tables
 from brokerproof.harness.protocols.versioned_fields import Fields, fields
 
 ASYNC_RESPONSES, PRODUCERS, NEWEST = 130, 134, 136
-"""Versions: since 2.7.0 answers have a correlation id, since 2.28.0 messages name their producer;
-that of 2.56.0."""
+"""Versions: since 2.7.0 answers have a correlation id; since 2.28.0 messages name their producer;
+the last is that of 2.56.0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Converts the bytes of a CORE connection, in both directions, to trace events.
 
-Each packet is one event: its command is the packet's name, its headers are channel and fields
-(those of a message among them, with its ``cost``), its body is the message's, its size counts all
-its bytes. Pings are heartbeats.
+Each packet is one event: its command is the packet's name; its headers are channel and fields,
+including those of a message and its ``cost``; its body is the message's; its size counts all its
+bytes. Pings are heartbeats.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "CORE"
 UNREADABLE = "UNREADABLE"
-"""The name of the packet that stands for unreadable bytes; its field ``reason`` is a sentence."""
+"""The name of the packet that represents unreadable bytes; its field ``reason`` is a sentence."""
 PING = "ping"
 
 
@@ -41,7 +41,7 @@ class CoreTraceRecorder:
         self._to_broker = codec.Reader(magic=True)
 
     def on_bytes_received(self, at: Instant, data: bytes) -> list[Packet]:
-        """Record bytes from the broker; return the packets they complete.
+        """Record bytes from the broker; return the packets that they complete.
 
         Unreadable bytes are :data:`UNREADABLE`.
         """

@@ -1,11 +1,11 @@
 """Reads and writes simple values of Artemis's CORE protocol (release 2.56.0, packages core.buffers
 and utils).
 
-Numbers are big-endian and signed. Text has two forms, for no visible reason: a *simple string* is
-its length in bytes and then UTF-16 with the low byte first; a *string* is its length in characters
-and then, below :data:`SHORT` characters, UTF-16 with the high byte first, below :data:`LONG` a
-length of two bytes and UTF-8 as Java modifies it (:func:`modified_utf8`), or else a simple string.
-A *nullable* value is a byte that says whether there is a value, then the value.
+Numbers are big-endian and signed. Text has two forms, for no visible reason. A *simple string* is
+its length in bytes, then UTF-16 with the low byte first. A *string* is its length in characters,
+then one of three encodings: below :data:`SHORT` characters, UTF-16 with the high byte first; below
+:data:`LONG`, a length of two bytes and Java's modified UTF-8 (:func:`modified_utf8`); otherwise a
+simple string. A *nullable* value is a byte that shows whether there is a value, then the value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.java_values import Malformed as Malformed
 from brokerproof.harness.protocols.java_values import modified_utf8 as modified_utf8
 
 SHORT, LONG = 9, 0xFFF
-"""Lengths in characters from which on a string has another encoding."""
+"""Lengths, in characters, from which a string has another encoding."""
 
 
 def simple(text: str) -> bytes:
@@ -28,7 +28,7 @@ def simple(text: str) -> bytes:
 
 
 def string(text: str) -> bytes:
-    """A string, in the form that its length requires."""
+    """Encode a string in the form that its length requires."""
     units = text.encode("utf-16-be", "surrogatepass")
     count = len(units) // 2
     if count < SHORT:
@@ -53,7 +53,7 @@ def encode(kind: str, value: Any) -> bytes:
 
 
 class Cursor(java_values.Cursor):
-    """Reads values of CORE one after the other."""
+    """Reads CORE values one by one."""
 
     def value(self, kind: str) -> Any:
         match kind:
@@ -115,8 +115,8 @@ class Property:
 
 
 def property_of(value: Any) -> Property:
-    """A Python value with the type it usually has. Raises ``ValueError`` for a value that cannot be
-    a property."""
+    """Give a Python value its usual type. Raises ``ValueError`` for a value that cannot be a
+    property."""
     if isinstance(value, Property):
         return value
     for kind, name in _PLAIN:

@@ -1,7 +1,7 @@
 """Writes commands of OpenWire, ActiveMQ's own protocol, with any given values, and reads those of
-both sides. Judges nothing.
+both sides. Nothing is judged here.
 
-A command is four bytes with the size of the rest, one with its type, and its fields
+A command has four bytes for the size of the rest, one for its type, and its fields
 (:mod:`brokerproof.harness.protocols.openwire.tables`) in the loose encoding. Both sides begin with
 WireFormatInfo, which is always loose; the effects of its options (tight encoding, a cache of
 structures, stack traces, no sizes) are not supported here: a peer must decline them.
@@ -27,11 +27,11 @@ from brokerproof.harness.protocols.openwire.values import (
 
 MAGIC = b"ActiveMQ"
 MOST_READ = 64 * 1024 * 1024
-"""A command that claims to be longer is not waited for."""
+"""The longest command that is waited for."""
 DEEPEST = 16
-"""Structures in structures that are read; deeper ones are malformed."""
+"""The deepest nesting of structures that is read; deeper ones are malformed."""
 DEFAULTS: dict[str, Any] = {"boolean": False, "magic": MAGIC}
-"""Value of a field that is not given: 0 for numbers, nothing for what is nullable."""
+"""The value of a missing field: 0 for numbers, null for nullable values."""
 NULLABLE = frozenset({"string", "bytes", "structure", "structures", "throwable"})
 HEAD = 1024
 """Bytes that ActiveMQ charges a message besides its content and its properties
@@ -40,7 +40,7 @@ HEAD = 1024
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An exception: the name of its Java class, and its message."""
+    """An exception: the name of its Java class and its message."""
 
     kind: str
     words: str | None = None
@@ -53,8 +53,8 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A command or a part of one. ``size`` counts every byte of a command that was read. One of
-    unknown type has the name ``type-CODE``."""
+    """A command or a part of one. ``size`` counts every byte of a received command. An unknown type
+    has the name ``type-CODE``."""
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,6 @@ class Structure:
         return self.fields[name]
 
     def get(self, name: str) -> Any:
-        """A field; None if it is absent."""
         return self.fields.get(name)
 
     @property
@@ -109,8 +108,8 @@ class Structure:
         return self.name
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """Fields as text, including those of the message, for traces. Without passwords and null
-        fields."""
+        """Return the fields, including those of the message, as text for traces, without passwords
+        and null fields."""
         listed: list[tuple[str, str]] = []
         for name, value in self.fields.items():
             if value is None or name in ("password", "content", "magic"):
@@ -127,7 +126,6 @@ class Structure:
         return tuple(listed)
 
     def brief(self) -> str:
-        """The command in one line, for sentences."""
         dull = ("", "0", "false")
         inside = " ".join(f"{name}={value}" for name, value in self.listed() if value not in dull)
         message = self.message
@@ -166,10 +164,10 @@ def encode_command(
     version: int = NEWEST,
     size: int | None = None,
 ) -> bytes:
-    """A command's bytes, with the fields that ``version`` has. ``size`` is correct unless given.
+    """Return a command's bytes, with the fields of ``version``. ``size`` is correct unless given.
 
-    A map may be given instead of its bytes. Raises ``ValueError`` for a field that the command does
-    not have, and for a value that its type does not.
+    A map may be given instead of its bytes. Raises ``ValueError`` for a field that the command
+    lacks, and for a value outside its type.
     """
     table = BY_NAME[name]
     return frame(table.code, _encode_fields(table, fields or {}, version), size=size)

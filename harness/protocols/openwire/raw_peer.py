@@ -1,4 +1,5 @@
-"""A raw peer for OpenWire, ActiveMQ's own protocol: can speak correctly or send arbitrary bytes.
+"""A raw peer for OpenWire, ActiveMQ's own protocol, which can speak correctly or send arbitrary
+bytes.
 
 Unlike ActiveMQ's own client, it does nothing by itself: it respects no window, acknowledges nothing
 and sends no KeepAliveInfo unless a case says so. :meth:`OpenWirePeer.send` and
@@ -42,8 +43,8 @@ OPTIONS: dict[str, Any] = {
     "MaxInactivityDuration": 0,
     "MaxInactivityDurationInitalDelay": 10_000,
 }
-"""The peer's WireFormatInfo; the spelling is the protocol's. Durations in milliseconds; 0: no signs
-of life are wanted."""
+"""The peer's WireFormatInfo, with the protocol's spelling. Durations in milliseconds; 0 requests no
+signs of life."""
 RESPONSES = (
     "Response",
     "ExceptionResponse",
@@ -74,7 +75,7 @@ def command(name: str, /, **fields: Any) -> Match[Structure]:
 
 
 def answer(number: int) -> Match[Structure]:
-    """Match the response to command ``number``, also an exception."""
+    """Match the response to command ``number``, exceptions included."""
     return Match(
         f"the answer to command {number}",
         lambda command: command.get("correlationId") == number and command.name in RESPONSES,
@@ -92,8 +93,8 @@ def dispatch(consumer: Structure | None = None) -> Match[Structure]:
 
 
 class OpenWirePeer(Conversation[Structure]):
-    """One OpenWire connection of the harness. ``name`` is its connection id, ``version`` the one it
-    announces."""
+    """One OpenWire connection of the harness. ``name``: its connection id; ``version``: the one
+    that it announces."""
 
     protocol = PROTOCOL
 
@@ -103,12 +104,12 @@ class OpenWirePeer(Conversation[Structure]):
         super().__init__(judge, conn, acceptor)
         self.name = f"ID:{name or conn}"
         self.version = version
-        """The version that commands are written in: what it says at first, then the smaller of
-        both."""
+        """The version in which commands are written: first the announced one, then the lower of
+        both sides'."""
         self.theirs: Structure | None = None
-        """The broker's WireFormatInfo, once it came."""
+        """The broker's WireFormatInfo, once received."""
         self.beats: list[Structure] = []
-        """KeepAliveInfos of the broker, oldest first. They are in no inbox."""
+        """KeepAliveInfos of the broker, oldest first. They are not in the inbox."""
         self._recorder = OpenWireTraceRecorder(judge, conn)
         self._numbers: dict[str, int] = {}
 
@@ -162,7 +163,7 @@ class OpenWirePeer(Conversation[Structure]):
     def answered(
         self, number: int, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Structure:
-        """The Response to command ``number``, not an ExceptionResponse."""
+        """Return the Response to command ``number``, which must not be an ExceptionResponse."""
         return self.expect(command("Response", correlationId=number), within=within, proves=proves)
 
     def refused(
@@ -195,7 +196,7 @@ class OpenWirePeer(Conversation[Structure]):
         self.write(codec.encode_command(WIRE_FORMAT, fields))
 
     def negotiate(self, *, proves: Requirements | None = None, **options: Any) -> Structure:
-        """Exchanges WireFormatInfos; from then on uses the lower version. Returns the broker's."""
+        """Exchange WireFormatInfos, and use the lower version from then on; return the broker's."""
         self.wire_format(**options)
         theirs = self.expect(command(WIRE_FORMAT), proves=proves)
         self.version = min(self.version, theirs["version"])
@@ -209,7 +210,7 @@ class OpenWirePeer(Conversation[Structure]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> None:
-        """Logs in, and takes the broker's BrokerInfo."""
+        """Log in, and consume the broker's BrokerInfo."""
         info = {
             "connectionId": self.connection,
             "clientId": self.name,
@@ -230,7 +231,7 @@ class OpenWirePeer(Conversation[Structure]):
         return Structure("ConnectionId", {"value": self.name})
 
     def remove(self, what: Structure, *, proves: Requirements | None = None) -> None:
-        """End a producer, a consumer, a session or the connection."""
+        """Remove a producer, a consumer, a session or the connection."""
         self.request("RemoveInfo", {"objectId": what}, proves=proves)
 
     def close(self, *, proves: Requirements | None = None) -> None:
@@ -239,9 +240,10 @@ class OpenWirePeer(Conversation[Structure]):
         self.send("ShutdownInfo")
 
     def settle(self, *, within: Duration = PATIENCE) -> None:
-        """A barrier: the broker has executed everything sent earlier, and its answers have arrived.
+        """Wait until the broker has executed everything sent earlier and its answers have arrived
+        (a barrier).
 
-        ProducerAcks and messages may still be in transit: they come from other threads in ActiveMQ.
+        ProducerAcks and messages may still be in transit: other threads of ActiveMQ send them.
         """
         self.request("FlushCommand", within=within)
 
@@ -275,7 +277,8 @@ class OpenWirePeer(Conversation[Structure]):
         persistent: bool = False,
         **fields: Any,
     ) -> Structure:
-        """The next message of ``producer``: a text message for text, else bytes."""
+        """Return the next message of ``producer``: a text message for a str, else a bytes
+        message."""
         number = self._next(f"message of {producer}")
         id = Structure("MessageId", {"producerId": producer, "producerSequenceId": number})
         defaults = {
@@ -296,7 +299,7 @@ class OpenWirePeer(Conversation[Structure]):
         return self.send(message.name, message.fields, response=response)
 
     def acks(self, producer: Structure) -> list[int]:
-        """Take the ProducerAcks that have arrived; return their sizes, oldest first."""
+        """Return the sizes in the ProducerAcks received so far, oldest first, and remove these."""
         sizes, expected = [], command("ProducerAck", producerId=producer)
         while (one := self.take(expected)) is not None:
             sizes.append(int(one["size"]))
@@ -339,8 +342,8 @@ class OpenWirePeer(Conversation[Structure]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> None:
-        """Acknowledge ``dispatched``; with ``first`` and ``count`` also the messages before it,
-        from that one on."""
+        """Acknowledge ``dispatched``; with ``first`` and ``count``, also the messages before it,
+        from ``first`` on."""
         last = dispatched["message"]["messageId"]
         defaults = {
             "destination": dispatched["destination"],
@@ -356,7 +359,7 @@ class OpenWirePeer(Conversation[Structure]):
             self.answered(number, proves=proves)
 
     def dispatched(self, consumer: Structure | None = None) -> list[Structure]:
-        """Take the messages for ``consumer`` that have arrived, oldest first."""
+        """Return and remove the messages received for ``consumer``, oldest first."""
         dispatches, expected = [], dispatch(consumer)
         while (one := self.take(expected)) is not None:
             dispatches.append(one)

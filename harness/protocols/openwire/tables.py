@@ -12,13 +12,13 @@ from brokerproof.harness.protocols.table_files import tables
 from brokerproof.harness.protocols.versioned_fields import Fields, fields
 
 NEWEST = 12
-"""The newest version of the protocol; ActiveMQ speaks it since 5.12.0."""
+"""The newest version of the protocol, which ActiveMQ speaks since 5.12.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One structure: its name, its number (a byte, unsigned), and its fields. ``command``: it can
-    stand by itself."""
+    """One structure: its name, its number (an unsigned byte), and its fields. A ``command`` can be
+    sent alone."""
 
     name: str
     code: int
@@ -36,4 +36,4 @@ BY_CODE: dict[int, Table] = {definition.code: definition for definition in BY_NA
 MESSAGES = frozenset(name for name in BY_NAME if name.endswith("Message"))
 """The commands that are messages."""
 SINCE = {"MessagePull": 2, "ProducerAck": 3}
-"""The version that introduced a command, if not the first."""
+"""The version that introduced a command, unless the first."""

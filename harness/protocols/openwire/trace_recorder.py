@@ -1,8 +1,8 @@
 """Converts the bytes of an OpenWire connection, in both directions, to trace events.
 
-Each command is one event: its command is the command's name, its headers are its fields (those of a
-message that it carries among them, with its ``cost``), its body is the message's content, its size
-counts all its bytes. A KeepAliveInfo is a heartbeat.
+Each command is one event, which has its name; its headers are the fields, including those of a
+message and its ``cost``; its body is the message's content; its size counts all its bytes. A
+KeepAliveInfo is a heartbeat.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "OPENWIRE"
 UNREADABLE = "UNREADABLE"
-"""The name of the command that stands for unreadable bytes; its field ``reason`` is a sentence."""
+"""The name of the command that represents unreadable bytes; its field ``reason`` is a sentence."""
 KEEP_ALIVE, WIRE_FORMAT = "KeepAliveInfo", "WireFormatInfo"
 
 
@@ -33,7 +33,7 @@ def event_of(factory: EventFactory, at: Instant, out: bool, item: Structure | Un
 class OpenWireTraceRecorder:
     """Records both directions of connection ``conn``, read with the harness's own codec.
 
-    Once both sides have sent their version, both directions are read by the smaller one.
+    Once both sides have sent their versions, both directions are read by the lower one.
     """
 
     def __init__(self, judge: Judge, conn: int) -> None:
@@ -43,7 +43,7 @@ class OpenWireTraceRecorder:
         self._versions: dict[bool, int] = {}
 
     def on_bytes_received(self, at: Instant, data: bytes) -> list[Structure]:
-        """Record bytes from the broker; return the commands they complete.
+        """Record bytes from the broker; return the commands that they complete.
 
         Unreadable bytes are :data:`UNREADABLE`.
         """

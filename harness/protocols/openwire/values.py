@@ -1,11 +1,11 @@
 """Reads and writes values of OpenWire in its loose encoding (ActiveMQ's BaseDataStreamMarshaller
 and MarshallingSupport).
 
-Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: a byte says whether there
-is one. A string's length has two bytes, and its UTF-8 is Java's: the code units of UTF-16 one by
-one, NUL in two bytes. ``structure`` is a byte that says whether there is one, its type and its
-fields; ``structures`` are counted with two bytes. Properties of messages and of WireFormatInfo are
-a *map* of typed values, which is stored in a field of type ``bytes``.
+Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: a byte shows whether there
+is a value. A string's length has two bytes, and its UTF-8 is Java's: each code unit of UTF-16
+separately, NUL in two bytes. ``structure`` is a byte that shows whether there is one, then its type
+and its fields; ``structures`` begin with their number in two bytes. Properties of messages and of
+WireFormatInfo are a *map* of typed values, stored in a field of type ``bytes``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from brokerproof.harness.protocols.java_values import Malformed as Malformed
 from brokerproof.harness.protocols.java_values import modified_utf8
 
 DEEPEST = 32
-"""Lists and maps in lists and maps that are read; deeper ones are malformed."""
+"""The deepest nesting of lists and maps that is read; deeper ones are malformed."""
 
 
 def java_utf8(text: str) -> bytes:
-    """Text as Java's data streams write it, without its length."""
+    """Encode text as Java's data streams do, without its length."""
     return modified_utf8(text).replace(b"\0", b"\xc0\x80")
 
 
@@ -37,7 +37,8 @@ def text_of(data: bytes) -> str:
 
 
 def utf(text: str) -> bytes:
-    """Text after its length in two bytes. Raises ``ValueError`` for more than 65,535 bytes."""
+    """Encode text after its length in two bytes. Raises ``ValueError`` for more than 65,535
+    bytes."""
     data = java_utf8(text)
     if len(data) > 0xFFFF:
         raise ValueError(f"text of {len(data)} bytes; at most 65535 are allowed")
@@ -45,13 +46,13 @@ def utf(text: str) -> bytes:
 
 
 def long_utf(text: str) -> bytes:
-    """Text after its length in four bytes: the content of a text message."""
+    """Encode text after its length in four bytes: the content of a text message."""
     data = java_utf8(text)
     return len(data).to_bytes(4) + data
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """A simple value of ``kind``. Raises ``ValueError`` for anything else."""
+    """Encode a simple value of ``kind``. Raises ``ValueError`` for anything else."""
     if kind == "magic":
         return bytes(value)
     if kind not in ("string", "bytes"):
@@ -62,11 +63,10 @@ def encode(kind: str, value: Any) -> bytes:
 
 
 class Cursor(java_values.Cursor):
-    """Reads values one after the other. Every method raises :class:`Malformed` when the bytes end
-    too early."""
+    """Reads values one by one. Every method raises :class:`Malformed` if the bytes end too
+    early."""
 
     def value(self, kind: str) -> Any:
-        """The next simple value, of that kind."""
         if kind == "magic":
             return self.take(8)
         if kind not in ("string", "bytes"):
@@ -98,7 +98,7 @@ KINDS = {
     12: "list",
     13: "text",
 }
-"""The type of a value in a map by its byte; ``text`` is a string whose length has four bytes."""
+"""The type of a value in a map, by its byte; ``text`` is a string with a length of four bytes."""
 _NUMBERED = {kind: number for number, kind in KINDS.items()}
 
 
@@ -123,8 +123,8 @@ _PLAIN: tuple[tuple[type, str], ...] = (
 
 
 def typed(value: Any) -> Typed:
-    """A Python value with the type it usually has. Raises ``ValueError`` for a value that no map
-    can hold."""
+    """Give a Python value its usual type. Raises ``ValueError`` for a value that no map can
+    hold."""
     if isinstance(value, Typed):
         return value
     for kind, name in _PLAIN:
@@ -145,7 +145,7 @@ _WRITERS: dict[str, Callable[[Any], bytes]] = {
 
 
 def encode_map(values: Mapping[str, Any]) -> bytes:
-    """Encode names and typed values; Python values get the type that :func:`typed` gives them."""
+    """Encode names and typed values; Python values get the type from :func:`typed`."""
     return len(values).to_bytes(4) + b"".join(
         utf(name) + _encode_typed(value) for name, value in values.items()
     )

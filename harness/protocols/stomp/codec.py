@@ -1,8 +1,8 @@
-"""A simple STOMP codec for peers that can misbehave: it writes any given values and reads what a
-broker sends.
+"""A simple STOMP codec for peers that can misbehave: it writes any given values and reads a
+broker's bytes.
 
-Nothing here decides whether a broker is right. The reader keeps what it read (raw size, the order
-of headers, repeated ones) and names what it could not read; the suites judge.
+Nothing here decides whether a broker is right. The reader keeps everything it could read (raw size,
+the order of headers, repeated ones) and names what it could not; the suites judge.
 
 Escapes by version: 1.0 has none; 1.1 has ``\\n``, ``\\c`` and ``\\\\`` (STOMP11-ENC-04 to -06); 1.2
 adds ``\\r`` (STOMP12-ENC-04). CONNECT, STOMP and CONNECTED are never escaped (STOMP11-ENC-03,
@@ -33,8 +33,8 @@ _TRANSLATIONS = {version: str.maketrans(table) for version, table in _ESCAPES.it
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as it was read or is to be written. ``size`` counts every byte it occupied, its NUL
-    included, and the end of line that directly followed the NUL in the same read."""
+    """One frame as read or to be written. ``size`` counts all its bytes, including the NUL and an
+    end of line that directly followed the NUL in the same read."""
 
     command: str
     headers: HeaderList = ()
@@ -42,21 +42,20 @@ class Frame:
     size: int = 0
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """The first value of header ``name`` (STOMP12-REPEAT-02)."""
+        """Return the first value of header ``name`` (STOMP12-REPEAT-02)."""
         for header, value in self.headers:
             if header == name:
                 return value
         return default
 
     def __getitem__(self, name: str) -> str:
-        """The first value of header ``name``; raises ``KeyError`` when the frame has none."""
+        """Return the first value of header ``name``. Raises ``KeyError`` if the frame has none."""
         value = self.get(name)
         if value is None:
             raise KeyError(f"{self.command} has no header {name!r}")
         return value
 
     def brief(self) -> str:
-        """The frame in one line, for sentences."""
         headers = " ".join(f"{name}:{value}" for name, value in self.headers)
         body = f" {self.body[:60]!r}" if self.body else ""
         return f"{self.command} [{headers}]{body}"[:2000]
@@ -81,7 +80,7 @@ Item: TypeAlias = Frame | Eol | Unreadable
 
 
 def header_list(headers: HeadersLike) -> HeaderList:
-    """Headers in any accepted form as a tuple of pairs, order kept, repeats kept."""
+    """Return headers of any accepted form as a tuple of pairs, in order, with repeats."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((name, str(value)) for name, value in pairs)
 
@@ -91,7 +90,7 @@ def escape(text: str, version: str) -> str:
 
 
 def unescape(text: str, version: str) -> str:
-    """The reverse. Raises ``ValueError`` for an escape that ``version`` does not define."""
+    """Undo escapes. Raises ``ValueError`` for an escape that ``version`` does not define."""
     if version == "1.0" or "\\" not in text:
         return text
     known = {written[1]: meant for meant, written in _ESCAPES[version].items()}
@@ -117,7 +116,7 @@ def encode(
     version: str = "1.2",
     eol: bytes = b"\n",
 ) -> bytes:
-    """A frame's bytes. No header is added, none is checked."""
+    """Return a frame's bytes, without adding or checking any header."""
     quote = (lambda text: text) if command in UNESCAPED else (lambda text: escape(text, version))
     lines = [command.encode()]
     lines += [f"{quote(name)}:{quote(value)}".encode() for name, value in header_list(headers)]
@@ -125,7 +124,8 @@ def encode(
 
 
 class Reader:
-    """Cuts input into frames and ends of line. ``version`` may be set once CONNECTED states it."""
+    """Splits input into frames and ends of line. ``version`` may be set once CONNECTED states
+    it."""
 
     def __init__(self, version: str = "1.0") -> None:
         self.version = version
@@ -134,12 +134,11 @@ class Reader:
 
     @property
     def pending(self) -> int:
-        """Bytes of an unfinished frame."""
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """The items completed by ``data``. The version applies per frame, so the caller may change
-        it in between."""
+        """Return the items that ``data`` completes. The version applies per frame, so the caller
+        may change it in between."""
         if self._broken:
             yield Unreadable(data, "follows bytes that were not a frame")
             return
@@ -154,9 +153,9 @@ class Reader:
                 return
 
     def skip(self, size: int) -> int:
-        """Record that ``size`` bytes will never arrive. Those within a frame of announced length
-        count as zeros; return how many. If some remain, the next frame cannot be found: this reader
-        is no longer usable."""
+        """Record that ``size`` bytes will never arrive. Missing bytes of a frame with a
+        content-length count as zeros; return their number. If more bytes are missing, the next
+        frame cannot be found, and this reader is unusable from then on."""
         head_end, start = self._head_end()
         if self._broken or head_end < 0:
             return 0
@@ -199,7 +198,7 @@ class Reader:
         return self._with_body(command, tuple(headers), body_start)
 
     def _head_end(self) -> tuple[int, int]:
-        """Return where the header lines end and where the body starts; (-1, -1) while that has not
+        """Return the end of the header lines and the start of the body; (-1, -1) until that has
         arrived."""
         plain = self._pending.find(b"\n\n")
         carriage = self._pending.find(b"\n\r\n", 0, plain + 2 if plain >= 0 else None)

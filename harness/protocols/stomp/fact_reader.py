@@ -1,7 +1,7 @@
-"""Facts of one STOMP connection, read from its frames: messages sent, deliveries and how they
-ended, windows overrun.
+"""Facts about one STOMP connection, read from its frames: messages sent, deliveries and their
+outcomes, overrun windows.
 
-Reads events one after the other and needs no plan of the case. Unknown facts are left open: an ACK
+The reader takes events one by one and needs no plan of the case. Unknown facts stay open: an ACK
 without a requested receipt was *asked*, not settled; messages of a transaction are confirmed by the
 receipt of COMMIT. A connection on which the client wrote bytes that are not a frame is *opaque*:
 their meaning is unknown.
@@ -29,13 +29,13 @@ from brokerproof.harness.trace.facts import (
 )
 
 STRANGE = ("priority", "expires", "AMQ_", "_AMQ", "transaction")
-"""Headers (beginnings of names) of a SEND that let a broker reorder, delay or drop the message. In
-a transaction it takes its place when that is committed."""
+"""Headers (prefixes of names) of a SEND that let a broker reorder, delay or drop the message. A
+message in a transaction takes its place at the commit."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """A delivery that is held; ``size`` in bytes."""
+    """A held delivery; ``size`` in bytes."""
 
     key: Key
     when: When
@@ -45,8 +45,8 @@ class Delivery:
 
 @dataclass(slots=True)
 class Subscription:
-    """A consumer, and what it holds; ``mode`` is None if the recording began after its
-    SUBSCRIBE."""
+    """A consumer and the deliveries that it holds. ``mode`` is None if the recording began after
+    its SUBSCRIBE."""
 
     name: str
     queue: str
@@ -61,11 +61,10 @@ class Subscription:
 
 @dataclass
 class StompFactReader:
-    """One connection while it is read. Memory holds only held deliveries, and SENDs without their
-    receipt.
+    """Reads one connection. Memory holds only held deliveries, and SENDs that await a receipt.
 
     ``windows``: SUBSCRIBE headers that request a window, with the unit each counts (``octets`` or
-    ``messages``). ``window``: the window where SUBSCRIBE names none (None: not known).
+    ``messages``). ``window``: the window if SUBSCRIBE names none (None: unknown).
     """
 
     conn: int
@@ -75,7 +74,7 @@ class StompFactReader:
     _awaiting: dict[str, list[tuple[Sent | Delivered | Unsubscribed, bool]]] = field(
         default_factory=dict
     )
-    """By receipt: the facts that it decides, and True if it answers an ABORT."""
+    """By receipt: the facts that it decides, and whether it answers an ABORT."""
     _transactions: dict[str, list[Sent]] = field(default_factory=dict)
     _went: set[str] = field(default_factory=set)
     _goodbye: When | None = None
@@ -110,8 +109,8 @@ class StompFactReader:
         """Yield every open fact as it stands, each once: the connection closed at ``when``, or the
         recording ended (None).
 
-        A consumer that sent DISCONNECT left at that instant: the broker may deliver its messages to
-        another before the connection is closed.
+        A consumer that sent DISCONNECT left then: the broker may deliver its messages to another
+        consumer before the connection is closed.
         """
         self._ended = True
         left = min((at for at in (self._goodbye, when) if at is not None), default=None)
@@ -172,7 +171,7 @@ class StompFactReader:
         name = row.headers.get("id", "")
         if (
             name in self.subscriptions
-        ):  # a second one of that name: what the first one held ends here
+        ):  # a second subscription of that name: the first one's held deliveries end here
             yield from self._leave(self.subscriptions[name], row.when)
         mode = row.headers.get("ack", "auto")
         window, unit = window_asked(row.headers, self.windows)
@@ -194,11 +193,13 @@ class StompFactReader:
         if name is None or row.key is None:
             return
         if name not in self.subscriptions:
-            if name in self._went:  # it was under way when we unsubscribed
+            if name in self._went:  # it was in flight when we unsubscribed
                 return
             queue = row.headers.get("destination", "")
             if "" in self.subscriptions and self.subscriptions[""].queue == queue:
-                name = ""  # 1.0: the client gave no id, and the broker made one up
+                # 1.0: the client gave no id, so the broker generated one; or the recording began
+                # after its SUBSCRIBE: neither mode nor window are known.
+                name = ""
             else:  # the recording began behind its SUBSCRIBE: neither mode nor window are known
                 self.subscriptions[name] = Subscription(name, queue, None)
         subscription = self.subscriptions[name]
@@ -222,7 +223,7 @@ class StompFactReader:
         before = subscription.held.get(token)
         if (
             before is not None and before.key == delivery.key
-        ):  # the same once more; an answer would be to the later one
+        ):  # the same again; an answer would concern the later one
             subscription.held_bytes -= before.size
             yield self._got(subscription, before, End.HELD, None)
         subscription.held[token] = delivery
@@ -284,7 +285,7 @@ class StompFactReader:
 
 
 def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
-    """The names of held messages, in order, up to ``token``."""
+    """Return the names of held messages up to ``token``, in order."""
     covered = []
     for ack_id in held:
         covered.append(ack_id)
@@ -318,7 +319,7 @@ def _decided(fact: Sent | Delivered | Unsubscribed, aborted: bool) -> Fact:
 
 
 def anycast(headers: Mapping[str, str]) -> bool | None:
-    """True if a destination is a queue (True) or a topic (False), by its headers or its name; None:
+    """True if a destination is a queue, False if it is a topic, by its headers or its name; None if
     unknown."""
     routing = headers.get("destination-type", headers.get("subscription-type", ""))
     if routing:
@@ -328,10 +329,10 @@ def anycast(headers: Mapping[str, str]) -> bool | None:
 
 
 def window_asked(headers: Mapping[str, str], counting: Mapping[str, str]) -> tuple[int | None, str]:
-    """The window that a SUBSCRIBE names, and what it counts: ``octets`` or ``messages``.
+    """Return the window that a SUBSCRIBE names, and its unit: ``octets`` or ``messages``.
 
-    ``counting`` has this family's window headers, with the unit of each. None: the frame names none
-    that is a number.
+    ``counting``: this family's window headers, with the unit of each. None: the frame names no
+    numeric window.
     """
     for name, unit in counting.items():
         text = headers.get(name, "")

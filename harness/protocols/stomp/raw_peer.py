@@ -1,4 +1,4 @@
-"""A raw STOMP peer: can speak correctly or send arbitrary bytes."""
+"""A raw STOMP peer, which can speak correctly or send arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from brokerproof.harness.trace.events import RECORDED_BYTES, FrameSent
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A name to send to and subscribe to, with the headers that tell this broker family its
-    kind."""
+    """A name to send to and subscribe to, with the headers that select its kind in this broker
+    family."""
 
     name: str
     send_headers: tuple[tuple[str, str], ...] = ()
@@ -33,8 +33,7 @@ class Destination:
 
 
 def frame(command: str, headers: HeadersLike = (), *, body: bytes | None = None) -> Match[Frame]:
-    """Match a frame with that command, those header values (first entries) and, if given, that
-    body."""
+    """Match a frame by command, header values (first entries) and, if given, body."""
     expected = codec.header_list(headers)
     words = " ".join(
         [
@@ -61,12 +60,12 @@ OF_RECEIPTS = re.compile(
     r"STOMP10-RECEIPT-.*|STOMP1[12]-(RCPT|SRV)-.*"
     "|STOMP11-HDR-12|STOMP11-HDR-13|STOMP12-HDR-16|STOMP12-HDR-17|STOMP12-FH-10"
 )
-"""Requirements of RECEIPT, and of what a server may send. They bind it to nothing where it refuses
-the frame with ERROR: whether it may do so, the requirements of that frame say."""
+"""Requirements of RECEIPT, and of what a server may send. They do not apply if the server refuses
+the frame with ERROR: the requirements of that frame decide whether it may."""
 ASKED_FOR = re.compile("STOMP10-RECEIPT-02|STOMP11-HDR-13|STOMP12-HDR-17|STOMP1[12]-RCPT-01")
-"""Requirements that a RECEIPT comes. Where none ever does, others say nothing."""
+"""Requirements that a RECEIPT arrives. If none ever does, no other requirement reports that."""
 CONFIRMED = ("BEGIN", "SUBSCRIBE", "SEND")
-"""The commands of which :attr:`Identity.unmet` may say that they never are."""
+"""The commands that, according to :attr:`Identity.unmet`, may never be confirmed."""
 
 
 class StompInbox(StompConversation):
@@ -74,8 +73,8 @@ class StompInbox(StompConversation):
 
     transaction = "t"
     """The name of a transaction; on a bench no other connection uses it. Some brokers let
-    connections share transactions: cases that run side by side would be refused each other's names,
-    and only the cases about names should show that."""
+    connections share transactions, so concurrent cases would be refused each other's names, which
+    only the cases about names should show."""
 
     def message(
         self,
@@ -97,8 +96,8 @@ class StompInbox(StompConversation):
         super()._unmet(detail, proves, unmet)
 
     def naming(self, message: Frame) -> tuple[tuple[str, str], ...]:
-        """The headers by which ACK and NACK name ``message``: STOMP10-ACK-01, STOMP11-ACK-01 and
-        -02, STOMP12-ACK-01."""
+        """Return the headers by which ACK and NACK name ``message``: STOMP10-ACK-01, STOMP11-ACK-01
+        and -02, STOMP12-ACK-01."""
         needed = "ack" if self.version == "1.2" else "message-id"
         if message.get(needed) is None:
             raise ControlFailed(f"a MESSAGE without {needed} header cannot be acknowledged")
@@ -111,7 +110,7 @@ class StompInbox(StompConversation):
         return tuple(fields)
 
     def take_messages(self) -> list[Frame]:
-        """Take every MESSAGE in the inbox, in order."""
+        """Return and remove every MESSAGE in the inbox, in order."""
         taken = [frame for frame in self.inbox if frame.command == "MESSAGE"]
         self.inbox = [frame for frame in self.inbox if frame.command != "MESSAGE"]
         return taken
@@ -124,10 +123,9 @@ class StompPeer(StompInbox):
         super().__init__(judge, conn, acceptor, version)
         self.messages_seen = 0
         self.unmet: Mapping[str, str] = {}
-        """See :attr:`Identity.unmet`. Only the case that judges a RECEIPT which never comes waits
-        for it."""
+        """See :attr:`Identity.unmet`. Only the case that judges a missing RECEIPT waits for one."""
         self._asked: dict[str, str] = {}
-        """The commands of the frames that asked for a receipt, by its id."""
+        """The commands of the frames that requested a receipt, by its id."""
 
     # Conversation
 
@@ -146,7 +144,8 @@ class StompPeer(StompInbox):
         super()._unmet(detail, proves, unmet)
 
     def _never_confirmed(self, unmet: Expectation | None) -> str:
-        """Why the awaited RECEIPT cannot arrive any more; empty if it can, or none was awaited."""
+        """Return why the awaited RECEIPT cannot arrive any more; empty if it can, or none was
+        awaited."""
         if unmet is None or unmet.kind != "frame" or unmet.shape is None:
             return ""
         command, headers, _ = unmet.shape
@@ -205,7 +204,7 @@ class StompPeer(StompInbox):
         return self.expect(frame("RECEIPT", {"receipt-id": receipt}), within=within, proves=proves)
 
     def next_receipt(self) -> str:
-        """A receipt id not used before on this connection."""
+        """Return a receipt id not used before on this connection."""
         self._receipts += 1
         return f"r{self._receipts}"
 
@@ -222,7 +221,8 @@ class StompPeer(StompInbox):
         return self.connected
 
     def settle(self) -> None:
-        """A barrier: the broker has processed everything sent earlier (STOMP12-RCPT-01, -03).
+        """Wait until the broker has processed everything sent earlier (STOMP12-RCPT-01, -03): a
+        barrier.
 
         It is an empty transaction with receipts, which affects no destination in any version.
         """
@@ -241,7 +241,7 @@ class StompPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """SEND with content-length; by default waits for the receipt."""
+        """Send SEND with content-length; by default wait for the receipt."""
         fields = (
             ("destination", to.name),
             *to.send_headers,
@@ -263,7 +263,7 @@ class StompPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """SUBSCRIBE; by default waits for the receipt."""
+        """Send SUBSCRIBE; by default wait for the receipt."""
         fields = (
             ("id", id),
             ("destination", to.name),
@@ -277,11 +277,11 @@ class StompPeer(StompInbox):
             self.send("SUBSCRIBE", fields)
 
     def ack(self, message: Frame, headers: HeadersLike = (), *, receipt: bool = False) -> None:
-        """ACK ``message`` as this version names it."""
+        """Send ACK for ``message`` as this version names it."""
         self._settle_message("ACK", message, headers, receipt)
 
     def nack(self, message: Frame, headers: HeadersLike = (), *, receipt: bool = False) -> None:
-        """NACK ``message`` as this version names it (1.1 and 1.2)."""
+        """Send NACK for ``message`` as this version names it (1.1 and 1.2)."""
         self._settle_message("NACK", message, headers, receipt)
 
     def _settle_message(

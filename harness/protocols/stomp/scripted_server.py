@@ -1,5 +1,4 @@
-"""The server end of a STOMP connection, for clients on trial: it does what a case says, when it
-says so."""
+"""The server end of a STOMP connection, for clients on trial. It acts only as a case tells it."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ CONNECTING = Match[Frame](
 
 
 class StompServer(Scripted[Frame], StompPeer):
-    """One connection opened by a client. As with any raw peer, what it sends is not checked."""
+    """One connection that a client opened. As with any raw peer, what it sends is not checked."""
 
     protocol = "STOMP.CLIENT"
 
     def __init__(self, judge: Judge, conn: int) -> None:
         super().__init__(judge, conn, "client", "1.0")
         self.frames: list[Frame] = []
-        """Every frame that arrived, in order, taken or not."""
+        """Every received frame, in order, whether consumed or not."""
         self._messages = 0
 
     def on_frame(self, item: Frame) -> None:
@@ -41,7 +40,7 @@ class StompServer(Scripted[Frame], StompPeer):
     def accept(
         self, version: str, heart_beat: tuple[int, int] | None = (0, 0), headers: HeadersLike = ()
     ) -> None:
-        """Send CONNECTED; without ``heart_beat`` it has no such header."""
+        """Send CONNECTED, with a heart-beat header only if ``heart_beat`` is given."""
         fields = [("version", version)] if version != "1.0" else [("session", f"s{self.conn}")]
         if heart_beat is not None and version != "1.0":
             fields.append(("heart-beat", "{},{}".format(*heart_beat)))
@@ -49,19 +48,19 @@ class StompServer(Scripted[Frame], StompPeer):
         self.speak(version)
 
     def answer_receipt(self, asked: Frame) -> None:
-        """Send the RECEIPT that ``asked`` requests, if any."""
+        """Send the RECEIPT that ``asked`` requests, if it requests one."""
         receipt = asked.get("receipt")
         if receipt is not None:
             self.send("RECEIPT", {"receipt-id": receipt})
 
     def received(self, command: str, *, proves: Requirements | None = None) -> Frame:
-        """The next ``command`` of the client; its receipt is answered."""
+        """Return the next ``command`` of the client, after answering its receipt request."""
         asked = self.expect(frame(command), proves=proves)
         self.answer_receipt(asked)
         return asked
 
     def message_headers(self, subscription: Frame) -> dict[str, str]:
-        """The headers of the next MESSAGE for the SUBSCRIBE ``subscription``."""
+        """Return the headers of the next MESSAGE for the SUBSCRIBE ``subscription``."""
         self._messages += 1
         headers = {
             "destination": subscription.get("destination") or "/queue/unnamed",

@@ -12,12 +12,12 @@ from brokerproof.harness.trace.event_factory import EventFactory
 
 PROTOCOL = "STOMP"
 UNREADABLE = "UNREADABLE"
-"""The command of the frame that stands for unreadable bytes; its header ``reason`` is a
+"""The command of the frame that represents unreadable bytes; its header ``reason`` is a
 sentence."""
 
 
 class StompTraceRecorder:
-    """Records what connection ``conn`` receives, read with the harness's own codec.
+    """Records the bytes received on connection ``conn``, read with the harness's own codec.
 
     Clients record their sent frames themselves, as intended.
     """
@@ -33,7 +33,7 @@ class StompTraceRecorder:
         self._reader.version = version
 
     def on_bytes_received(self, at: Instant, data: bytes) -> Iterator[Frame]:
-        """Record bytes from the broker; yield the frames they complete, each once it is recorded.
+        """Record bytes from the broker; yield each frame that they complete once it is recorded.
 
         Unreadable bytes are :data:`UNREADABLE`.
         """
@@ -41,8 +41,8 @@ class StompTraceRecorder:
             match item:
                 case Frame():
                     if item.command == "CONNECTED":
-                        # From here on the session's version defines how headers are escaped;
-                        # 1.0 servers name none.
+                        # From now on the session's version defines how headers are escaped; 1.0
+                        # servers name no version.
                         self._reader.version = item.get("version") or "1.0"
                     self._judge.record(
                         self._factory.frame(
@@ -64,8 +64,8 @@ class StompTraceRecorder:
 
 
 class StompConversation(Conversation[Frame]):
-    """One STOMP connection, in ``version`` once connected. Subclasses define what becomes of a
-    frame: :meth:`on_frame`."""
+    """One STOMP connection, in ``version`` once connected. Subclasses process frames:
+    :meth:`on_frame`."""
 
     protocol = PROTOCOL
 
@@ -73,12 +73,12 @@ class StompConversation(Conversation[Frame]):
         super().__init__(judge, conn, acceptor)
         self.version = version
         self.connected: Frame | None = None
-        """The CONNECTED frame, once it was received."""
+        """The CONNECTED frame, once received."""
         self._recorder = StompTraceRecorder(judge, conn, self.protocol)
         self._receipts = 0
 
     def on_frame(self, item: Frame) -> None:
-        """``item`` was received and recorded."""
+        """Process ``item``, which was received and recorded."""
         self.inbox.append(item)
 
     def decode(self, at: Instant, data: bytes) -> None:

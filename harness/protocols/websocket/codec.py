@@ -1,8 +1,8 @@
-"""A dumb WebSocket codec for peers that may misbehave (RFC 6455): it writes any given frame and
-reads what a server sends: first the answer to the handshake, then frames.
+"""A dumb WebSocket codec for peers that may misbehave (RFC 6455). It writes any given frame and
+reads a server's bytes: first the answer to the handshake, then frames.
 
-Nothing here decides whether a server is right. It keeps what a judge may need to know about a
-frame: whether it was masked, its reserved bits, and whether its length was in the shortest form.
+Nothing here decides whether a server is right. The codec keeps what a judge may need to know about
+a frame: whether it was masked, its reserved bits, and whether its length had the shortest form.
 """
 
 from __future__ import annotations
@@ -51,16 +51,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class WsFrame:
-    """One frame. ``size`` counts every byte it occupied."""
-
     op: int
     payload: bytes = b""
     fin: bool = True
     reserved: int = 0
-    """The three reserved bits as a number from 0 to 7; the first of them counts 4."""
+    """The three reserved bits as a number from 0 to 7; the first bit counts 4."""
     masked: bool = False
     shortest: bool = True
-    """True if the length stood in the shortest form."""
+    """True if the length had the shortest form."""
     size: int = 0
 
     @property
@@ -70,12 +68,12 @@ class WsFrame:
 
     @property
     def is_control(self) -> bool:
-        """True if it is not part of a message."""
+        """True if the frame is not part of a message."""
         return self.op >= Op.CLOSE
 
     @property
     def code(self) -> int | None:
-        """The status code of a Close; None if it has none."""
+        """The status code of a Close; None without one."""
         return (
             int.from_bytes(self.payload[:2])
             if self.op == Op.CLOSE and len(self.payload) >= 2
@@ -103,7 +101,6 @@ class Unreadable:
     reason: str
 
     def brief(self) -> str:
-        """The bytes in one line."""
         return f"UNREADABLE ({self.reason}) {self.data[:60]!r}"
 
 
@@ -117,7 +114,7 @@ def request(
     *,
     line: str = "GET / HTTP/1.1",
 ) -> bytes:
-    """The client's handshake. ``fields`` follow Host and the key (None omits one)."""
+    """Return the client's handshake. ``fields`` follow Host and the key (None omits one)."""
     known = (("Host", host), ("Sec-WebSocket-Key", key))
     head = [f"{name}: {value}" for name, value in (*known, *fields) if value is not None]
     return "\r\n".join([line, *head, "", ""]).encode()
@@ -128,7 +125,7 @@ UPGRADE = (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-
 
 
 def key(seed: bytes) -> str:
-    """A value for Sec-WebSocket-Key that depends only on ``seed``."""
+    """Return a value for Sec-WebSocket-Key that depends only on ``seed``."""
     return base64.b64encode(hashlib.sha256(seed).digest()[:16]).decode()
 
 
@@ -147,10 +144,10 @@ def encode(
     announce: int | None = None,
     form: int | None = None,
 ) -> bytes:
-    """A frame's bytes. ``mask`` is four bytes, or None for a frame without one.
+    """Return a frame's bytes. ``mask`` is four bytes, or None for an unmasked frame.
 
-    ``announce`` is announced instead of the payload's own length. ``form`` (7, 16 or 64 bits)
-    writes the length in that form whether or not it is the shortest.
+    ``announce`` replaces the payload's own length. ``form`` (7, 16 or 64 bits) forces that form of
+    the length, even if it is not the shortest.
     """
     length = len(payload) if announce is None else announce
     if form is None:
@@ -167,18 +164,18 @@ def encode(
 
 
 def masked(payload: bytes, mask: bytes) -> bytes:
-    """``payload`` with the mask applied or removed."""
+    """Return ``payload`` with the mask applied or removed."""
     size = len(payload)
     pattern = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(pattern)).to_bytes(size)
 
 
 class Reader:
-    """Splits what a server sends into its answer to the handshake and the frames after it. After
-    any answer but 101 nothing is read."""
+    """Splits a server's bytes into its answer to the handshake and the frames after it. After any
+    answer but 101 nothing is read."""
 
     def __init__(self, *, upgraded: bool = False) -> None:
-        """``upgraded``: the handshake is over, frames come (of either side)."""
+        """``upgraded``: the handshake is over, and frames (from either side) arrive."""
         self._rest = b""
         self._upgraded, self._done = upgraded, False
 

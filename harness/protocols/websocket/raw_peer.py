@@ -1,4 +1,4 @@
-"""A raw WebSocket peer: can speak correctly or send arbitrary bytes. It can carry STOMP."""
+"""A raw WebSocket peer, which can speak correctly or send arbitrary bytes. It can carry STOMP."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CLOSE = ws(Op.CLOSE)
 
 
 class WebSocketPeer(Conversation[Item]):
-    """One WebSocket connection of the harness. Pings and Closes of the server are answered unless
+    """One WebSocket connection of the harness. It answers the server's Pings and Closes unless
     ``polite`` is False."""
 
     protocol = "WEBSOCKET"
@@ -62,11 +62,10 @@ class WebSocketPeer(Conversation[Item]):
     def __init__(self, judge: Judge, conn: int, acceptor: str, path: str = "/") -> None:
         super().__init__(judge, conn, acceptor)
         self.path = path
-        """The requested path."""
         self.polite = True
         self.key = codec.key(b"%d" % conn)
         self.frames: list[WsFrame] = []
-        """Every frame that arrived, in order."""
+        """Every received frame, in order."""
         self.close_sent = False
         self._reader = codec.Reader()
         self._factory = EventFactory(self.conn)
@@ -133,7 +132,7 @@ class WebSocketPeer(Conversation[Item]):
     ) -> None:
         """Send a request with exactly these fields besides Host and the key (None omits it).
 
-        ``line`` may name ``{path}``, where this family of brokers has its WebSockets.
+        ``line`` may contain ``{path}``, the path of this broker family's WebSockets.
         """
         offered = ", ".join(protocols)
         listed = (*fields, *((("Sec-WebSocket-Protocol", offered),) if offered else ()))
@@ -143,7 +142,7 @@ class WebSocketPeer(Conversation[Item]):
     def upgrade(
         self, *, protocols: Iterable[str] = SUB_PROTOCOLS, proves: Requirements | None = None
     ) -> Reply:
-        """Do the whole handshake; its acceptance is a control unless ``proves`` says otherwise."""
+        """Do the whole handshake. Its acceptance is a control unless ``proves`` is given."""
         self.ask(protocols=protocols)
         reply = self.expect(ACCEPTED, proves=proves)
         assert isinstance(reply, Reply)
@@ -160,7 +159,7 @@ class WebSocketPeer(Conversation[Item]):
         fin: bool = True,
         **oddities: Any,
     ) -> None:
-        """Send one frame; ``oddities`` are those of
+        """Send one frame; ``oddities`` as for
         :func:`brokerproof.harness.protocols.websocket.codec.encode`."""
         data = codec.encode(op, payload, mask=self._mask() if masked else None, fin=fin, **oddities)
         marks = {"fin": fin, "masked": masked, **oddities}
@@ -173,7 +172,7 @@ class WebSocketPeer(Conversation[Item]):
         self.write(data, as_event=False)
 
     def message(self, payload: bytes, *, op: Op = Op.BINARY, sizes: Iterable[int] = ()) -> None:
-        """Send one message in fragments of these sizes, with the rest in a last one."""
+        """Send one message in fragments of these sizes, and a last fragment with the rest."""
         rest = payload
         for size in sizes:
             self.send(op, rest[:size], fin=False)
@@ -181,26 +180,26 @@ class WebSocketPeer(Conversation[Item]):
         self.send(op, rest)
 
     def _mask(self) -> bytes:
-        """Another mask for each frame. Not to be foreseen by scripts, but the same in every run."""
+        """Return another mask for each frame: unpredictable for scripts, but the same in every
+        run."""
         self._masks += 1
         return hashlib.sha256(b"%d mask %d" % (self.conn, self._masks)).digest()[:4]
 
     # STOMP above
 
     def carry(self, above: Receiver) -> WebSocketChannel:
-        """From now on, pass the payload of data frames to ``above``, and send in messages what it
-        writes to the channel."""
+        """From now on, pass the payload of data frames to ``above``, and send its writes in
+        messages."""
         self._above = above
         return WebSocketChannel(self)
 
 
 class WebSocketChannel:
-    """A channel whose bytes travel as the payload of messages, one for each write."""
+    """A channel that carries bytes as the payload of messages, one message for each write."""
 
     def __init__(self, socket: WebSocketPeer) -> None:
         self.socket = socket
         self.op = Op.BINARY
-        """The type of the messages."""
         self._below: Channel = socket.channel
 
     @property

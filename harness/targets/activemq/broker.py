@@ -1,4 +1,4 @@
-"""Runs Apache ActiveMQ Classic as a native process: collects its jars, gives it a folder, starts
+"""Runs Apache ActiveMQ Classic as a native process: collects its jars, prepares its folder, starts
 and stops it."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
 from brokerproof.harness.targets.java_releases import JavaReleases
 
 STOP_S = 15
-"""Seconds until a stopping broker is killed; about 0.5 are usual."""
+"""Seconds until a stopping broker is killed; 0.5 s are usual."""
 
 _STARTED = re.compile(r"Apache ActiveMQ .* started$", re.MULTILINE)
 RELEASES = JavaReleases("ActiveMQ", "activemq", "activemq-")
@@ -24,7 +24,7 @@ _REASONS = (
         r" ?(?P<text>.*)"
     ),
     re.compile(r"(?P<text>Failed to bind to server socket: .*)"),
-    # Of causes that have causes the last one tells something.
+    # Of nested causes, the innermost is informative.
     re.compile(r"(?s:.*)Caused by: (?P<text>.*)"),
     re.compile(r"ERROR: (?P<text>.*)"),
 )
@@ -38,7 +38,7 @@ _POM = Template("""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def install(version: str | None = None) -> Path:
-    """Collect the jars of a release unless that is already done; return their folder. Raises
+    """Collect the jars of a release unless that is done already; return their folder. Raises
     :class:`SetUpFailed`."""
     version = RELEASES.checked(version)
     data = RELEASES.table
@@ -67,7 +67,7 @@ def _dependency(coordinates: str, more: str = "") -> str:
 class ActivemqProcess(JavaBroker):
     """One ActiveMQ broker; see :class:`JavaBroker`.
 
-    ``config`` is an ``activemq.xml``; in it ``${brokerproof.data}`` is a folder of this run.
+    ``config`` is an ``activemq.xml``, in which ``${brokerproof.data}`` is a folder of this run.
     ``version`` is a release (None: the default one).
     """
 

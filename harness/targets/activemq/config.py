@@ -1,8 +1,8 @@
-"""The parts of an ``activemq.xml`` that the harness must know and change: its connectors' names,
-hosts and ports, its first user, and its flow control.
+"""The parts of an ``activemq.xml`` that the harness reads or changes: its connectors' names, hosts
+and ports, its first user, and its flow control.
 
-The file is read independently of the reference broker's reader: what a case expects must not come
-from the code under test.
+The file is read independently of the reference broker's reader, because a case's expectations must
+not rely on the code under test.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _KIND = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 @dataclass(frozen=True, slots=True)
 class Policy:
     memory_limit: int = 0
-    """Bytes; 0: no limit of its own, only the broker's."""
+    """Bytes; 0 for only the broker's limit."""
     flow_control: bool = True
     cursor: str = ""
-    """Place of a queue's waiting messages: "vm", "file", "store"; empty: not said."""
+    """Where a queue's waiting messages are kept: "vm", "file", "store"; empty if not stated."""
 
 
 def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Parameters of each connector by name: ``defaults`` (the profile's), then what the file states
-    for the whole broker and for the connector. Raises :class:`SetUpFailed` like :func:`connectors`,
-    and for a value that is not a number."""
+    """Return the parameters of each connector by name: ``defaults`` (the profile's), overridden by
+    what the file states for the whole broker and for the connector. Raises :class:`SetUpFailed`
+    like :func:`connectors`, and for a value that is not a number."""
     tree = parsed(config, "an activemq.xml")
     broker = dict(_of_the_broker(tree, config))
     acceptors = {}
@@ -68,7 +68,7 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
         if (idle := options.get("transport.wireFormat.idleTimeout")) is not None:
             parameters["amqp_idle_timeout_ms"] = _number(config, element, idle, int)
         grace = options.get("transport.hbGracePeriodMultiplier")
-        # The broker takes no multiplier that would make it less patient.
+        # The broker accepts no multiplier that would make it less patient.
         if grace is not None and (multiplier := _number(config, element, grace, float)) > 1.0:
             parameters["heart_beat_grace_multiplier"] = multiplier
         acceptors[name] = {**defaults, **broker, **parameters}
@@ -76,8 +76,8 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
 
 
 def policy(config: Path, routing: RoutingType, name: str) -> Policy:
-    """Return the file's policy for the queue or topic ``name``: the entry with most words in common
-    counts. Raises :class:`SetUpFailed` for a limit that is not a size."""
+    """Return the file's policy for the queue or topic ``name``: the entry with the most words in
+    common. Raises :class:`SetUpFailed` for a limit that is not a size."""
     policies: list[tuple[tuple[int, ...], Policy]] = []
     for entry in parsed(config, "an activemq.xml").iter(f"{CORE}policyEntry"):
         match = entry.get(_KIND[routing])
@@ -100,10 +100,10 @@ def policy(config: Path, routing: RoutingType, name: str) -> Policy:
 
 
 def connectors(config: Path) -> dict[str, int]:
-    """The port of each transport connector by its name.
+    """Return the port of each transport connector by its name.
 
     Raises :class:`SetUpFailed` for a file that cannot be read, is not XML or has no connector, and
-    for a connector that has no name of its own, or whose URI is not ``SCHEME://HOST:PORT…`` on this
+    for a connector without a unique name, or with a URI other than ``SCHEME://HOST:PORT…`` on this
     machine's loopback interface.
     """
     ports: dict[str, int] = {}
@@ -119,8 +119,8 @@ def connectors(config: Path) -> dict[str, int]:
 
 
 def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:
-    """The file's text with other ports; connectors that ``ports`` does not name keep theirs. All of
-    them listen on ``host``, if one is given. Raises like connectors()."""
+    """Return the file's text with other ports; connectors missing from ``ports`` keep theirs. All
+    of them listen on ``host``, if given. Raises like :func:`connectors`."""
     tree = parsed(config, "an activemq.xml")
     for element, name, match in _connectors(tree, config):
         element.set(
@@ -131,8 +131,8 @@ def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) 
 
 
 def user(config: Path) -> tuple[str, str]:
-    """Login and passcode of the first user of the file; without users, empty ones: then anybody may
-    log in."""
+    """Return login and passcode of the file's first user; empty if there are no users, so that
+    anybody may log in."""
     for element in parsed(config, "an activemq.xml").iter(f"{CORE}authenticationUser"):
         return element.get("username", ""), element.get("password", "")
     return "", ""
@@ -158,7 +158,7 @@ def _matches(match: str, name: str) -> bool:
 
 
 def _size(config: Path, element: etree._Element, text: str) -> int:
-    """Bytes, as "20480", "20 kb", "1mb" or "2 g" say them."""
+    """Parse bytes such as "20480", "20 kb", "1mb" or "2 g"."""
     match = _SIZE.match(text)
     if match is None:
         line = element.sourceline

@@ -1,9 +1,9 @@
-"""Runs Apache Artemis as a native process: downloads it, gives it an instance folder, starts and
+"""Runs Apache Artemis as a native process: downloads it, makes its instance folder, starts and
 stops it.
 
 ``artemis create`` is not used: the instance is a folder with our files in ``etc/`` and the Java
 command line that the launcher of a created instance would build. This saves one run of a JVM, and
-nothing depends on what a release generates.
+makes us independent of what a release generates.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from brokerproof.harness.targets.java_broker import BRIEF, SMALL, JavaBroker
 from brokerproof.harness.targets.java_releases import JavaReleases, version_key
 
 STOP_S = 10
-"""Seconds until a stopping broker is killed; about 0.3 are usual."""
+"""Seconds until a stopping broker is killed; 0.3 s are usual."""
 
 CREATE_S = 60
-"""Seconds for ``artemis create``; two to seven are usual."""
+"""Seconds for ``artemis create``; 2 to 7 s are usual."""
 
 _ACTIVE = "AMQ221007"  # "Server is now active"
 RELEASES = JavaReleases("Artemis", "artemis", "apache-artemis-")
@@ -55,8 +55,8 @@ _REASONS = (
 
 
 def absent_jars(version: str) -> list[Path]:
-    """The jars that replace what release ``version`` expects of the JDK and newer JDKs lack,
-    downloaded once.
+    """Return the jars, downloaded once, with what release ``version`` expects of the JDK but newer
+    JDKs lack.
 
     Raises :class:`SetUpFailed`.
     """
@@ -68,7 +68,7 @@ def absent_jars(version: str) -> list[Path]:
 
 
 def install(version: str | None = None) -> Path:
-    """Download and unpack a release unless that is already done; return its folder. Raises
+    """Download and unpack a release unless that is done already; return its folder. Raises
     :class:`SetUpFailed`."""
     version = RELEASES.checked(version)
     home = RELEASES.home_of(version)
@@ -85,8 +85,8 @@ def install(version: str | None = None) -> Path:
 class ArtemisProcess(JavaBroker):
     """One Artemis broker; see :class:`JavaBroker`.
 
-    ``config`` is a ``broker.xml``; the other files of an instance are taken from the folder it is
-    in, and from ours if that folder has none. ``version`` is a release (None: the default one).
+    ``config`` is a ``broker.xml``; the instance's other files are taken from its folder or, if that
+    lacks them, from ours. ``version`` is a release (None: the default one).
     """
 
     name = "Artemis"
@@ -100,8 +100,8 @@ class ArtemisProcess(JavaBroker):
         return self._folder / "log" / "artemis.log"
 
     def shipped_configuration(self) -> str:
-        """Return the broker.xml that ``artemis create`` of the running release writes without any
-        option. Raises :class:`SetUpFailed`."""
+        """Return the broker.xml that ``artemis create`` of the running release writes without
+        options. Raises :class:`SetUpFailed`."""
         home, minimum = self._installed()
         created = self._folder / "created"
         shutil.rmtree(created, ignore_errors=True)
@@ -124,17 +124,16 @@ class ArtemisProcess(JavaBroker):
 
     @property
     def pages(self) -> Path:
-        """The paging folder of a configuration that names none (ARTEMIS-PAGING-2)."""
+        """The paging folder if the configuration names none (ARTEMIS-PAGING-2)."""
         return self._folder / "data" / "paging"
 
     @property
     def certificates(self) -> Path:
-        """The folder of throw-away certificates that were made for this run of the broker."""
+        """The folder of throw-away certificates made for this run of the broker."""
         return self._folder / "etc" / "certificates"
 
     def stop(self) -> None:
-        """End the broker, and wait until it is gone. The folder stays, except for the
-        certificates."""
+        """Stop the broker and wait for its end. The folder stays, except for the certificates."""
         if self._process is not None:
             super().stop()
             shutil.rmtree(self.certificates, ignore_errors=True)
@@ -188,7 +187,8 @@ class ArtemisProcess(JavaBroker):
             *("--add-opens", "java.base/jdk.internal.misc=ALL-UNNAMED")
             * (RELEASES.java_minimum(self._version) > 8),
             "-Dlog4j2.disableJmx=true",
-            # The JAXB of releases before 2.17 else writes classes in a way that newer Javas forbid.
+            # Otherwise the JAXB of releases before 2.17 writes classes in a way that newer Java
+            # versions forbid.
             "-Dcom.sun.xml.bind.v2.bytecode.ClassTailor.noOptimize=true",
             f"-Djava.util.logging.config.file={instance}/etc/logging.properties",
             f"-Djava.security.auth.login.config={instance}/etc/login.config",

@@ -1,5 +1,5 @@
-"""The parts of a ``broker.xml`` that the harness must know and change: its acceptors' names, hosts
-and ports."""
+"""The parts of a ``broker.xml`` that the harness reads or changes: its acceptors' names, hosts and
+ports."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Acceptor:
 
 
 def acceptors(config: Path) -> dict[str, Acceptor]:
-    """The acceptors of a ``broker.xml`` by name.
+    """Return the acceptors of a ``broker.xml`` by name.
 
     Raises :class:`SetUpFailed` for a file that cannot be read, is not XML or has no acceptor, and
-    for an acceptor that has no name of its own, or whose URL is not ``tcp://HOST:PORT…`` on this
+    for an acceptor without a unique name, or with a URL other than ``tcp://HOST:PORT…`` on this
     machine's loopback interface.
     """
     acceptors: dict[str, Acceptor] = {}
@@ -55,8 +55,8 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
 
 
 def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:
-    """The file's text with other ports; acceptors that ``ports`` does not name keep theirs. All of
-    them listen on ``host``, if one is given. Raises like acceptors()."""
+    """Return the file's text with other ports; acceptors missing from ``ports`` keep theirs. All of
+    them listen on ``host``, if given. Raises like :func:`acceptors`."""
     tree = parsed(config)
     for element in _elements(tree, config):
         name, match = _read(element, config)
@@ -65,10 +65,10 @@ def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) 
 
 
 def as_of(home: Path, config: Path) -> bytes:
-    """The text of a bootstrap.xml or management.xml as the release at ``home`` reads it.
+    """Return the text of a bootstrap.xml or management.xml as the release at ``home`` reads it.
 
-    The namespace of their elements was not always the same, and an attribute that a release does
-    not know is left out. Raises :class:`SetUpFailed`.
+    The namespace of their elements changed over time; attributes unknown to the release are
+    omitted. Raises :class:`SetUpFailed`.
     """
     try:
         with zipfile.ZipFile(next((home / "lib").glob("artemis-dto-*.jar"))) as jar:

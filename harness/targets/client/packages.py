@@ -1,8 +1,8 @@
-"""Fetches client libraries into the cache with their registries' own tools. Nothing is installed
-anywhere else.
+"""Fetches client libraries into the cache with their registries' own tools; installs nothing
+elsewhere.
 
 A target file names one as ``pip:NAME``, ``npm:NAME``, ``go:MODULE``, ``maven:GROUP:ARTIFACT`` or
-``crates:NAME``, and a ``version``. More Maven artifacts may follow, after commas, with the same
+``crates:NAME``, and a ``version``. More Maven artifacts may follow after commas, with the same
 version or their own.
 """
 
@@ -21,7 +21,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 
 WITHIN_S = 900
 SHARED = {"go": "driver_lines.go", "maven": "DriverLines.java", "crates": "driver_lines.rs"}
-"""The file that the drivers of a registry share, if they are built with the release."""
+"""The file that a registry's drivers share, if they are built with the release."""
 CARGO = """[package]
 name = "driver"
 version = "0.1.0"
@@ -34,15 +34,14 @@ tokio = {{ version = "1", features = ["full"] }}
 
 
 def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, str]]:
-    """The folder of a release, fetched if it is not in the cache, and the environment in which a
-    driver finds it. A driver in Go, Java or Rust, the file ``driver``, is built with the release:
-    the program is ``driver`` in that folder, or its classes are there. Raises
-    :class:`SetUpFailed`."""
+    """Return the folder of a release, fetched unless the cache has it, and the environment in which
+    a driver finds it. A driver in Go, Java or Rust (the file ``driver``) is built with the release;
+    the folder then has its program ``driver`` or its classes. Raises :class:`SetUpFailed`."""
     registry, _, name = package.partition(":")
     make = _MAKERS[registry]
     label = f"{registry}-{re.sub(r'[^A-Za-z0-9_.@-]+', '-', name)}-{version}"
     if registry in SHARED:
-        # A driver that changed is built again.
+        # A changed driver is built again.
         label += f"-{max(source.stat().st_mtime_ns for source in _sources(driver)):x}"
 
     def made(folder: Path) -> Path:
@@ -55,8 +54,7 @@ def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, 
 
 
 def _sources(driver: Path) -> list[Path]:
-    """Return the source of a driver that is built, and the file that drivers of its language
-    share."""
+    """Return the source of a driver to build, and the file that drivers of its language share."""
     shared = [driver.parent / name for name in SHARED.values() if name.endswith(driver.suffix)]
     return [driver, *filter(Path.exists, shared)]
 

@@ -1,4 +1,4 @@
-"""A client library as a target: each case starts its driver in a separate process, and is the
+"""A client library as a target: each case starts its driver in a separate process and acts as the
 server to which the library connects."""
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from brokerproof.harness.worlds.real import Accepted, RealWorld
 from brokerproof.harness.worlds.world import Receiver, World
 
 DRIVERS = Path(str(files("brokerproof.harness"))) / "clients" / "drivers"
-"""The folder of the drivers that come with brokerproof."""
 _READY_WITHIN_S = 60
 _END_WITHIN_S = 2
 
 
 class ClientTarget(SocketTarget):
-    """``command`` starts the driver; it may name ``{python}``, ``{here}``, the folder of the target
-    file, ``{drivers}``, :data:`DRIVERS`, and ``{package}``, the folder of the library. The library
-    is ``package`` in ``version``, from :mod:`~brokerproof.harness.targets.client.packages`; without
-    a version, the one that is installed on the machine."""
+    """``command`` starts the driver. It may contain ``{python}``, ``{here}`` (the folder of the
+    target file), ``{drivers}`` (:data:`DRIVERS`) and ``{package}`` (the library's folder). The
+    library is ``package`` in ``version``, from :mod:`~brokerproof.harness.targets.client.packages`;
+    without a version, the one installed on the machine."""
 
     is_local = True
 
@@ -79,7 +78,7 @@ class ClientTarget(SocketTarget):
             home, found = packages.fetch(self._package, self._version, driver)
             self._words["{package}"] = str(home)
         self._command = [_filled(word, self._words) for word in self._command]
-        # A driver in Python finds the module that ours share.
+        # A driver in Python finds the module shared by ours.
         path = (found.get("PYTHONPATH"), str(DRIVERS / "python"), os.environ.get("PYTHONPATH"))
         self._environment = {**found, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 

@@ -1,8 +1,8 @@
 """A client in virtual time: sans-I/O like the reference broker, with its driver inside.
 
-It is driven by the world of brokers. Connection 1 is the line protocol of drivers. A report
-``{"saw": "dials"}`` on it is not for the case: the world then opens a connection to the scripted
-server, whose bytes the client gets as those of connection 2, and so on.
+A broker's world drives it. Connection 1 carries the line protocol of drivers. A report ``{"saw":
+"dials"}`` on it is not for the case: the world then opens a connection to the scripted server,
+whose bytes the client receives on connection 2, and so on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class VirtualClientTarget:
         return {}
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Do nothing: a client has no places."""
+        """Do nothing: a client has no addresses."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
         raise SetUpFailed("a client has no alarms")
@@ -67,7 +67,7 @@ class VirtualClientTarget:
 
 
 class _Dialling:
-    """Hands reports on to ``driver``, and connects the client when it dials."""
+    """Passes reports on to ``driver``, and connects the client when it dials."""
 
     def __init__(self, world: World, driver: Receiver, accepted: Accepted) -> None:
         self._world, self._driver, self._accepted = world, driver, accepted

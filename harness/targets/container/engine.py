@@ -1,8 +1,7 @@
-"""Runs a broker in its own container, through the library testcontainers. The library is an extra
-(``brokerproof[containers]``) and imported when it is needed. Files are copied into the container
-before it starts, so the daemon may be on another machine. On this machine, ports are open on the
-loopback interface only.
-"""
+"""Runs a broker in its own container, through the library testcontainers: an extra
+(``brokerproof[containers]``), imported when needed. Files are copied into the container before it
+starts, so the daemon may be on another machine. On this machine, ports are open on the loopback
+interface only."""
 
 from __future__ import annotations
 
@@ -23,32 +22,30 @@ if TYPE_CHECKING:
 
 PROC = Path("/proc")
 START_S = 120
-"""Seconds until a broker must be ready, once its image is here; 5 to 15 are usual."""
+"""Seconds until a broker must be ready, once its image is local; 5 to 15 s are usual."""
 ANSWER_S = 2
-"""Seconds in which a daemon of this machine takes a connection."""
+"""Seconds for a daemon on this machine to accept a connection."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _INSTALL = "install it with: pip install 'brokerproof[containers]'"
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Recipe of a broker in a container. ``ports`` are those inside, by acceptor; ``files`` are put
-    there by their paths."""
+    """Recipe for a broker in a container. ``ports`` are those inside, by acceptor; ``files`` are
+    copied into it, by path."""
 
     broker: str
-    """The broker's name, for people."""
     version: str
     image: str
     ports: Mapping[str, int]
     files: Mapping[str, bytes]
     ready: re.Pattern[str]
-    """Output that shows that it can be used."""
+    """Output that shows that the broker is ready."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Container:
-    """One container, from its start to its end. ``folder`` keeps the files that were put into it,
-    and what it printed."""
+    """One container, from start to end. ``folder`` has the files copied into it, and its output."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self._recipe, self._folder = recipe, folder
@@ -61,8 +58,7 @@ class Container:
 
     def start(self) -> dict[str, tuple[str, int]]:
         """Start it and wait until it reports that it is ready; return host and port by acceptor. A
-        missing image is pulled. Raises :class:`SetUpFailed`; nothing is left running then.
-        """
+        missing image is pulled. Raises :class:`SetUpFailed`, leaving nothing running."""
         recipe = self._recipe
         container = self._container = self._described()
         self._keep()
@@ -82,9 +78,8 @@ class Container:
             raise
 
     def process(self) -> int | None:
-        """Return the id of the running container's first process if this machine's kernel runs it
-        under that id; else None (a virtual machine, another host, or we are in a container
-        ourselves)."""
+        """Return the id of the container's first process if this machine's kernel runs it under
+        that id; else None (a virtual machine, another host, or we ourselves are in a container)."""
         attributes = self._attributes()
         identifier, process = attributes.get("Id"), attributes.get("State", {}).get("Pid")
         if not identifier or not process:
@@ -97,8 +92,7 @@ class Container:
 
     def direct_endpoints(self) -> dict[str, tuple[str, int]]:
         """Return host and port by acceptor at the container's own address if all of them answer
-        there; else nothing. Through a published port, Docker's proxy may forward the bytes.
-        """
+        there; else nothing. Docker's proxy may forward the bytes of a published port."""
         networks = self._attributes().get("NetworkSettings", {}).get("Networks") or {}
         for address in filter(None, (network.get("IPAddress") for network in networks.values())):
             direct = {name: (address, port) for name, port in self._recipe.ports.items()}
@@ -107,7 +101,7 @@ class Container:
         return {}
 
     def _attributes(self) -> dict[str, Any]:
-        """Return Docker's description of the container; empty where Docker does not answer."""
+        """Return Docker's description of the container; empty if Docker does not answer."""
         if self._container is None:
             return {}
         try:
@@ -136,11 +130,10 @@ class Container:
         for port in recipe.ports.values():
             container.with_exposed_ports(f"{port}/tcp")
         client = container.get_docker_client()
-        # Not if we are in a container ourselves, and come by the address of Docker's bridge.
+        # Not if we ourselves are in a container and use the address of Docker's bridge.
         if client.get_connection_mode() is ConnectionMode.docker_host and client.host() in _HERE:
-            ports: dict[str, Any] = (
-                container.ports
-            )  # the library hands these on to Docker's, which takes addresses too
+            # The library passes these on to Docker's, which accepts addresses too.
+            ports: dict[str, Any] = container.ports
             ports.update(dict.fromkeys(ports, ("127.0.0.1", None)))
         container.with_envs(**recipe.environment)
         for path, data in recipe.files.items():
@@ -175,7 +168,7 @@ class Container:
         return f"its container ended with exit code {state['ExitCode']}{killed}"
 
     def stop(self) -> None:
-        """Save its output and remove it. Harmless if it was never started."""
+        """Save the output and remove the container. Harmless if it was never started."""
         container, self._container = self._container, None
         if container is None:
             return
@@ -187,7 +180,7 @@ class Container:
     def _keep_log(self, container: DockerContainer) -> None:
         try:
             printed = b"".join(container.get_logs())
-        except Exception as problem:  # there may be no container yet, or none any more
+        except Exception as problem:  # there may be no container yet, or no longer
             printed = f"its output could not be read: {problem}\n".encode()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_bytes(printed)
@@ -227,8 +220,8 @@ def published_host() -> str:
     """Return the host through which a container's ports will be reached. It is needed before the
     container exists, because the container's certificates must be valid for it.
 
-    It is this machine's address if no Docker answers, or if a container is reached at an address of
-    its own, which is known only once it runs.
+    It is this machine's address if no Docker answers, or if a container is reached at its own
+    address, which is known only once it runs.
     """
     here = "127.0.0.1"
     if _unreachable():
@@ -246,18 +239,18 @@ def published_host() -> str:
                 case ConnectionMode.gateway_ip:
                     network = client.client.networks.get("bridge")
                     ways = network.attrs["IPAM"]["Config"][0]
-                    # Old daemons leave the gateway out: it is the subnet's first address.
+                    # Old daemons omit the gateway: it is the subnet's first address.
                     return ways.get("Gateway") or str(next(ip_network(ways["Subnet"]).hosts()))
                 case _:
                     return here
         finally:
             client.client.close()
-    except Exception:  # whoever starts the container says why that cannot be done
+    except Exception:  # the code that starts the container reports why it cannot
         return here
 
 
 def daemon() -> str | None:
-    """The Docker that answers here; None if none does, or if the library is missing."""
+    """Return the Docker that answers here; None if none does, or if the library is missing."""
     if _unreachable():
         return None
     try:
@@ -279,11 +272,10 @@ def _where() -> str:
 
 
 def _unreachable() -> str:
-    """Return why a socket in the file system that Docker should listen on cannot be reached; empty
-    where it can, and for every other address.
+    """Return why the file-system socket on which Docker should listen cannot be reached; empty if
+    it can, and for any other address.
 
-    The library leaves a socket of its own open where it cannot connect. A daemon that has ended
-    leaves the file behind.
+    The library leaks a socket if it cannot connect. An ended daemon leaves the file behind.
     """
     scheme, _, path = _where().partition("://")
     if scheme != "unix":

@@ -19,7 +19,7 @@ from brokerproof.harness.targets.rabbitmq import broker as rabbitmq_broker
 from brokerproof.harness.targets.rabbitmq import erlang_config, release
 
 ANYWHERE = "0.0.0.0"
-"""Address on which a broker in a container listens: Docker decides who may reach it."""
+"""The address on which a broker in a container listens: Docker decides who may reach it."""
 
 _RABBITMQ = {"amqp": 5672, "stomp": 61613, "web_stomp": 15674, "management": 15672}
 _RABBITMQ_ETC = "/etc/rabbitmq"
@@ -32,7 +32,6 @@ _ARTEMIS_FILES = (
     "cert-roles.properties",
 )
 CERTIFICATES = "/etc/brokerproof-certificates"
-"""Folder of Artemis' throw-away certificates."""
 _ACTIVEMQ_HOME = "/opt/apache-activemq"
 _HERE = "127.0.0.1"
 
@@ -40,7 +39,7 @@ _HERE = "127.0.0.1"
 def artemis_image(version: str) -> str:
     """Return the image of release ``version``.
 
-    Since 2.50.0, the first release of Artemis as a project of its own, images are pushed to another
+    Since 2.50.0, the first release of Artemis as a separate project, images are in another
     repository (https://github.com/apache/artemis/blob/2.50.0/scripts/release-docker.sh).
     """
     own_project = version_key(version) >= (2, 50)
@@ -62,9 +61,7 @@ def activemq_image(version: str) -> str:
 def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
     """``rabbitmq:VERSION-management`` with a rabbitmq.conf or a rabbitmq.config. Raises
     :class:`SetUpFailed`."""
-    rabbitmq_broker.settings(
-        config
-    )  # what is wrong with the file is said before anything is started
+    rabbitmq_broker.settings(config)  # report errors in the file before starting anything
     version = version or release.default_version()
     plugins = rabbitmq_broker.default_plugins(version)
     listeners = [
@@ -75,7 +72,7 @@ def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
             for name in ("web_stomp", "management")
             for key in (f"ip = {ANYWHERE}", f"port = {_RABBITMQ[name]}")
         ),
-        "log.console = true",  # what a container prints is what Docker keeps
+        "log.console = true",  # Docker keeps only what a container prints
         "log.console.level = info",
         "",
     ]
@@ -96,8 +93,8 @@ def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
 
 
 def of_artemis(config: Path, version: str | None, host: str = _HERE) -> Recipe:
-    """:func:`artemis_image` with a broker.xml and the files next to it; ``host`` is where its ports
-    will be published, and its certificate is valid for it. Raises :class:`SetUpFailed`."""
+    """:func:`artemis_image` with a broker.xml and the files next to it. ``host``: where its ports
+    will be published, for which its certificate is valid. Raises :class:`SetUpFailed`."""
     version = version or artemis_broker.RELEASES.default_version
     ports = {name: acceptor.port for name, acceptor in artemis_config.acceptors(config).items()}
     files = {f"{_ARTEMIS_ETC}/broker.xml": artemis_config.with_ports(config, {}, ANYWHERE)}
@@ -132,7 +129,7 @@ def of_activemq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
         ports=activemq_config.connectors(config),
         files={
             f"{_ACTIVEMQ_HOME}/conf/activemq.xml": activemq_config.with_ports(config, {}, ANYWHERE),
-            # Else the image's entry point puts users of its own into the file.
+            # Otherwise the image's entry point adds its own users to the file.
             f"{_ACTIVEMQ_HOME}/conf/connection.security.enabled": b"",
         },
         ready=re.compile(r"Apache ActiveMQ .* started", re.MULTILINE),

@@ -1,5 +1,5 @@
-"""A broker in a container as a target: RabbitMQ, Artemis or ActiveMQ, configured with the files of
-the native ones."""
+"""A broker in a container as a target: RabbitMQ, Artemis or ActiveMQ, with the native brokers'
+files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SENDS_AT_ONCE = frozenset({"rabbitmq", "artemis"})
 
 class ContainerTarget(SocketTarget):
     """A ``broker`` (one of :data:`RECIPES`) of ``version`` (None: our default) with ``config`` in a
-    container; ``image`` replaces the official image; ``queue_type`` is the type of RabbitMQ's
+    container. ``image`` replaces the official image; ``queue_type`` is the type of RabbitMQ's
     queues for AMQP 1.0."""
 
     def __init__(
@@ -82,7 +82,7 @@ class ContainerTarget(SocketTarget):
             self._management = self._management.in_fork()
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Declare the queue ``name`` if AMQP 1.0 requires that it exists."""
+        """Declare the queue ``name`` if AMQP 1.0 requires it to exist."""
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 

@@ -1,4 +1,4 @@
-"""Finds the protocols that a port speaks by trying each."""
+"""Finds the protocols that a port speaks by trying them all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 _STOMP_HOSTS = ("localhost", "/")
 """Values of STOMP's header host: any, or RabbitMQ's virtual host."""
 _AMQP091_HOSTS = ("/", "localhost", "default", "")
-"""Virtual hosts that AMQP 0-9-1 brokers usually have; many require every client to name one."""
+"""Usual virtual hosts of AMQP 0-9-1 brokers; many require every client to name one."""
 _UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: YnJva2VycHJvb2YtZGV0ZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -25,7 +25,7 @@ _UPGRADE = (
 
 @dataclass(frozen=True)
 class Answers:
-    """The greetings of an endpoint, and for each protocol without one the reason."""
+    """The greetings of an endpoint, and the reason for each protocol without one."""
 
     spoken: list[Greeting]
     problems: dict[str, SetUpFailed]
@@ -34,9 +34,8 @@ class Answers:
 def ask(
     endpoint: Endpoint, protocols: Iterable[str], credentials: Credentials, deadline: Deadline
 ) -> Answers:
-    """Greet an endpoint in all protocols at the same time, because a broker may not answer an
-    unknown protocol until its time is up. If it refuses a virtual host, the other usual ones are
-    tried."""
+    """Greet an endpoint in all protocols concurrently, because a broker may not answer an unknown
+    protocol before a time-out. If it refuses a virtual host, the other usual ones are tried."""
     names = list(protocols)
     with ThreadPoolExecutor(len(names) or 1) as pool:
         asked = [pool.submit(_greeted, endpoint, name, credentials, deadline) for name in names]
@@ -46,7 +45,7 @@ def ask(
             answers.spoken.append(future.result())
         except SetUpFailed as problem:
             answers.problems[name] = problem
-        except Exception as problem:  # a codec of ours failed on what the target sent
+        except Exception as problem:  # our codec failed on the target's bytes
             answers.problems[name] = SetUpFailed(
                 f"{endpoint.where} sent unreadable data: {type(problem).__name__}: {problem}"
             )
@@ -76,7 +75,7 @@ def speaks(endpoint: Endpoint, protocol: str, login: str | None, passcode: str |
     except SetUpFailed:
         return False
     if protocol == "core":
-        return True  # CORE's first answer needs its own version: the run finds out
+        return True  # CORE's first answer depends on its version: the run finds out
     return bool(ask(endpoint, [protocol], Credentials(login, passcode), deadline).spoken)
 
 
@@ -113,8 +112,8 @@ def _greeted(
 
 
 def _admitted(greet: Callable[[str], Greeting], hosts: Iterable[str]) -> Greeting:
-    """Return the greeting of the first virtual host that admits us. Raises what each answered
-    that differs."""
+    """Return the greeting of the first virtual host that admits us. Otherwise raise the distinct
+    answers."""
     refusals: dict[str, str] = {}
     for host in dict.fromkeys(hosts):
         try:
@@ -129,7 +128,7 @@ def _admitted(greet: Callable[[str], Greeting], hosts: Iterable[str]) -> Greetin
 
 
 def _of_openwire(endpoint: Endpoint, deadline: Deadline) -> Greeting:
-    """ActiveMQ greets first, with a WireFormatInfo that begins with a magic word."""
+    """ActiveMQ sends its greeting first: a WireFormatInfo that begins with a magic word."""
     with dialogue.dial(endpoint, deadline) as connection:
         connection.settimeout(min(1, deadline.left_s))
         try:

@@ -14,9 +14,9 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.worlds.tls import TlsFailed
 
 PROBE_TIMEOUT_S = 4.5
-"""Seconds for all that is asked of a target before it is judged."""
+"""Seconds for all questions to a target before it is judged."""
 _MOST_BYTES = 64 * 1024
-"""The size limit of all answers together."""
+"""The most bytes of all answers together."""
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Refused(SetUpFailed):
 
 
 class Deadline:
-    """The end of the time within which a target must answer."""
+    """The end of the time in which a target must answer."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._seconds = PROBE_TIMEOUT_S if seconds is None else seconds
@@ -38,7 +38,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """The seconds until then; never 0, with which a socket would not wait at all."""
+        """The seconds left; never 0, since with 0 a socket would not wait at all."""
         return max(0.01, self._at - time.monotonic())
 
     def __str__(self) -> str:
