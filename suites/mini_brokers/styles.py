@@ -39,7 +39,7 @@ class ManyHeaders(Connection):
     """Headers are in another order, and servers may add some that no specification names."""
 
     def encoded(self, frame: Frame) -> bytes:
-        more = [] if frame.command == "CONNECTED" else [("x-mini", "a:b\\c")]
+        more = [("x-of", f"{id(self)}" if frame.command == "CONNECTED" else "a:b\\c")]
         return encode(
             Frame(frame.command, [*more, *reversed(frame.headers)], frame.body), self.version
         )

@@ -23,7 +23,7 @@ from brokerproof.suites.mini_brokers.test_scripts import mini_broker
 
 TOUCHED = (
     r"stomp\.(ack|errors|nack|heart_beats|receipts|subscribe|unsubscribe|send|message_frames|escapes"
-    r"|bodies\.content_length|transactions\.a_name_in_use|negotiation\.without_a_common)"
+    r"|bodies\.content_length|transactions\.a_name_in_use|negotiation|connecting)"
 )
 """Cases of what the styles choose."""
 ACCUSED = {Verdict.FAIL, Verdict.ERROR}
