@@ -1,2 +1,1 @@
-"""Conformance to AMQP 0-9-1, section by section, and to what RabbitMQ documents of its
-extensions."""
+"""Conformance to AMQP 0-9-1, section by section, and to RabbitMQ's documented extensions."""

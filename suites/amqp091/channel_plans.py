@@ -20,7 +20,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Consume:
-    """A consumer begins, with its own prefetch (0: none)."""
+    """Begin a consumer with its own prefetch (0: none)."""
 
     channel: int
     queue: int
@@ -30,14 +30,14 @@ class Consume:
 
 @dataclass(frozen=True)
 class Cancel:
-    """A consumer ends. Its deliveries stay unsettled."""
+    """End a consumer. Its deliveries stay unsettled."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A channel's limit for all its consumers together (0: none)."""
+    """Set a channel's limit for all its consumers together (0: none)."""
 
     channel: int
     limit: int
@@ -45,7 +45,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Settle:
-    """A delivery is settled; with ``multiple`` every older one of its channel too."""
+    """Settle a delivery, with ``multiple`` also every older one of its channel."""
 
     channel: int
     which: int
@@ -66,22 +66,22 @@ class Get:
 
 @dataclass(frozen=True)
 class End:
-    """The transaction ends, and the next one begins."""
+    """End the transaction and begin the next one."""
 
     commit: bool
 
 
 @dataclass(frozen=True)
 class Close:
-    """A channel is closed and opened again."""
+    """Close a channel and open it again."""
 
     channel: int
 
 
 @dataclass(frozen=True)
 class Stall:
-    """The connection is not read while others publish and it settles; ``closes``: a channel that it
-    closes during that time."""
+    """The connection is not read while messages are published and it settles; meanwhile it closes
+    the channel ``closes``."""
 
     steps: tuple[Publish | Settle, ...]
     closes: int | None = None

@@ -23,12 +23,12 @@ CONSUMER_PREFETCH = "amqp091-consumer-prefetch"
 EXCHANGE_BINDINGS = "amqp091-exchange-bindings"
 NACK = "amqp091-nack"
 QUORUM = "amqp091-quorum"
-"""Capabilities: extensions that a broker of AMQP 0-9-1 may or may not offer."""
+"""Capabilities: extensions that a broker of AMQP 0-9-1 need not offer."""
 QUIET: Duration = ms(300)
 """How long to wait for a surplus method after the last one due."""
 CHANNEL, CONNECTION, EXCEPTION = "channel", "connection", "exception"
-"""What an exception closes. Where the text only has a reply code (on-failure), either may be
-closed: exceptions of a channel are "usually" due to soft errors (4.8.1)."""
+"""What an exception closes. If the text only has a reply code (on-failure), either may be closed:
+exceptions of a channel are "usually" due to soft errors (4.8.1)."""
 
 
 def offers(target: Target, extension: str) -> bool:
@@ -47,15 +47,15 @@ def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
 
 
 def kinds(target: Target) -> list[str]:
-    """The broker's types of queues, for which its documents about queues promise the same."""
+    """The broker's types of queues; its documents about queues promise the same for all of them."""
     return ["classic", *(["quorum"] if offers(target, QUORUM) else [])]
 
 
 def queue_of_kind(
     target: Bench, peer: Amqp091Peer, kind: str, arguments: Mapping[str, Any], **fields: Any
 ) -> str:
-    """Declare a queue of that type, and return its name. A quorum queue is durable and cannot be
-    exclusive: it expires."""
+    """Declare a queue of that type and return its name. A quorum queue is durable and cannot be
+    exclusive, so it expires."""
     if kind == "classic":
         return queue_of(peer, arguments=dict(arguments), **fields)
     own = {"x-queue-type": kind, "x-expires": 60_000, **arguments}
@@ -93,7 +93,7 @@ def fill(peer: Amqp091Peer, queue: str, bodies: Iterable[bytes], *, channel: int
 
 
 def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> None:
-    """Control: ``count`` messages wait in the queue, at once or soon."""
+    """Control: ``count`` messages wait in the queue, now or soon."""
     if not eventually(peer, lambda: peer.count(queue, channel=channel) == count):
         raise ControlFailed(
             f"{count} messages should wait in {queue}; there are"
@@ -115,8 +115,8 @@ def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) ->
 def arrive(
     peer: Amqp091Peer, count: int, *, channel: int = 1, quiet: Duration = QUIET
 ) -> list[Method]:
-    """Return the next ``count`` deliveries on a channel, and any that arrive ``quiet`` longer;
-    fewer if they do not arrive in time."""
+    """Return the next ``count`` deliveries on a channel (fewer if they are late), and any that
+    arrive ``quiet`` longer."""
     match_delivery = method("basic.deliver", channel=channel)
 
     def here() -> int:
@@ -130,7 +130,7 @@ def arrive(
 
 
 def drained(peer: Amqp091Peer, queue: str, *, channel: int = 1) -> list[Method]:
-    """Get every message that waits in a queue, one by one, without acknowledgement."""
+    """Get all waiting messages of a queue one by one, without acknowledgement."""
     messages = []
     while (answer := peer.get(queue, channel=channel, no_ack=True)).name == "basic.get-ok":
         messages.append(answer)
@@ -153,8 +153,8 @@ def others_work(target: Bench) -> None:
 
 
 def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
-    """The connection ends without open-ok, with connection.close or without. Brokers give a
-    handshake ten seconds (RabbitMQ's handshake_timeout), which may be what ends it."""
+    """The connection must end without open-ok, with or without connection.close. Brokers give a
+    handshake ten seconds (RabbitMQ's handshake_timeout), after which they end it anyway."""
     longer = PATIENCE + seconds(5)
     closed = target.wait_until(lambda: peer.ended is not None or _connection_closed(peer), longer)
     opened = any(reply.name == "connection.open-ok" for reply in peer.inbox)
@@ -166,7 +166,9 @@ def _connection_closed(peer: Amqp091Peer) -> bool:
 
 
 def record_close(target: Bench, peer: Amqp091Peer, behaviour: str) -> None:
-    """Record the close that answers the last method sent. It stays in the inbox, to be judged."""
+    """Record the close that answers the last method sent, and leave it in the inbox to be
+    judged.
+    """
 
     def closes() -> list[str]:
         names = ("channel.close", "connection.close")

@@ -1,5 +1,4 @@
-"""Acknowledgements, rejection, redelivery and recovery (basic.ack, basic.reject, basic.nack,
-basic.recover)."""
+"""Acknowledgement, rejection, redelivery and recovery of messages."""
 
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ FOR_REDELIVERY = "AMQP091-CHAN-04"
 REQUEUE_POSITION = "RABBITMQ-AMQP091-NACK-02"
 
 ALIASES = {f"the right one and 2^{power}": 2**power for power in (8, 16, 31, 32, 62, 63)}
-"""Distances from the correct tag at which a tag still has the same lowest bits, for several numbers
-of bits."""
+"""Distances at which a tag has the same lowest bits as the correct one, for several widths."""
 MIDST = ("nothing", "a transaction")
 FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
 
@@ -63,10 +61,10 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
 def test_a_tag_that_waits_for_nothing_is_an_error(
     target: Bench, fault: str, name: str, multiple: bool, midst: str
 ) -> None:
-    """An ack, reject or nack of a tag that was never delivered, was settled before, is 0 alone,
-    belongs to another channel, or equals the correct one only in its low bits, closes the channel
-    with 406 PRECONDITION_FAILED, whether it is multiple or in a transaction. Unacknowledged
-    messages of the channel are requeued.
+    """An ack, reject or nack closes the channel with 406 PRECONDITION_FAILED if its tag was never
+    delivered, was settled before, is 0 alone, belongs to another channel, or equals the correct one
+    only in its low bits, whether it is multiple or in a transaction. Unacknowledged messages of the
+    channel are requeued.
 
     One scenario: the text states this for basic.ack with a nonzero tag; each other way to settle
     has its own sentence.
@@ -96,7 +94,8 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
         proves = NACK
     elif name == "basic.reject" or not tag:
         proves = UNKNOWN_TAG_READING
-    # What "twice" and "0 alone" name with multiple is for some an acknowledgement of others.
+    # With multiple, some brokers take "twice" and "0 alone" as an acknowledgement of further
+    # messages.
     multiple &= fault in ("never delivered", *ALIASES) and name != "basic.reject"
     fields = {"delivery-tag": tag, **({"multiple": True} if multiple else {})}
     peer.send(name, fields, channel=channel)
@@ -134,9 +133,9 @@ def steps_on(target: Target) -> st.SearchStrategy[list[Step]]:
 def test_acknowledgements_reach_as_far_as_they_say(
     target: Bench, count: int, steps: list[Step], transacts: bool
 ) -> None:
-    """Delivered messages are acknowledged, rejected or requeued, perhaps in a transaction: one by
+    """Delivered messages are acknowledged, rejected or requeued, in a transaction or not: one by
     one, up to a tag (multiple), or all (tag 0), even if there are none. After the channel closes,
-    the queue holds exactly the requeued or unacknowledged ones, oldest first.
+    the queue holds exactly the requeued and the unacknowledged messages, oldest first.
 
     One scenario: ack, nack and reject share one model of what is left.
     """
@@ -182,7 +181,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     words = f"{listed(received)} returned; expected {listed(left)}"
     detail = f"of {count} messages, {words}; with {shown(steps)}"
     rejected = settled.get("basic.reject", set())
-    if "basic.nack" in settled:  # it may be what reached too far, or not far enough
+    if "basic.nack" in settled:  # it may have covered too much or too little
         judged = {NACK: set(range(count))}
     elif "basic.ack" in settled and rejected:
         judged = {MULTIPLE_ACKS: set(range(count)) - rejected, REJECT_REQUEUE: rejected}
@@ -207,8 +206,8 @@ def test_what_is_requeued_comes_in_its_old_place(
     target: Bench, count: int, back: set[int], way: str
 ) -> None:
     """Some of the delivered messages are requeued by basic.nack, basic.reject or basic.recover.
-    They are delivered again in their order, before later messages, with redelivered set; the others
-    do not have redelivered set."""
+    They are delivered again in their order, before later messages, with redelivered set; all
+    further messages arrive without it."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])

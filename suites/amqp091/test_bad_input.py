@@ -1,5 +1,5 @@
-"""Server methods sent by a client, and messages that are too large. Frames that cannot be parsed
-are in ``test_framing.py``."""
+"""Server methods sent by a client, and messages that are too large (frames that cannot be parsed
+are in ``test_framing.py``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MESSAGE_SIZE_LIMIT = "RABBITMQ-AMQP091-SIZE-01"
 OTHER_CHANNELS_CONTINUE = "AMQP091-CHAN-02"
 
 LIMIT = 100_000
-"""Bytes of a body, on brokers whose limit can be configured."""
+"""Limit in bytes of a body, on brokers where it can be configured."""
 OF_THE_SERVER: dict[str, Mapping[str, Any]] = {
     "channel.open-ok": {},
     "queue.declare-ok": {"queue": "q", "message-count": 0, "consumer-count": 0},

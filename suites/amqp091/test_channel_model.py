@@ -1,10 +1,9 @@
-"""Prefetch, settlement and transactions of channels together: a plan is drawn, and a model knows
-after each step which messages are delivered, which wait, and how many deliveries each limit still
-allows.
+"""Prefetch, settlement and transactions of channels together, judged by a model.
 
-Two things are judged at every stop. No delivery arrived beyond a limit, out of order, or for a
-settled message. And no consumer has room while messages wait in its queue. Which of several
-consumers gets a message is the broker's choice.
+A plan is drawn, and after each step the model knows which messages are delivered, which wait, and
+how many deliveries each limit still allows. Two things are judged at every stop: no delivery
+arrived beyond a limit, out of order, or for a settled message; and no consumer has room while
+messages wait in its queue. Which of several consumers gets a message is the broker's choice.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class Channel:
         return [*self.out.values(), *pending]
 
     def release(self, deliveries: list[Held]) -> None:
-        """Deliveries no longer count against any limit."""
+        """Stop counting these deliveries against any limit."""
         for held in deliveries:
             if held.consumer is not None:
                 held.consumer.held -= 1
@@ -147,7 +146,7 @@ class Run:
     """The requirement by which a message is consumed, by queue and number."""
     tags: int = 0
     attempts: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Deliveries of a message, by queue and number."""
+    """How often a message was delivered, by queue and number."""
 
     def step(self, step: Step) -> None:
         """One step of the plan, at the broker and in the model, up to its stop."""
@@ -188,8 +187,7 @@ class Run:
         peer.settle(PUBLISHER)
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers. After them, only data that the peer did not
-        read is in flight."""
+        """Carry out steps without waiting for answers. Afterwards only unread data is in flight."""
         closes = None if stall.closes is None else self.channels[stall.closes]
         with stalls.amqp091(self.target, self.peer, MORE):
             for step in stall.steps:
@@ -222,8 +220,8 @@ class Run:
         self.peer.call("basic.cancel", fields, channel=consumer.channel.number)
 
     def _limit(self, channel: Channel, limit: int) -> None:
-        """Set the limit while basic.get has no unsettled deliveries: whether such messages count is
-        not documented."""
+        """Set the limit while basic.get has no unsettled deliveries: no document says whether such
+        messages count."""
         if all(held.consumer is not None for held in channel.all_out()) and not channel.pending:
             fields = {"prefetch-count": limit, "global": True}
             self.peer.call("basic.qos", fields, channel=channel.number)
@@ -313,7 +311,7 @@ class Run:
         self._give_back(channel, out)
 
     def stop(self, after: str, judged: tuple[str, ...]) -> None:
-        """Wait until nothing more should arrive, and a little longer; judge what arrived."""
+        """Wait until nothing more should arrive, and slightly longer; judge what arrived."""
         rest = self.target.wait_until(
             lambda: self._take(after, judged) or not self._idle(), PATIENCE
         )
@@ -432,7 +430,7 @@ UNREAD: list[Step] = [
     Consume(TRANSACTED, 1, 0, True),
     Stall((Publish(1, 4), Publish(0, 1))),
 ]
-"""A connection that is not read settles, and closes a channel."""
+"""While its connection is not read, a client settles, and closes a channel."""
 
 
 def corners(target: Target) -> list[dict[str, object]]:
@@ -522,8 +520,8 @@ def test_channels_do_what_the_model_says(
     target: Bench, hindered_by: list[str], rounds: int, steps: list[Step]
 ) -> None:
     """Consumers of two queues begin and end on two channels, one of them transactional, while their
-    limits, settlements and channels change as drawn and other clients hinder. After each step the
-    deliveries are those of the model. At the end every unsettled message can be received again.
+    limits, settlements and channels change as drawn and other clients interfere. After each step
+    the deliveries are those of the model. At the end every unsettled message can be received again.
 
     One scenario: the requirements are the model.
     """

@@ -40,7 +40,7 @@ LIMITS_STAY = "RABBITMQ-AMQP091-LEN-01"
 CONFIRM_NUMBERS = "RABBITMQ-AMQP091-CONF-01"
 PREFETCH = "RABBITMQ-AMQP091-QOS-01"
 BODY_FRAME = 8
-"""Bytes of a frame in addition to its payload."""
+"""Bytes of a frame besides its payload."""
 
 
 @case(CHANNEL_OPENED_TWICE, needs={"amqp091"})
@@ -61,8 +61,8 @@ def test_a_channel_is_opened_once(target: Bench) -> None:
 def test_a_method_on_a_channel_that_is_not_open_is_an_error(
     target: Bench, name: str, closed: bool
 ) -> None:
-    """A method on a channel that was never opened, or has been closed, closes the connection with
-    504 CHANNEL_ERROR."""
+    """A method on a channel that was never opened or has been closed closes the connection with 504
+    CHANNEL_ERROR."""
     peer = target.amqp091(channels=2)
     if closed:
         peer.close_channel(2)
@@ -97,8 +97,8 @@ def test_other_channels_go_on(target: Bench) -> None:
 @case(CHANNEL_MAX_EXCEEDED, needs={"amqp091"})
 @over(examples=3, most=st.sampled_from([1, 2, 5]))
 def test_more_channels_than_agreed_are_refused(target: Bench, most: int) -> None:
-    """As many channels as channel-max allows can be opened, and opened again once they were closed.
-    One more closes the connection."""
+    """As many channels as channel-max allows can be opened, and opened again once closed. One more
+    closes the connection."""
     peer = target.amqp091(channels=most, channel_max=most)
     for _ in range(most + 1):
         peer.close_channel(most)
@@ -118,8 +118,8 @@ def test_what_a_closed_channel_had_is_delivered_again(
     target: Bench, way: str, transacts: bool
 ) -> None:
     """Of three delivered messages one is acknowledged; then the channel or its connection is
-    closed, cleanly or not. Another consumer gets the other two, with redelivered set: or all three,
-    if the acknowledgement and a further message were in an open transaction."""
+    closed, cleanly or not. Another consumer gets the other two, with redelivered set, or all three
+    if the acknowledgement was in an open transaction, together with a further message."""
     owner = target.amqp091()
     name = target.fresh_name()
     owner.declare(name)
@@ -167,7 +167,7 @@ MEANWHILE = ("publish", "ack", "requeue", "qos", "consume", "another queue")
 )
 def test_the_flow_of_content_can_be_stopped(target: Bench, steps: list[str]) -> None:
     """channel.flow with active=false is answered with flow-ok, and no delivery follows, although
-    the client settles what it has, begins consumers and more. After active=true the waiting message
+    the client settles deliveries, begins consumers and more. After active=true the waiting message
     is delivered."""
     peer = target.amqp091()
     queue = queue_of(peer)
@@ -220,8 +220,7 @@ BROKEN, NEIGHBOUR = 1, 2
 
 
 class Shared:
-    """A queue that two channels of a connection use, and the mistakes that one of them makes with
-    it."""
+    """A queue that two channels of a connection use, and the mistakes that one of them makes."""
 
     def __init__(self, target: Bench) -> None:
         self.target = target
@@ -232,8 +231,8 @@ class Shared:
         self.other = queue_of(self.peer, channel=NEIGHBOUR)
 
     def mistake(self, kind: str) -> bool:
-        """Break a rule on one channel; return True if the broker closes it: not every broker does
-        for each rule, which other cases judge."""
+        """Break a rule on one channel. Return True if the broker closes it: not every broker does
+        so for each rule, which other cases judge."""
         send = self.peer.send
         match kind:
             case "an unknown exchange":
@@ -297,7 +296,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
     target: Bench, kind: str, midst: str
 ) -> None:
     """A channel in confirm mode and with a prefetch breaks a rule while another is in the middle of
-    a content, of a transaction, or has deliveries. The other continues where it was, the queues are
+    a content or a transaction, or has deliveries. The other continues unharmed, the queues are
     unchanged, and the channel is new when opened again. One scenario: each part is something that
     an exception must not affect."""
     shared = Shared(target)
@@ -305,7 +304,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
     confirms = offers(target.target, CONFIRMS)
     if confirms:
         peer.call("confirm.select", channel=BROKEN)
-    # To the specification "global" is the connection, to RabbitMQ the channel.
+    # In the specification "global" means the connection, in RabbitMQ the channel.
     for wide in (False, True) if offers(target.target, CONSUMER_PREFETCH) else (False,):
         peer.call("basic.qos", {"prefetch-count": 1, "global": wide}, channel=BROKEN)
     own = queue_of(peer, channel=BROKEN)
@@ -329,7 +328,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
             fill(peer, place, [b"whole"], channel=NEIGHBOUR)
             tags = [peer.get(place, channel=NEIGHBOUR)["delivery-tag"]]
     if midst == "a content" and kind == "exclusive use":
-        kind = "an unknown exchange"  # a method may not stand in the midst of a content
+        kind = "an unknown exchange"  # a method may not interrupt a content
     if not shared.mistake(kind):
         return
     target.reached(kind)
@@ -388,7 +387,7 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
 @case(NOTHING_BEFORE_OK, NOTHING_AFTER_CANCEL, OTHER_CHANNELS_CONTINUE, TAGS, needs={"amqp091"})
 def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
     """A channel has a consumer, and another one starts on a queue with messages: consume-ok arrives
-    first. After basic.recover no tag is reused. After cancel-ok the consumer gets no notice when
+    first. After basic.recover no tag is reused. After cancel-ok the consumer is not notified when
     its queue is deleted, and after channel.close nothing arrives on the channel. One scenario: the
     life of a consumer."""
     peer, other = target.amqp091(), target.amqp091()

@@ -1,5 +1,4 @@
-"""The options of basic.qos, basic.consume and basic.publish, in combinations in which every two
-options meet."""
+"""Options of basic.qos, basic.consume and basic.publish, in combinations that cover every pair."""
 
 from __future__ import annotations
 

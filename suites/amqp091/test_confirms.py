@@ -60,7 +60,7 @@ FATES = ("a queue", "two queues", "a consumer", "nowhere", "back", "an exchange 
 
 
 def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
-    """Return a message for each outcome, and declare where it goes."""
+    """Return a message for each outcome, and declare its destination."""
     queue, consumed, nowhere = queue_of(peer), queue_of(peer), target.fresh_name()
     fanout, unbound = (exchange_of(target, peer, "fanout") for _ in range(2))
     for bound in (queue, queue_of(peer)):
@@ -91,10 +91,10 @@ def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
     ),
 )
 def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, str]]) -> None:
-    """On a channel in confirm mode, runs of messages that go to a queue, to several, to a consumer,
-    or nowhere and perhaps are returned, are each acknowledged exactly once. Each run is one write,
-    so that one basic.ack may cover several. Messages published before confirm.select are not
-    counted."""
+    """On a channel in confirm mode, runs of messages are each acknowledged exactly once, whether
+    they go to a queue, to several, to a consumer, or nowhere (some of these are returned). Each run
+    is one write, so that one basic.ack may cover several. Messages published before confirm.select
+    are not counted."""
     peer = target.amqp091(channels=2)
     publication = publications(target, peer)
     peer.write(publication["a queue"])
@@ -114,7 +114,7 @@ def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, st
 
 @case(RETURN_BEFORE_CONFIRM, needs={"amqp091", CONFIRMS})
 def test_a_return_comes_before_its_confirm(target: Bench) -> None:
-    """Mandatory messages that no queue gets are each returned by basic.return before they are
+    """Mandatory messages that no queue gets are returned by basic.return before they are
     confirmed."""
     peer = target.amqp091()
     peer.call("confirm.select")
@@ -163,7 +163,7 @@ def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> No
 def test_messages_of_a_transaction_come_with_its_commit(
     target: Bench, runs: list[tuple[int, bool]]
 ) -> None:
-    """Messages published in a transaction are in their queue after commit-ok and not before. After
+    """Messages published in a transaction are in their queue only after commit-ok. After
     rollback-ok they never are."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)

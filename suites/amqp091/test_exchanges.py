@@ -48,8 +48,8 @@ def test_standard_exchanges_are_there(target: Bench) -> None:
 
 @case(DEFAULT_EXCHANGE, needs={"amqp091"})
 def test_every_queue_can_be_reached_by_its_name(target: Bench) -> None:
-    """A message published to the default exchange is routed to the queue whose name is its routing
-    key, and to no other."""
+    """A message published to the default exchange is routed only to the queue whose name is its
+    routing key."""
     peer = target.amqp091()
     queue, other = queue_of(peer), queue_of(peer)
     peer.publish(b"mine", queue)
@@ -132,8 +132,7 @@ def test_messages_pass_by_their_keys(
 
 @case(EXCHANGE_MISSING, needs={"amqp091"})
 def test_an_exchange_that_is_not_there_is_told(target: Bench) -> None:
-    """A passive declaration of an exchange that does not exist closes the channel with 404
-    NOT_FOUND."""
+    """A passive declaration of an unknown exchange closes the channel with 404 NOT_FOUND."""
     peer = target.amqp091()
     peer.send("exchange.declare", {"exchange": target.fresh_name(), "passive": True}, channel=1)
     peer.refused(CHANNEL, 404, proves=EXCHANGE_MISSING)
@@ -148,8 +147,8 @@ def test_an_exchange_that_is_not_there_is_told(target: Bench) -> None:
     ),
 )
 def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> None:
-    """Declaring an exchange again with the same properties is answered with declare-ok. With
-    another type, durability or argument it closes the channel or the connection."""
+    """Declaring an exchange again with the same properties is answered with declare-ok. A different
+    type, durability or argument closes the channel or the connection."""
     peer = target.amqp091()
     declared = {
         "exchange": target.fresh_name(),
@@ -167,7 +166,7 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
     }
     peer.send("exchange.declare", {**declared, **changes[other]}, channel=1)
     if not other or other == "auto-delete":
-        # The specification has auto-delete ignored on one that exists; RabbitMQ compares it.
+        # The specification ignores auto-delete for an existing exchange; RabbitMQ compares it.
         answer = peer.watch_for(method("exchange.declare-ok", channel=1))
         refused = (
             peer.take(method("channel.close", channel=1, reply_code=406))
@@ -194,8 +193,8 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
 
 @case(EXCHANGE_NAME_RESERVED, EXCHANGE_TYPE_UNKNOWN, needs={"amqp091"})
 def test_names_and_types_that_cannot_be(target: Bench) -> None:
-    """A new exchange named amq.* is an exception, 403 ACCESS_REFUSED. One of an unknown type closes
-    the connection with 503 COMMAND_INVALID."""
+    """A new exchange named amq.* is an exception, 403 ACCESS_REFUSED. An unknown type closes the
+    connection with 503 COMMAND_INVALID."""
     peer = target.amqp091()
     peer.send(
         "exchange.declare", {"exchange": f"amq.{target.fresh_name()}", "type": "direct"}, channel=1
@@ -224,7 +223,7 @@ def test_an_exchange_in_use_is_not_deleted_if_unused(target: Bench) -> None:
 
 
 def missing_ends(target: Target) -> st.SearchStrategy[str]:
-    """Return what may be missing: not a queue, if the broker creates one when it is named."""
+    """Return what may be missing: not a queue if the broker creates one when it is named."""
     ends = ["exchange"]
     if "amqp091-undeclared" in target.identity.capabilities:
         ends.insert(0, "queue")

@@ -1,8 +1,7 @@
-"""Lifetimes of messages and of queues (RabbitMQ: ttl, dlx): expired messages are dead-lettered and
-never delivered, and all others stay.
+"""Lifetimes of messages and queues: only expired messages are dead-lettered and not delivered.
 
-A classic queue removes expired messages at its head, so one that waits behind a longer-lived
-message is dead-lettered later, but never delivered.
+(RabbitMQ: ttl, dlx.) A classic queue removes expired messages at its head, so one that waits behind
+a longer-lived message is dead-lettered later, but never delivered.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ DEAD_LETTERED = "RABBITMQ-AMQP091-DLX-01"
 TTL_REMOVED = "RABBITMQ-AMQP091-DLX-02"
 
 SHORT, LONG, WAIT = 1000, 60_000, 2000
-"""Milliseconds: lifetimes that end within a case or do not, and the wait for their end."""
+"""Milliseconds: lifetimes that end within a case or outlast it, and the wait for their end."""
 LIVES = st.sampled_from([None, 0, SHORT, SHORT, LONG])
 
 
@@ -55,7 +54,7 @@ def test_what_expires_is_dead_lettered_and_nothing_else(
 ) -> None:
     """Messages with their own lifetimes go to queues with theirs, each with a dead letter queue. A
     consumer holds some and returns them after two seconds. Then each queue has exactly the
-    longer-lived messages, and its dead letters are the others, which do not expire again. One
+    longer-lived messages, and its dead letter queue the rest, which does not expire again. One
     scenario: the sentences constrain the same messages."""
     peer = target.amqp091(channels=2)
     exchange = exchange_of(target, peer, "fanout")
@@ -145,7 +144,7 @@ EXPIRES, STEP = ms(4000), ms(2400)
 
 
 def is_there(peer: Amqp091Peer, queue: str) -> bool:
-    """Return True if a message finds the queue. That does not count as using it."""
+    """Return True if a message reaches the queue. That does not count as using the queue."""
     peer.publish(b"", queue, mandatory=True)
     peer.settle()
     return not peer.taken("basic.return")
@@ -158,9 +157,9 @@ def is_there(peer: Amqp091Peer, queue: str) -> bool:
     uses=st.lists(st.sampled_from(["consumer", "get", "declare"]), min_size=1, max_size=3),
 )
 def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> None:
-    """A queue with x-expires has a consumer for longer than that, or basic.get or a declaration
-    uses it before its time is over. Each use extends its lifetime, and it is deleted when it is no
-    longer used."""
+    """A queue with x-expires has a consumer for longer than that, or is used by basic.get or a
+    declaration before its time is over. Each use extends its lifetime, and it is deleted once it is
+    no longer used."""
     peer = target.amqp091()
     arguments = {"x-expires": EXPIRES // ms(1)}
     queue = target.fresh_name()

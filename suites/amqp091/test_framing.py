@@ -121,8 +121,8 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
 def test_contents_are_cut_as_agreed(
     target: Bench, frame_max: int, size: int, pieces: list[int], queues: int
 ) -> None:
-    """A body is published in frames of any sizes, for one queue or several. Each queue delivers it
-    with the same bytes, in frames no larger than frame-max."""
+    """A client publishes a body in frames of any sizes, for one queue or several. Each queue
+    delivers it with the same bytes, in frames no larger than frame-max."""
     peer = target.amqp091(frame_max=frame_max)
     frame_max = peer.frame_max
     exchange = exchange_of(target, peer, "fanout")
@@ -195,8 +195,8 @@ CONTENTS = [
 @case(MALFORMED_CONTENT, needs={"amqp091"})
 @over(examples=16, fault=st.sampled_from(CONTENTS))
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
-    """A content frame without its method, a method without its content, too much content or another
-    frame within it closes the connection with 505 UNEXPECTED_FRAME. Also accepted: 501 for a wrong
+    """A content frame without its method, a method without its content, too much content or a frame
+    within content closes the connection with 505 UNEXPECTED_FRAME. Also accepted: 501 for a wrong
     class, and 503, an invalid sequence of frames, for a content frame without its method."""
     peer = target.amqp091()
     queue = queue_of(peer)
@@ -262,7 +262,7 @@ def test_methods_that_cannot_be_read_are_errors(target: Bench, fault: str) -> No
 @case(HEARTBEAT_CHANNEL, needs={"amqp091"})
 def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
     """A heartbeat on channel 1 closes the connection with 501 FRAME_ERROR or 503 COMMAND_INVALID.
-    Control: on channel 0 it is accepted, whether an interval was agreed on or not."""
+    Control: on channel 0 it is accepted, with an agreed interval and without."""
     peer = target.amqp091()
     peer.beat()
     peer.settle()

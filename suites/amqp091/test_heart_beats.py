@@ -1,4 +1,4 @@
-"""Heartbeats, both ways (4.2.7; RabbitMQ: heartbeats)."""
+"""Heartbeats in both directions (4.2.7; RabbitMQ: heartbeats)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEARTBEATS_DISABLED = "AMQP091-HB-06"
 STATES = ("nothing", "a delivery", "a transaction", "a content", "a stopped flow")
 """What a connection holds while it is silent."""
 REAL_S = 1
-"""Seconds: the interval in real time. One second is the minimum."""
+"""The interval in real time, in seconds: the minimum."""
 
 
 def _interval(target: Bench, virtual_s: int) -> int:
@@ -36,9 +36,9 @@ def _interval(target: Bench, virtual_s: int) -> int:
     state=st.sampled_from(STATES),
 )
 def test_the_server_beats(target: Bench, virtual_s: int, state: str) -> None:
-    """A heartbeat interval is agreed on, and the client sends heartbeats only. It holds a delivery
+    """A heartbeat interval is agreed on, and the client only sends heartbeats. It holds a delivery
     at its prefetch or an open transaction, has begun a content or stopped a flow, or did nothing.
-    The server's heartbeats arrive every half interval (RabbitMQ's documentation) and never further
+    The server's heartbeats arrive every half interval (RabbitMQ's documentation), and never further
     apart than one interval."""
     interval = _interval(target, virtual_s)
     peer = _in_state(target, state, interval)
@@ -62,7 +62,7 @@ def test_the_server_beats(target: Bench, virtual_s: int, state: str) -> None:
 
 
 def _in_state(target: Bench, state: str, interval: int) -> Amqp091Peer:
-    """Return a connection in one of :data:`STATES`; that it gets there is a control."""
+    """Return a connection in one of :data:`STATES`. Control: it can be brought there."""
     peer = target.amqp091(heartbeat=interval)
     queue = queue_of(peer)
     match state:
@@ -87,8 +87,8 @@ def _in_state(target: Bench, state: str, interval: int) -> Amqp091Peer:
 @case(SILENT_CLIENT_DISCONNECTED, NO_CLOSE_AFTER_SILENCE, RABBITMQ_HEARTBEATS, needs={"amqp091"})
 @over(examples=4, virtual_s=st.sampled_from([1, 3, 60]), speaks=st.sampled_from([0, 1, 2]))
 def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int) -> None:
-    """The client falls silent, at once or after some heartbeats. The server closes the connection
-    after two to three intervals, without connection.close."""
+    """The client falls silent, immediately or after some heartbeats. The server closes the
+    connection after two to three intervals, without connection.close."""
     interval = seconds(_interval(target, virtual_s))
     peer = target.amqp091(heartbeat=interval // seconds(1))
     for _ in range(speaks):
@@ -124,8 +124,8 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
 @case(ANY_BYTE_KEEPS_ALIVE, needs={"amqp091"})
 @over(examples=4, what=st.sampled_from(["heart-beats", "methods", "octets"]))
 def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
-    """A client sends heartbeats, methods, or a frame byte by byte, one of them every half interval.
-    It is not disconnected for five intervals."""
+    """A client sends heartbeats, methods, or a frame byte by byte, one every half interval. It is
+    not disconnected for five intervals."""
     interval: Duration = seconds(_interval(target, 2))
     peer = target.amqp091(heartbeat=interval // seconds(1))
     frame = (  # the beginning of a method, byte by byte

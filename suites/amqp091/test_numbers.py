@@ -1,8 +1,7 @@
-"""Every number of every method and content header that an AMQP 0-9-1 client sends, at its
-boundaries.
+"""Every number of every method and content header of an AMQP 0-9-1 client, at its boundaries.
 
-Each value gets a connection and a conversation that uses every method with a number. The fields
-come from the codec's tables.
+Each value gets a connection and a conversation that uses every method with a number. The fields are
+taken from the codec's tables.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ SENT = (
     *(f"queue.{verb}" for verb in ("declare", "bind", "purge", "delete", "unbind")),
     *(f"basic.{verb}" for verb in ("qos", "consume", "publish", "get", "ack", "reject", "nack")),
 )
-"""The methods that clients send and that have numbers."""
+"""The methods with numbers that clients send."""
 CONTENT = "content"
 _HEADER = (("class-id", "short"), ("weight", "short"), ("body-size", "longlong"))
 FIELDS = {
@@ -68,7 +67,7 @@ CLOSES = either(method("channel.close"), method("connection.close"))
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if the broker has to wait for more of the body."""
+    """True if the broker must wait for more of the body."""
     return str(replaced.field) == "content.body-size" and replaced.value > len(BODY)
 
 
@@ -83,8 +82,8 @@ class Conversation:
         self._confirms = offers(target.target, CONFIRMS)
 
     def play(self) -> None:
-        """Go through all methods. Raises :class:`ConversationOver` at the first one without its
-        usual answer."""
+        """Go through all methods. Raises :class:`ConversationOver` at the first without its usual
+        answer."""
         peer, identity = self.peer, self.target.target.identity
         peer.start()
         tuned = peer.authenticate(identity.login, identity.passcode)
@@ -186,7 +185,9 @@ def _decided_by(field: str, stage: str) -> str:
 def test_a_number_of_an_extension_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """As a_number_works_or_is_refused, for the numbers of extensions that the broker offers."""
+    """A number of an offered extension is a boundary value. It is refused with a reply code, or
+    works.
+    """
     _play(target, field, position, (EXCEPTION, CHANNEL_CLOSED))
 
 
@@ -194,11 +195,12 @@ def test_a_number_of_an_extension_works_or_is_refused(
 @pytest.mark.parametrize("field", sorted(set(FIELDS) - set(OF_EXTENSIONS)))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
-    """One number of a conversation is replaced by one of its boundary values. The broker closes the
-    channel or the connection with a reply code, or every method gets its answer and every message
-    arrives; another connection still works.
+    """One number of a conversation is replaced by a boundary value. The broker closes the channel
+    or the connection with a reply code, or every method gets its answer and every message arrives;
+    another connection still works.
 
-    One scenario: the field and the stage at which it ends decide which sentence it breaks."""
+    One scenario: the field, and the stage at which the conversation ends, decide which sentence it
+    breaks."""
     _play(target, field, position, (EXCEPTION, BADLY_FORMATTED, CHANNEL_CLOSED, ARRIVES))
 
 

@@ -1,5 +1,4 @@
-"""The life of a connection: protocol header, start, tune, open, close (4.2.2, 2.2.4, class
-connection)."""
+"""The life of a connection: protocol header, start, tune, open, close (4.2.2, 2.2.4)."""
 
 from __future__ import annotations
 
@@ -122,8 +121,8 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
     target: Bench, understands: bool, mechanism: str
 ) -> None:
     """A wrong passcode closes the connection. A client with the capability
-    authentication_failure_close gets connection.close with 403 ACCESS_REFUSED first, other clients
-    nothing."""
+    authentication_failure_close first gets connection.close with 403 ACCESS_REFUSED, other clients
+    get nothing."""
     peer = target.amqp091_peer()
     target.control(
         mechanism in peer.start()["mechanisms"].split(), f"{mechanism} should be offered"
@@ -222,7 +221,7 @@ def test_a_virtual_host_that_does_not_exist_is_refused(target: Bench) -> None:
 )
 def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str) -> None:
     """A method out of turn before connection.open closes the connection without open-ok, although
-    the methods due follow it."""
+    the methods due follow."""
     peer = target.amqp091_peer()
     peer.start()
     due = {
@@ -279,7 +278,7 @@ def test_what_comes_behind_a_close_is_discarded(target: Bench) -> None:
     words = f"a method after close was answered with {answers or 'nothing'}"
     target.record_finding(DISCARDS_AFTER_CONNECTION_CLOSE, not answers, words)
     other = target.amqp091()
-    # Not a queue: some brokers make one when it is named.
+    # Not a queue: some brokers create one when it is named.
     other.send("exchange.declare", {"exchange": name, "passive": True}, channel=1)
     other.refused(CHANNEL, 404, proves=DISCARDS_AFTER_CONNECTION_CLOSE)
 

@@ -1,9 +1,8 @@
-"""Queues with limits: which messages are kept, which are refused, and where the others go
-(RabbitMQ: maxlength, dlx).
+"""Queues with limits: which messages are kept, refused or dead-lettered (RabbitMQ: maxlength, dlx).
 
 The arithmetic, measured on 3.10.8 and read in its source: limits are inclusive and count waiting
-messages, and the bytes of their bodies. With drop-head the oldest leave until the sum is not above
-the limit; with reject-publish a message is refused if the sum would be above it.
+messages, and the bytes of their bodies. With drop-head the oldest are removed until the sum is
+within the limit; with reject-publish a message is refused if the sum would exceed the limit.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ SIZES = st.lists(st.sampled_from([0, 1, 10, 50, 99, 100, 101, 200]), min_size=1,
 def expected(
     sizes: list[int], length: int | None, max_bytes: int | None, rejects: bool
 ) -> tuple[list[int], list[bool]]:
-    """Return which messages are kept, by their index, and for each message whether it is
-    accepted."""
+    """Return the indexes of the kept messages, and for each message whether it is accepted."""
     kept: list[int] = []
     taken: list[bool] = []
 
@@ -88,7 +86,7 @@ def test_a_queue_keeps_what_its_limits_say(
 ) -> None:
     """Messages of different sizes are published with confirms to a queue with x-max-length or
     x-max-length-bytes; nobody consumes. With drop-head all are acknowledged and the newest kept;
-    with reject-publish those above the limit get basic.nack and the others are kept."""
+    with reject-publish those above the limit get basic.nack and the rest are kept."""
     given: dict[str, Any] = {
         "x-max-length": length,
         "x-max-length-bytes": max_bytes,
@@ -119,8 +117,8 @@ def test_a_queue_keeps_what_its_limits_say(
 
 @case(QUEUE_LENGTH_LIMIT, needs={"amqp091", ARGUMENTS, CONFIRMS})
 def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
-    """A consumer has two messages of a queue of at most 2, unacknowledged. Two more can wait, and a
-    third drops the oldest waiting one."""
+    """A consumer holds two unacknowledged messages of a queue with a limit of 2. Two more can wait,
+    and a third drops the oldest waiting one."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, arguments={"x-max-length": 2})
     for at in range(2):
@@ -160,7 +158,7 @@ class _Used:
         self.peer.settle()
 
     def held(self, *, channel: int = 2) -> list[int]:
-        """Fill the queue and get all of it; return the tags."""
+        """Fill the queue and get all of its messages; return the tags."""
         self.send(self.FULL)
         return [
             self.peer.get(self.queue, channel=channel)["delivery-tag"] for _ in range(self.FULL)
@@ -174,20 +172,20 @@ class _Used:
         self.peer.settle(channel=channel)
 
     def requeue(self) -> None:
-        """The last, the first and then the one between them are requeued."""
+        """Requeue the last message, then the first, then the one between them."""
         first, second, third = self.held()
         self.give_back([third, first, second])
         holds(self.peer, self.queue, self.FULL)
 
     def leave(self) -> None:
-        """A channel is closed with messages."""
+        """Close a channel that holds messages."""
         self.held()
         self.peer.close_channel(2)
         self.peer.open_channel(2)
         holds(self.peer, self.queue, self.FULL)
 
     def roll_back(self) -> None:
-        """Acknowledgements are rolled back, and then the messages are given back."""
+        """Roll back acknowledgements, and then return the messages."""
         tags = self.held(channel=3)
         self.peer.ack(tags[-1], multiple=True, channel=3)
         self.peer.call("tx.rollback", channel=3)
@@ -235,8 +233,8 @@ WAYS: Mapping[str, Callable[[_Used], object]] = {
 def test_a_used_queue_keeps_as_much_as_a_fresh_one(
     target: Bench, limit: tuple[str, int], rejects: bool, ways: list[str]
 ) -> None:
-    """Messages are added to a queue with a limit of three and removed in several ways, each of
-    which leaves none. Of five messages it then keeps three, as a fresh queue does."""
+    """Messages are added to a queue with a limit of three and removed in several ways, none of
+    which leaves any. Of five messages the queue then keeps three, as a fresh one does."""
     overflow = "reject-publish" if rejects else "drop-head"
     used = _Used(target, {limit[0]: limit[1], "x-overflow": overflow})
     should = [0, 1, 2] if rejects else [2, 3, 4]
@@ -349,7 +347,7 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(
 )
 def test_one_full_queue_of_several_refuses_for_itself(target: Bench, full: list[bool]) -> None:
     """A message is for several queues with reject-publish, some of which are full. It gets
-    basic.nack if any is full and basic.ack otherwise, and every queue with room gets it."""
+    basic.nack if any is full, else basic.ack, and every queue with room gets it."""
     peer = target.amqp091()
     exchange = exchange_of(target, peer, "fanout")
     arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}

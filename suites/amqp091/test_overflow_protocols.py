@@ -1,8 +1,8 @@
-"""A full queue with reject-publish answers every publisher, whatever its protocol (RabbitMQ:
-maxlength, reject-publish).
+"""A full queue with reject-publish answers publishers of every protocol.
 
-Over AMQP 0-9-1 the answer is basic.nack, for publishers in confirm mode (``test_overflow.py``).
-STOMP has ERROR instead of RECEIPT, AMQP 1.0 the outcome rejected.
+(RabbitMQ: maxlength, reject-publish.) Over AMQP 0-9-1 the answer is basic.nack, for publishers in
+confirm mode (``test_overflow.py``). STOMP has ERROR instead of RECEIPT, AMQP 1.0 the outcome
+rejected.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
     """Five messages go to a queue of at most 3 over AMQP 1.0. With reject-publish the first three
-    are accepted and kept and the others rejected; the link stays attached, and accepts again once
+    are accepted and kept and the rest rejected; the link stays attached, and accepts again once
     there is room. With drop-head all are accepted and the last three kept.
 
-    One scenario: what the queue refuses and what the sender is told.
+    One scenario: what the queue refuses, and what the sender learns.
     """
     owner, queue = full_queue(target, overflow)
     parameters = target.profile.parameters

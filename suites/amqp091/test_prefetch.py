@@ -29,7 +29,7 @@ def test_a_consumer_has_as_much_as_its_prefetch(
     target: Bench, limit: int, count: int, steps: list[int]
 ) -> None:
     """More messages wait than the consumer's prefetch. It gets as many as the prefetch allows, and
-    each acknowledgement allows as many more; 0 means no limit."""
+    each acknowledgement lets as many more arrive; 0 means no limit."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -74,11 +74,12 @@ class _Consumer:
 def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
     target: Bench, limits: list[int], whole: int
 ) -> None:
-    """Consumers of one channel have a prefetch each, and one for the channel or none. None exceeds
-    its own, and together they have exactly as many as both limits allow while messages wait.
+    """Consumers of one channel have a prefetch each, with or without one for the channel. None
+    exceeds its own, and together they have exactly as many as both limits allow while messages
+    wait.
 
-    The channel's prefetch is set last, as in RabbitMQ's document: its channel forgets it when one
-    for consumers is set.
+    The channel's prefetch is set last, as in RabbitMQ's document: a channel forgets it when one for
+    consumers is set.
     """
     peer = target.amqp091(channels=2)
     limits = [limits[0]] * len(limits) if whole else limits
@@ -163,7 +164,7 @@ def test_all_messages_come_as_they_are_settled(
     target: Bench, limit: int, multiple: bool, way: str
 ) -> None:
     """A consumer with a prefetch settles each message by ack, nack or reject. It gets every
-    message, and never more at once than the prefetch."""
+    message, and never holds more than the prefetch."""
     count = 40
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -189,7 +190,8 @@ def test_all_messages_come_as_they_are_settled(
         f" deliveries, at most {most} at once"
     )
     if way != "ack" and most <= limit and deliveries > len(arrived):
-        # Others wait behind what comes again, and how often that may be is not the prefetch's rule.
+        # Messages wait behind redelivered ones, and how often one may be redelivered is not the
+        # prefetch's rule.
         target.record_not_applicable(
             PREFETCH_REPLENISHED, f"{detail}: refused messages were redelivered"
         )
@@ -208,8 +210,8 @@ def test_all_messages_come_as_they_are_settled(
     way=lambda target: st.sampled_from(settling(target, ["reject", "nack", "nack multiple"])),
 )
 def test_what_is_given_back_makes_room(target: Bench, limit: int, rounds: int, way: str) -> None:
-    """A consumer repeatedly gives back all messages that its prefetch allows, to be delivered
-    again. Each time it gets as many as the prefetch allows, these or others."""
+    """A consumer repeatedly returns all messages that its prefetch allows, to be redelivered. Each
+    time it gets as many as the prefetch allows, the same or others."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(limit * (rounds + 1))])

@@ -186,8 +186,8 @@ def _plain(value: Any) -> Any:
 def test_messages_arrive_as_they_were_sent(
     target: Bench, properties: dict[str, Any], body: bytes, get: bool, again: int
 ) -> None:
-    """A message is delivered, or returned by basic.get, with the properties and body its producer
-    gave; also when it was given back and is delivered again."""
+    """A message is delivered, or returned by basic.get, with the properties and body that its
+    producer gave, even when it was requeued and is delivered again."""
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.publish(body, queue, properties=properties)
@@ -246,7 +246,7 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
 
 
 def _some(target: Bench, peer: Amqp091Peer) -> list[Method]:
-    """Return the next deliveries, as soon as there are any."""
+    """Return the next deliveries, as soon as any arrive."""
     match_delivery = method("basic.deliver", channel=1)
     target.wait_until(lambda: any(match_delivery.accepts(reply) for reply in peer.inbox), PATIENCE)
     return peer.deliveries()
@@ -267,8 +267,8 @@ def test_a_consumer_tag_is_used_once(target: Bench) -> None:
 @case(EXCLUSIVE_CONSUMER, needs={"amqp091"})
 @over(examples=2, first=st.booleans())
 def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
-    """Of two consumers on separate connections, one is exclusive. The second basic.consume is an
-    exception, 403 ACCESS_REFUSED; after the first is cancelled, an exclusive one is accepted."""
+    """Two consumers are on separate connections, and one is exclusive. The second basic.consume is
+    an exception, 403 ACCESS_REFUSED; after the first is cancelled, an exclusive one is accepted."""
     peer, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
     peer.declare(queue)
@@ -331,7 +331,7 @@ def test_cancelling_leaves_what_was_delivered(
     target: Bench, held: int, settled: int, multiple: bool, rival: bool
 ) -> None:
     """A consumer is cancelled while the channel holds its deliveries: no other consumer gets them,
-    they can be acknowledged, and the unacknowledged ones are in the queue once the channel
+    they can be acknowledged, and the unacknowledged ones return to the queue when the channel
     closes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)

@@ -74,8 +74,8 @@ def _exists(target: Bench, name: str) -> bool:
 
 @case(QUEUE_MISSING, needs={"amqp091", "amqp091-undeclared"})
 def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
-    """A passive declaration of a queue that does not exist closes the channel with 404 NOT_FOUND
-    and does not create it."""
+    """A passive declaration of an unknown queue closes the channel with 404 NOT_FOUND and does not
+    create the queue."""
     peer = target.amqp091()
     name = target.fresh_name()
     for _ in range(2):
@@ -158,7 +158,7 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
 @over(examples=4, way=st.sampled_from(["cancel", "channel", "connection", "gone"]))
 def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: str) -> None:
     """An auto-delete queue exists before its first consumer and while one of two is left. It is
-    deleted when the last is cancelled or its channel or connection ends."""
+    deleted when the last is cancelled, or its channel or connection ends."""
     peer, watcher = target.amqp091(channels=2), target.amqp091()
     name = target.fresh_name()
     auto_delete: dict[str, Any] = {"auto-delete": True}
@@ -196,8 +196,8 @@ def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
 
 @case(PURGE, needs={"amqp091"})
 def test_a_purge_takes_what_waits(target: Bench) -> None:
-    """Of five messages two are delivered and unacknowledged. purge-ok counts the other three, and
-    the queue is empty; the two return to it when their channel closes."""
+    """Of five messages two are delivered and unacknowledged. purge-ok counts the remaining three,
+    and the queue is empty; the two return to it when their channel closes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2", b"3", b"4", b"5"])
@@ -303,7 +303,7 @@ def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
 @over(examples=2, understands=st.booleans())
 def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: bool) -> None:
     """Another connection deletes a consumer's queue. A client with consumer_cancel_notify gets
-    basic.cancel, other clients nothing; the channel still works."""
+    basic.cancel, other clients get nothing; the channel still works."""
     name = target.fresh_name()
     peer = target.amqp091(capabilities={"consumer_cancel_notify": understands})
     other = target.amqp091()

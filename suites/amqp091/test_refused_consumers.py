@@ -1,4 +1,4 @@
-"""A basic.consume that is refused changes nothing about its queue."""
+"""A refused basic.consume changes nothing about its queue."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def kinds(target: Target) -> list[str]:
 
 
 def _consume(target: Bench, peer: Amqp091Peer, queue: str, kind: str) -> None:
-    """Consume from ``queue`` with the mistake; the refusal is a control."""
+    """Consume from ``queue`` with the mistake. Control: it is refused."""
     fields: dict[str, Any] = {"queue": queue, "consumer-tag": "refused"}
     if kind == TAG:
         elsewhere = str(peer.declare(exclusive=True)["queue"])
@@ -60,10 +60,10 @@ def _consume(target: Bench, peer: Amqp091Peer, queue: str, kind: str) -> None:
     deletes=st.booleans(),
 )
 def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -> None:
-    """Messages wait in a queue, perhaps an auto-delete one, perhaps with a consumer that holds one
-    of them. A basic.consume with a mistake is refused. The queue keeps its consumers and messages;
-    when that consumer has ended, an exclusive one can begin. One scenario: what a refused consumer
-    may leave behind."""
+    """Messages wait in a queue, auto-delete or not, and one consumer may hold one of them. A
+    basic.consume with a mistake is refused. The queue keeps its consumers and messages; once that
+    consumer has ended, an exclusive one can begin. One scenario: what a refused consumer may leave
+    behind."""
     owner, queue = target.amqp091(channels=2), target.fresh_name()
     options: dict[str, Any] = {"auto-delete": deletes}
     owner.declare(queue, **options)
@@ -88,7 +88,7 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
     )
     if not present:
         got = bodies(drained(owner, queue))
-    elif deletes:  # the queue goes with its last consumer, which may be alone with it
+    elif deletes:  # the queue is deleted with its last consumer, which may be its only one
         got = [b"1"]
         for tag in (1, 2):
             owner.ack(tag, channel=2)

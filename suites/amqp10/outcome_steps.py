@@ -1,5 +1,4 @@
-"""Steps of cases about outcomes: states, sources, and the deliveries that remain once a peer has
-closed."""
+"""Steps of cases about outcomes: states, sources, and the deliveries that remain after a close."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ STATES = {
 
 
 def failures(delivery: Delivery) -> int:
-    """Return the delivery-count of the header; absent is 0."""
+    """Return the delivery-count of the header; 0 if absent."""
     return int(delivery.message.fields("header").get("delivery-count", 0))
 
 
@@ -30,7 +29,7 @@ def supported_states(target: Target) -> list[str]:
 
 
 def after_close(target: Bench, peer: AmqpPeer, node: Node, count: int) -> list[Delivery]:
-    """Return the deliveries of another connection once ``peer`` has closed: everything that it
+    """Return what another connection receives once ``peer`` has closed: everything ``peer``
     released is available then, whatever the broker did before."""
     if not is_over(peer) and barrier(peer) is None:
         peer.close(answered=False)

@@ -1,5 +1,4 @@
-"""Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge a trace with oracles, and
-judge how something ended."""
+"""Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge traces and ends."""
 
 from __future__ import annotations
 
@@ -47,12 +46,12 @@ UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == 
 
 
 def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
-    """The control around a negative case: another connection works before and after it."""
+    """Control around a negative case: another connection works before and after it."""
     return beside(target.amqp)
 
 
 def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
-    """Wait until ``credit`` messages may be sent; the grant is a control."""
+    """Wait until ``credit`` messages may be sent. Control: the credit is granted."""
     target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
     if link.credit < credit:
         detail = f"the broker gave {link.credit} credit of the {credit} needed; {peer.instead()}"
@@ -60,8 +59,8 @@ def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
 
 
 def fill(target: Bench, node: Node, bodies: Sequence[bytes], **sections: Any) -> AmqpPeer:
-    """Send messages with these bodies in order over a separate connection, each accepted (a
-    control); return that peer."""
+    """Send messages with these bodies in order over a separate connection and return its peer.
+    Control: each is accepted."""
     peer = target.amqp()
     link = peer.sender(node)
     waiting = []
@@ -74,7 +73,6 @@ def fill(target: Bench, node: Node, bodies: Sequence[bytes], **sections: Any) ->
 
 
 def numbered(count: int, size: int = 0) -> list[bytes]:
-    """Return ``count`` numbered bodies of at least ``size`` bytes."""
     return [b"%d." % number + bytes(max(0, size - len(b"%d." % number))) for number in range(count)]
 
 
@@ -87,8 +85,8 @@ def collect(
     quiet: Duration = QUIET,
     within: Duration = PATIENCE,
 ) -> list[Delivery]:
-    """Return the next ``count`` deliveries of a link, and any that arrive ``quiet`` longer; fewer
-    if they do not arrive in time."""
+    """Return the next ``count`` deliveries of a link (fewer if they are late), and any that arrive
+    ``quiet`` longer."""
 
     def arrived() -> int:
         return sum(delivery.link is link for delivery in peer.deliveries)
@@ -101,8 +99,8 @@ def collect(
 
 
 def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -> None:
-    """Check that every delivery arrived in one transfer: windows count transfers, and a broker may
-    split a message into as many as it likes (2.6.14)."""
+    """Control that every delivery arrived in one transfer: windows count transfers, and a broker
+    may split a message into as many as it likes (2.6.14)."""
     in_parts = any(len(delivery.frames) > 1 for delivery in got) or any(
         reply.name == "transfer" and reply.get("more") for reply in peer.inbox
     )
@@ -112,7 +110,7 @@ def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -
 
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
-    """Return the bodies of deliveries, in order; all bytes of a delivery that is not a message."""
+    """Return the bodies of deliveries, in order; all bytes of one that is not a message."""
     return [_body(delivery) for delivery in deliveries]
 
 
@@ -125,8 +123,8 @@ def _body(delivery: Delivery) -> bytes:
 
 
 def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
-    """Return the error with which the broker ends a link, the session or the connection; None if
-    none arrives ``within`` that time."""
+    """Return the error with which the broker ends a link, the session or the connection; None if it
+    ends none ``within`` that time."""
     return peer.watch_for(either(ending("detach"), ending("end"), ending("close")), within=within)
 
 
@@ -155,8 +153,8 @@ def barrier(peer: AmqpPeer) -> Frame | None:
 def unbroken(
     target: Bench, peer: AmqpPeer, done: Callable[[], bool], sentence: str, stimulus: str
 ) -> None:
-    """Wait until ``done``. A connection that ends before that, after valid frames and without a
-    close, breaks ``sentence``."""
+    """Wait until ``done``. A connection that ends earlier, after valid frames and without a close,
+    breaks ``sentence``."""
     target.wait_until(
         lambda: done() or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE
     )
@@ -165,8 +163,8 @@ def unbroken(
 
 
 def give_cause_to_close(peer: AmqpPeer) -> None:
-    """Send the header of a frame that no broker has to accept: larger than its open allows, or
-    smaller than itself where it allows any size. Brokers answer with a close that carries an
+    """Send the header of a frame that no broker has to accept: larger than its open allows or, if
+    it allows any size, smaller than the header itself. Brokers answer with a close that carries an
     error."""
     assert peer.opened is not None
     most = peer.endpoint.max_frame_size
@@ -218,7 +216,7 @@ def session_refused(
     target: Bench, peer: AmqpPeer, ends: str, error: str, why: str, condition: str
 ) -> Frame | None:
     """The broker should end the session with an error (``ends``), which should be ``condition``
-    (``error``); the connection has to stay open."""
+    (``error``); the connection must stay open."""
     answer = peer.watch_for(either(frame("end"), frame("close")))
     what = peer.instead() if answer is None else f"{answer.name} ({answer.condition})"
     given = answer.condition if answer is not None and answer.name == "end" else None
@@ -236,7 +234,7 @@ def refused(
     requirements: Requirements,
     why: str,
 ) -> Frame | None:
-    """The broker should report an error at any scope: end the link, the session or the connection
+    """The broker should report an error on any level: end the link, the session or the connection
     with one, or reject ``delivery``."""
 
     def rejects(reply: Frame) -> bool:
@@ -259,7 +257,7 @@ def refused(
 
 
 def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> None:
-    """Every frame has its mandatory fields, and every field its type."""
+    """Judge that every frame has its mandatory fields, and every field its type."""
     wrong = sorted({flaw for received in frames for flaw in codec.flaws(received)})
     kinds = ", ".join(sorted({received.name for received in frames}))
     words = f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}"
@@ -267,8 +265,8 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
 
 
 def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return a receiver that holds ``count`` messages unsettled, without credit left; their arrival
-    is a control."""
+    """Return a receiver that holds ``count`` messages unsettled, with no credit left. Control: they
+    arrive."""
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
@@ -281,8 +279,7 @@ def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, lis
 def again(
     target: Bench, peer: AmqpPeer, link: Link, node: Node, count: int, elsewhere: bool = False
 ) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return the next deliveries with plenty of credit, on the same link or on another
-    connection."""
+    """Return the next deliveries with ample credit, on the same link or on another connection."""
     peer.settle()
     former = peer
     if elsewhere:
@@ -298,8 +295,8 @@ def again(
 
 
 def returns_by_default(link: Link) -> bool:
-    """True if the default-outcome of the broker's attach lets others have what the link holds when
-    it closes."""
+    """True if the default-outcome of the broker's attach lets other links receive what the link
+    holds when it closes."""
     assert link.answer is not None
     default = codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
     back = codec.name_of(default) in ("released", "modified")
@@ -326,13 +323,13 @@ def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
 
 
 def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
-    """Return one more flow of the broker for the oracles, the answer to a drain. A broker that does
-    not answer is not judged here."""
+    """Return one more flow of the broker for the oracles, its answer to a drain. A missing answer
+    is not judged here."""
     return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
 
 
 def own_windows(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose sessions accept few transfers at a time, if it can be configured."""
+    """A broker whose sessions accept few transfers at a time, if this can be configured."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.just(Where(acceptor))

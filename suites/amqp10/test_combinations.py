@@ -1,4 +1,4 @@
-"""The options of open, attach and transfer, in combinations in which every two options meet."""
+"""Options of open, attach and transfer, in combinations that cover every pair of options."""
 
 from __future__ import annotations
 
@@ -33,6 +33,5 @@ def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: R
 )
 def test_a_filter_selects_whatever_else_a_link_asks_for(target: Bench, row: Row) -> None:
     """Whatever combination of options its connection, link and transfers use, a receiver with a
-    filter gets the messages that it selects and no others. A link without options gets the
-    others."""
+    filter gets exactly the messages that it selects. A link without options gets the rest."""
     Play(target, row, Sentences(SELECTS, selects=SELECTS, gone=SELECTS)).run()

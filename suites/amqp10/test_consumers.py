@@ -1,5 +1,5 @@
-"""Consumers and their credit (2.6.7, 2.6.10, 3.5.2): credit that changes while messages are in
-flight, slow consumers next to fast ones, available, and browsing links."""
+"""Consumers and their credit (2.6.7, 2.6.10, 3.5.2): credit that changes during deliveries, slow
+consumers next to fast ones, available, and browsing links."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target: Bench, where: Where, count: int, credits: list[int], pauses: list[bool]
 ) -> None:
     """A receiver raises and lowers its credit without waiting for an answer. No message exceeds the
-    credit that may have been in force; with enough credit all arrive once, in order."""
+    credit that may have been in force; once there is enough credit, all arrive once, in order."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -102,7 +102,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     target: Bench, prefetch: int, count: int, batch: int
 ) -> None:
     """Two consumers of a queue have the same prefetch. One settles and renews its credit; the other
-    never does. The slow one gets no more than its prefetch, the fast one all the rest, and no
+    never does. The slow one gets no more than its prefetch, the fast one gets the rest, and no
     message arrives twice."""
     node, sent = target.node(), numbered(count)
     slow, fast = target.amqp(), target.amqp()
@@ -194,7 +194,6 @@ def test_what_is_said_to_be_available_is_there(
 
 
 def looking(peer: AmqpPeer, node: Node) -> Link:
-    """A receiver of distribution-mode copy."""
     fields = {
         "address": node.address,
         "capabilities": node.capabilities or None,
@@ -217,8 +216,8 @@ def test_who_looks_sees_each_message_once_and_takes_none(
     target: Bench, count: int, credits: list[int], settle: bool, others: int
 ) -> None:
     """One or two links of distribution-mode copy browse a queue with limited credit, settling or
-    not. Each sees every message once, in order, within its credit; afterwards a consumer gets all
-    of them."""
+    not. Each sees every message once, in order, within its credit; afterwards a consumer gets
+    all."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     for _ in range(others):

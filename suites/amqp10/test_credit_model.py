@@ -51,11 +51,10 @@ WRAPPED = "a delivery-id runs over the end"
 DRAINED_UNREAD = "a link is drained whose peer does not read"
 SITUATIONS = (WINDOW_HOLDS, CREDIT_HOLDS, BOTH_LINKS, TAKEN_BACK, DRAIN_LEFT, DRAIN_USED, AGAIN)
 UNREAD = (STALLED, DRAINED_UNREAD)
-"""Situations in virtual time."""
+"""Situations that only virtual time reaches."""
 ON_DISK = (PAGED, SOON_PAGED)
 TOPIC, WILDCARD, TEMPORARY = "topic", "wildcard", "temporary"
-"""Nodes that disappear with their links: a topic, topics of a pattern, and a node that the broker
-creates on request."""
+"""Nodes that disappear with their links: a topic, topics of a pattern, and a dynamic node."""
 PATTERNS = {TOPIC: ("", ""), WILDCARD: (".below", ".*")}
 """Suffixes of a topic's address, as senders and receivers name it."""
 
@@ -77,7 +76,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Drain:
-    """One of the two links sets its credit and drains; ``echo``: answered with one flow."""
+    """Set the credit of one of the two links and drain it; ``echo``: answered with one flow."""
 
     queue: int
     credit: int
@@ -89,14 +88,14 @@ class Drain:
 
 @dataclass(frozen=True)
 class Open:
-    """The session sets its incoming-window."""
+    """Set the session's incoming-window."""
 
     window: int
 
 
 @dataclass(frozen=True)
 class Settle:
-    """The deliveries that one of the two links holds are settled: one of them, or all."""
+    """Settle one or all of the deliveries that one of the two links holds."""
 
     queue: int
     which: int
@@ -106,8 +105,8 @@ class Settle:
 
 @dataclass(frozen=True)
 class Stall:
-    """The receiver does not read while messages are sent, and while its credit, its window and its
-    deliveries change; ``drained``: finally one of its links is drained, which is answered when it
+    """The receiver does not read while messages are sent, and while its credit, window and
+    deliveries change. ``drained``: finally one of its links is drained, which it sees when it
     reads."""
 
     steps: tuple[Send | Grant | Open | Settle, ...]
@@ -116,7 +115,7 @@ class Stall:
 
 @dataclass(frozen=True)
 class Reattach:
-    """One of the two links is closed with what it holds, and another one attached."""
+    """Close one of the two links, which may hold deliveries, and attach another."""
 
     queue: int
 
@@ -147,13 +146,12 @@ _DECIDES: Mapping[type[Step], str] = {
     Settle: RELEASED_AVAILABLE,
     Reattach: RELEASED_AVAILABLE,
 }
-"""The requirement by which what arrives after a step is judged, if not by the limit in force."""
+"""The requirement by which arrivals after a step are judged, if not by the limit in force."""
 
 
 @dataclass
 class Model:
-    """Messages that wait, may be sent or are held, by queue, and the room in the session's
-    window."""
+    """Messages that wait, may be sent or are held, by queue, and the room in the session window."""
 
     waiting: list[set[bytes]] = field(default_factory=lambda: [set(), set()])
     credit: list[int] = field(default_factory=lambda: [0, 0])
@@ -169,7 +167,7 @@ class Model:
 
     @property
     def within_credit(self) -> int:
-        """Deliveries of both queues that wait and have credit."""
+        """The number of messages of both queues that wait and have credit."""
         return sum(min(len(waits), credit) for waits, credit in self.by_link())
 
     def by_link(self) -> list[tuple[set[bytes], int]]:
@@ -178,7 +176,7 @@ class Model:
 
     @property
     def due(self) -> int:
-        """Deliveries that must arrive now, from both queues together."""
+        """The number of deliveries that must arrive now, from both queues together."""
         return min(self.window, self.within_credit)
 
     @property
@@ -187,7 +185,7 @@ class Model:
         return WINDOW_FORMULA if self.window < self.within_credit else CREDIT_FORMULA
 
     def came(self, queue: int, delivery: Delivery) -> dict[str, str]:
-        """Record a delivery; return the fault in it, by the requirement that it breaks."""
+        """Record a delivery; return its faults by the requirements that they break."""
         body = delivery.message.body
         if body not in self.waiting[queue]:
             waiting = sorted(self.waiting[queue])
@@ -225,8 +223,8 @@ class Run:
     last_id: int | None = None
 
     def watch(self, after: str, judged_by: str = "") -> None:
-        """Judge that all due messages arrive, and nothing else: by ``judged_by``, or by the limit
-        in force."""
+        """Judge that exactly the due messages arrive: by ``judged_by``, or by the limit in
+        force."""
         due, limit = self.model.due, self.model.limit
         self.target.wait_until(
             lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE
@@ -273,7 +271,7 @@ class Run:
         """One step of the plan, in the world and in the model, up to its stop."""
         if isinstance(step, Stall):
             if not self.target.virtual:
-                return  # real buffers are large
+                return  # a real link's buffers are large
             self._stall(step)
         else:
             self._carry_out(step)
@@ -324,7 +322,7 @@ class Run:
         return credit < self.model.credit[queue] and bool(self.model.waiting[queue])
 
     def _begin_drain(self, step: Drain) -> None:
-        """With a window for all due messages, so that the drain can finish at once."""
+        """The window has room for all due messages, so that the drain can finish."""
         model, link, queue, credit = self.model, self.links[step.queue], step.queue, step.credit
         model.window = sum(map(len, model.waiting)) + 10
         echo = step.echo or None
@@ -334,7 +332,7 @@ class Run:
         self.target.reached(DRAIN_LEFT if len(model.waiting[queue]) < credit else DRAIN_USED)
 
     def _end_drain(self, step: Drain) -> None:
-        """Judge that the drain delivers all due messages, and uses up the rest of the credit."""
+        """Judge that the drain delivers all due messages and uses up the remaining credit."""
         model, link, queue = self.model, self.links[step.queue], step.queue
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
         self.watch(shown(step), judged_by)
@@ -363,7 +361,7 @@ class Run:
         self.given_back.add(delivery.message.body)
 
     def _reattach(self, queue: int) -> None:
-        """Only where the default-outcome says that what the link holds can be received again."""
+        """Only if the default-outcome makes the messages held by the link available again."""
         model, link = self.model, self.links[queue]
         if self.place in (TOPIC, WILDCARD, TEMPORARY) or not returns_by_default(link):
             return
@@ -374,8 +372,8 @@ class Run:
         self.links[queue] = self.peer.receiver(self.nodes[queue], snd_settle_mode=self.mode)
 
     def finish(self) -> None:
-        """Every remaining message can be consumed: by these links, or, if they hold it, by others
-        once they have closed. A node that disappears with them leaves nothing behind."""
+        """Every remaining message can be consumed: by these links or, once they have closed, by
+        others. A node that disappears with its links leaves nothing behind."""
         model = self.model
         model.window = 1000
         for queue, link in enumerate(self.links):
@@ -392,7 +390,7 @@ class Run:
             self.target.record_held(RELEASED_AVAILABLE, self.given_back, detail)
             return
         self.peer.close()
-        self.peer.close_socket()  # a broker may wait for it before it redelivers
+        self.peer.close_socket()  # a broker may wait for this before it redelivers
         other = self.target.amqp()
         for node in self.nodes:
             other.receiver(node, credit=100)
@@ -421,8 +419,7 @@ DRAINS_FIRST: list[Step] = [
 
 
 def corners_placed(target: Target) -> list[dict[str, object]]:
-    """Credit that is used up, withdrawn and drained, with messages that are redelivered, at each
-    place."""
+    """Credit that is used up, withdrawn and drained, with redelivered messages, at each place."""
     steps: list[Step] = [
         *(Send(0, 5), Grant(0, 2), Settle(0, 1, "released", False)),
         *(Settle(0, 0, "accepted", False), Grant(0, 3), Grant(1, 3), Send(1, 2), Grant(1, 1)),
@@ -439,8 +436,8 @@ def plan(target: Target, window: int, steps: list[Step], **others: object) -> di
 
 
 def corners_attached(target: Target) -> list[dict[str, object]]:
-    """Links that are closed with what they hold while the window is small, that get messages
-    settled or not, and credit that waits for a message after a drain."""
+    """Links that hold deliveries are closed while the window is small, with settled and unsettled
+    messages; after a drain, credit waits for a message."""
     steps: list[Step] = [
         *(Send(0, 5), Send(1, 1), Grant(0, 3), Grant(1, 3), Reattach(0), Send(1, 1), Grant(0, 4)),
         *(Open(1), Drain(0, 6), Drain(1, 3), Grant(0, 2), Send(0, 1)),
@@ -466,7 +463,7 @@ def corners_unread(target: Target) -> list[dict[str, object]]:
 def nodes_of(
     target: Bench, place: str, name: str, peer: AmqpPeer, mode: int | None
 ) -> tuple[tuple[Node, Node], list[Link]]:
-    """Create two nodes of that kind, the first with this name if possible; return them as senders
+    """Create two nodes of that kind, the first with this name if possible. Return them as senders
     name them, with links that receive from them."""
     names = name, target.fresh_name()
     if place == TEMPORARY:
@@ -502,8 +499,8 @@ def situations(target: Target) -> tuple[str, ...]:
 
 
 def corners_hindered(target: Target) -> list[dict[str, object]]:
-    """A session that is held up by its window and by its links' credit, which is withdrawn,
-    hindered in each way."""
+    """A session held up by its window and by its links' credit, which is withdrawn, with each
+    hindrance."""
     steps: list[Step] = [
         *(Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Grant(0, 0), Open(2)),
         *(Drain(0, 1), Send(0, 2)),
@@ -549,11 +546,10 @@ def test_credit_and_window_do_what_the_model_says(
     window: int,
     steps: list[Step],
 ) -> None:
-    """Two links of a session receive from two queues, topics or nodes created on request, while
-    credit, window and settlement change as drawn, links close and other clients hinder. After each
-    step as many messages have arrived as the model says: those that wait, within the credit of each
-    link and the window of both. A drain uses the credit up. At the end nothing is lost or
-    duplicated.
+    """Two links of a session receive from two queues, topics or dynamic nodes, while credit, window
+    and settlement change as drawn, links close and other clients interfere. After each step as many
+    messages have arrived as the model says: those that wait, within the credit of each link and the
+    window of both. A drain uses up the credit. At the end nothing is lost or duplicated.
 
     One scenario: the requirements are the model.
     """

@@ -1,4 +1,4 @@
-"""Dispositions of several deliveries, of none, and of a sender (2.6.12, 2.7.6)."""
+"""Dispositions of several deliveries, of none, and by a sender (2.6.12, 2.7.6)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DISPOSITION_SETTLES = "AMQP10-DISP-03"
 TERMINAL_STATES = "AMQP10-OUT-01"
 
 
-# RabbitMQ 4 gave nothing back behind the close; until it is known why, this is not an accusation.
+# RabbitMQ 4 returned nothing after the close; until the reason is known, this is no accusation.
 @case(RANGE_WRAPS, needs={"amqp", RECONFIGURABLE})
 @over(
     examples=6,
@@ -34,7 +34,7 @@ TERMINAL_STATES = "AMQP10-OUT-01"
 )
 def test_a_range_of_deliveries_is_settled(target: Bench, where: Where, count: int) -> None:
     """A receiver accepts all of its deliveries but the last in one disposition, whose range may
-    wrap around 32 bits, and closes. Another connection gets the last and no other."""
+    wrap at 32 bits, and closes. Another connection gets the last and no other."""
     node, sent = target.node(), numbered(count + 1)
     fill(target, node, sent)
     peer, _, got = received(target, node, count + 1)
@@ -57,8 +57,8 @@ def test_a_range_of_deliveries_is_settled(target: Bench, where: Where, count: in
 def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
     target: Bench, state: str
 ) -> None:
-    """A client reports a delivery as received, or without a state, unsettled. The session
-    continues, and the message is accepted afterwards: once the client has closed it is consumed."""
+    """A client reports a delivery as received, or without a state, unsettled. The session continues
+    and the client accepts the message, which is consumed once the client has closed."""
     node = target.node()
     fill(target, node, [b"open"])
     peer, _, got = received(target, node, 1)
@@ -79,8 +79,8 @@ def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
 
 @case(DISPOSITION_SETTLES, needs={"amqp"})
 def test_a_sender_may_settle_first(target: Bench) -> None:
-    """A client sends a message unsettled and settles it at once, as its sender. The session
-    continues, and a later message is accepted, as one was before."""
+    """A client sends a message unsettled and immediately settles it, as its sender. The session
+    continues, and both an earlier and a later message are accepted."""
     peer = target.amqp()
     link = peer.sender(target.node())
     granted(target, peer, link, 3)

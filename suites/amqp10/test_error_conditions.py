@@ -1,5 +1,4 @@
-"""Error conditions (2.8.15 to 2.8.18): every condition is one of the standard's, or outside the
-standard's namespace."""
+"""Error conditions (2.8.15 to 2.8.18): the standard's own, or outside the standard's namespace."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
     kind=st.sampled_from(OF_CONNECTIONS),
 )
 def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client provokes a connection error. Its condition is in one of the standard's lists, or a
-    name of the broker's own outside the standard's namespace; another connection still works."""
+    """A client provokes a connection error. Its condition is in one of the standard's lists, or
+    outside the standard's namespace; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         break_connection(peer, kind)
@@ -60,7 +59,7 @@ def test_errors_of_sessions_have_names_of_the_standard(
     target: Bench, handle: int, link: bool
 ) -> None:
     """A flow or a detach has a handle without a link. The condition that ends the session is in one
-    of the standard's lists, or a name of the broker's own; another connection still works."""
+    of the standard's lists, or outside its namespace; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         if link:
@@ -74,7 +73,9 @@ def test_errors_of_sessions_have_names_of_the_standard(
 
 
 MUCH = 5000
-"""More credits than a case uses up in a reasonable time; some brokers grant tens of thousands."""
+"""The most credit that a case can use up in reasonable time; some brokers grant tens of
+thousands.
+"""
 OF_LINKS = (
     "a source without address",
     "a tag that is too long",
@@ -91,7 +92,7 @@ OF_LINKS = (
 )
 def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) -> None:
     """A client provokes a link error. Whatever ends, its condition is in one of the standard's
-    lists, or a name of the broker's own; another connection still works."""
+    lists, or outside its namespace; another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()

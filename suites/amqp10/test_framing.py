@@ -1,5 +1,4 @@
-"""Frames (2.3) and their largest size (2.7.1): malformed headers and bodies, and limits to the
-byte."""
+"""Frames (2.3) and their maximum size (2.7.1): malformed headers and bodies, limits to the byte."""
 
 from __future__ import annotations
 
@@ -106,8 +105,7 @@ def test_a_data_offset_beyond_the_frame_is_refused(target: Bench, beyond: int) -
 @case(EXTENDED_HEADER_IGNORED, needs={"amqp"})
 @over(examples=30, extended=st.binary(min_size=1, max_size=(255 - 2) * 4))
 def test_an_extended_header_is_ignored(target: Bench, extended: bytes) -> None:
-    """A begin has an extended header between its header and its body. It is answered like one
-    without."""
+    """A begin has an extended header between its header and its body. It is answered as usual."""
     peer = target.amqp(begin=False)
     peer.send("begin", _begin(), extended=extended[: SMALLEST - 60])
     peer.expect(frame("begin", remote_channel=0), proves=EXTENDED_HEADER_IGNORED)
@@ -136,8 +134,8 @@ def no_performatives() -> st.SearchStrategy[Item]:
 @over(examples=30, body=no_performatives())
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
     """A frame's body begins with a value other than the nine performatives. The broker closes with
-    an error, or ends the channel's session with one: the text names neither. Another connection
-    still works."""
+    an error, or ends the channel's session with one, since the text does not say which. Another
+    connection still works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(types.encode(body)))
@@ -211,8 +209,8 @@ def test_empty_frames_mean_nothing(target: Bench, channels: list[int]) -> None:
 @case(FRAME_SIZE, needs={"amqp"})
 @over(examples=20, fragment=st.integers(1, 30), body=st.binary(max_size=2000))
 def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, body: bytes) -> None:
-    """The stream arrives in small pieces, cut at any byte. A message is sent and received as in one
-    piece."""
+    """The stream arrives in small pieces, cut at any byte. A message is sent and received as
+    usual."""
     target.disturb(LinkFaults(fragment=fragment))
     peer = target.amqp(max_frame_size=SMALLEST)
     node = target.node()
@@ -259,8 +257,8 @@ def test_a_frame_above_the_announced_maximum_is_refused(
 
 
 def _filling(handle: int, size: int) -> bytes:
-    """The payload that makes the first transfer of a session, with the tag ``t``, exactly ``size``
-    bytes long."""
+    """The payload that makes a session's first transfer, with the tag ``t``, exactly ``size`` bytes
+    long."""
     fields = {"handle": handle, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
     room = size - codec.HEADER_SIZE - len(types.encode(codec.composite("transfer", fields)))
     empty = Described(types.ulong(0x75), Value("binary", b"", 0xB0))
@@ -318,7 +316,7 @@ def test_large_messages_come_in_frames_that_fit(
     target: Bench, limit: int, sizes: list[int], before: int
 ) -> None:
     """The client announces a small max-frame-size and receives messages below, at and above it, on
-    its first link or on a later one, whose handle may need more bytes. No frame is larger and each
+    its first link or on a later one, whose handle may need more bytes. No frame is larger, and each
     message arrives whole, with one delivery-id, one credit, and one transfer-id for every frame.
 
     One scenario: the four requirements describe the same transfers.

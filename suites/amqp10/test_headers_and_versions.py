@@ -25,14 +25,13 @@ KNOWN_IDS = (AMQP_ID, TLS_ID, SASL_ID)
 
 
 def version(header: Frame) -> tuple[int, int, int]:
-    """Major, minor, revision."""
     return header["major"], header["minor"], header["revision"]
 
 
 def answered_and_ended(
     target: Bench, peer: AmqpPeer, answers: str, ends: str | None, what: str
 ) -> Frame | None:
-    """The broker should answer with its own protocol header and end the connection; return that
+    """The broker should answer with its own protocol header and end the connection. Return that
     header."""
     header = peer.watch_for(frame(HEADER))
     target.record_finding(
@@ -51,8 +50,8 @@ def answered_and_ended(
 
 @case(PROTOCOL_HEADER, VERSION_OF_HEADER, SUPPORTED_VERSION, needs={"amqp"})
 def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> None:
-    """SASL and then AMQP headers of version 1.0.0 are each answered with the same header, before
-    anything else, and frames of that version follow."""
+    """A SASL header and then an AMQP header of version 1.0.0 are each answered with the same
+    header, before anything else, and frames of that version follow."""
     peer = target.amqp_peer()
     peer.header(SASL_ID)
     sasl = peer.expect(frame(HEADER), proves=PROTOCOL_HEADER)
@@ -72,8 +71,8 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
 @case(SUPPORTED_VERSION, needs={"amqp"})
 @over(examples=30, cut=st.lists(st.integers(1, 7), max_size=4, unique=True).map(sorted))
 def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
-    """The eight bytes of a header arrive in several pieces, with pauses. It is answered as in one
-    piece."""
+    """The eight bytes of a header arrive in several pieces, with pauses. It is answered as
+    usual."""
     peer = target.amqp_peer()
     data = codec.protocol_header(SASL_ID)
     for start, end in zip([0, *cut], [*cut, len(data)], strict=True):
@@ -95,7 +94,7 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
 @case(UNSUPPORTED_VERSION, HIGHEST_VERSION, needs={"amqp"})
 @over(
     examples=40,
-    # What brokers do with one header says nothing of the other, and a few draws might miss it.
+    # What brokers do with one header says nothing about another, and a few draws might miss it.
     always=lambda target: [{"id": id, "asked": (1, 0, 1)} for id in (AMQP_ID, SASL_ID)],
     id=st.sampled_from([AMQP_ID, SASL_ID]),
     asked=strange_versions(),
@@ -128,7 +127,7 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
 @over(examples=20, asked=strange_versions())
 def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int, int, int]) -> None:
     """The client's AMQP header has another version than the broker's. The broker ends its outgoing
-    stream, and answers nothing that follows the header."""
+    stream, and answers nothing after the header."""
     peer = target.amqp_peer()
     peer.header(AMQP_ID, *asked)
     peer.send("open", {"container-id": "too late"})
@@ -139,8 +138,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
 
 
 def no_headers() -> st.SearchStrategy[bytes]:
-    """Eight bytes or more that begin neither like AMQP nor like TLS, because a port may speak
-    both."""
+    """Eight bytes or more that begin like neither AMQP nor TLS, because a port may speak both."""
     typical = st.sampled_from(
         [b"HTTP/1.1", b"GET / HTTP/1.1\r\n\r\n", b"amqp\x00\x01\x00\x00", b"AMQQ\x00\x01\x00\x00"]
     )
@@ -168,7 +166,7 @@ def test_octets_that_are_no_header_are_answered_with_one(target: Bench, data: by
 def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
     target: Bench, id: int
 ) -> None:
-    """On a port without TLS a header has the protocol id of TLS, or an unknown one. The broker
+    """On a port without TLS, a header has the protocol id of TLS or an unknown one. The broker
     answers with a header of AMQP or SASL and ends the connection; another connection still
     works."""
     with bystander(target):
@@ -185,9 +183,9 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
 
 @case(PROTOCOL_ID_REFUSED, needs={"amqp", "login"})
 def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench) -> None:
-    """A header asks for AMQP without SASL. A broker that requires SASL answers with a SASL header
-    and ends the connection; another broker closes the connection with an error when an anonymous
-    client opens it."""
+    """A header asks for AMQP without SASL. A broker that requires SASL answers with a SASL
+    header and ends the connection; any other broker closes with an error when an anonymous
+    client opens."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(AMQP_ID)

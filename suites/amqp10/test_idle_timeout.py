@@ -1,5 +1,5 @@
-"""Idle time-out (2.4.5), both ways: the broker's empty frames for a client that asks for them, and
-its own time-out for a silent client. Both bounds of every interval are judged."""
+"""Idle time-out (2.4.5) in both directions: the broker's empty frames for a client that asks for
+them, and its own time-out for a silent client. Both bounds of every interval are judged."""
 
 from __future__ import annotations
 
@@ -51,14 +51,13 @@ MANY = 100
 LONGEST_REAL_MS = 1500
 LONGEST_JUDGED_MS = 70_000
 DEFAULT_MS = 60_000
-LONG_MS = 10_000
-"""If a longer time-out is announced, a case in real time waits for no more time-outs than it
-must."""
 """The idle-time-out of an acceptor that announces none."""
+LONG_MS = 10_000
+"""In real time a case waits for as few announced time-outs as possible if they exceed this."""
 
 
 def timeouts(target: Target) -> st.SearchStrategy[int]:
-    """Idle time-outs a client may ask for, in milliseconds; in real time only short ones."""
+    """Idle time-outs that a client may request, in milliseconds; in real time only short ones."""
     least = shortest(target)
     corners = [
         timeout_ms
@@ -72,7 +71,7 @@ def timeouts(target: Target) -> st.SearchStrategy[int]:
 
 
 def shortest(target: Target) -> int:
-    """The shortest idle-time-out that this family accepts from a client, in milliseconds: 2.4.5
+    """The shortest idle-time-out in milliseconds that this family accepts from a client: 2.4.5
     leaves that to the broker."""
     return int(target.identity.profile.parameters.get("amqp_shortest_idle_timeout_ms", 0))
 
@@ -88,8 +87,8 @@ def shortest(target: Target) -> int:
 def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     target: Bench, asked: int, busy: bool
 ) -> None:
-    """The client's open has an idle-time-out. For three times as long, with the client busy or not,
-    the broker is never silent for longer.
+    """The client's open has an idle-time-out. During three times that period, with the client busy
+    or not, no silence of the broker exceeds it.
 
     One scenario: the four requirements are judged on the same empty frames.
     """
@@ -124,9 +123,9 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     asked=timeouts,
 )
 def test_signs_of_life_go_on_whatever_a_connection_holds(target: Bench, asked: int) -> None:
-    """Connections have sent a message, hold a delivery or part of one, or did nothing, and then
-    send only empty frames for more than twice the time-out that each side has asked for. The broker
-    keeps them, and none of its silences is longer than the client asked for."""
+    """Connections that have sent a message, that hold a delivery or part of one, or that did
+    nothing then send only empty frames for more than twice the time-outs that both sides requested.
+    The broker keeps them, and none of its silences is longer than the client requested."""
     peers = {state: in_state(target, state, asked) for state in STATES}
     since = target.now()
     announced = max(map(own_time_out, peers.values()))
@@ -157,7 +156,7 @@ STATES = ("did nothing", "has sent", "holds a delivery", "has settled one", "has
 
 
 def in_state(target: Bench, state: str, asked: int) -> AmqpPeer:
-    """Return a connection in one of :data:`STATES`, whose set-up is a control."""
+    """Return a connection in one of :data:`STATES`. Control: it can be brought there."""
     peer, node = target.amqp(idle_time_out=asked), target.node()
     if "sent" in state:
         link = peer.sender(node)
@@ -177,7 +176,7 @@ def in_state(target: Bench, state: str, asked: int) -> AmqpPeer:
 
 
 def own_time_out(peer: AmqpPeer) -> int:
-    """Return the broker's own idle-time-out in milliseconds; 0 for none."""
+    """Return the broker's own idle-time-out in milliseconds; 0 if it has none."""
     assert peer.opened is not None
     return int(peer.opened.get("idle-time-out", 0))
 
@@ -207,14 +206,14 @@ def test_a_time_out_of_zero_is_none(target: Bench, asked: int | None) -> None:
 @case(TIMEOUT_HAS_32_BITS, NO_STREAM_OF_FRAMES, needs={"amqp"})
 @over(examples=8, asked=st.sampled_from([2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]))
 def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -> None:
-    """The client's open has an idle-time-out of 24 to 49 days, up to 2^32 - 1. The broker accepts
-    it and sends at most one empty frame in 300 ms."""
+    """The client's open has an idle-time-out of 24 to 49 days, up to 2^32 - 1 ms. The broker
+    accepts it and sends at most one empty frame in 300 ms."""
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
-    # A broker that refuses it may close before its open is read: that is an answer, and no control.
+    # A broker that refuses it may close before sending an open: that is an answer, not a control.
     peer.open(answered=False, idle_time_out=asked)
     peer.expect(frame("open"), proves=TIMEOUT_HAS_32_BITS)
-    # A stream of them is read no further than it takes to tell: it is the time of other cases.
+    # Stop reading a stream of them once it is recognised: the time belongs to other cases.
     target.wait_until(lambda: beats(target, peer) >= MANY, target.world.of_host(ms(300)))
     seen = beats(target, peer)
     taken = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
@@ -229,7 +228,6 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
 
 
 def beats(target: Bench, peer: AmqpPeer) -> int:
-    """Return how many empty frames the broker has sent to ``peer``."""
     return len(beats_received(target, peer))
 
 
@@ -238,7 +236,7 @@ KEEPING = ("empty", "empty on another channel", "flow")
 
 
 def shorts(target: Target) -> list[str]:
-    """Acceptors that close silent connections soon; in virtual time any that close them at all."""
+    """Acceptors that soon close silent connections; in virtual time any that close them at all."""
     known = speaking(target.acceptors(), "AMQP")
 
     def limit(parameters: Parameters) -> int:
@@ -272,7 +270,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     """The broker's open has an idle-time-out, and the client falls silent. The broker must not
     close before that time, and should close at twice that time, not earlier, with an error.
 
-    One scenario: the three requirements describe one close. That there is a close at all is a
+    One scenario: the three requirements describe one close. That the broker closes at all is only a
     SHOULD here (2.4.5), whatever 2.4.3 requires of other ends.
     """
     peer = target.amqp(acceptor=acceptor)
@@ -324,7 +322,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
 @case(ANNOUNCED_IS_HALF, needs={"amqp", "amqp-idle-timeout"})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
     """Eight clients fall silent, spread over a check interval. Each is closed at twice the
-    announced time-out, and no later than the check interval that the closes show."""
+    announced time-out, and no later than the check interval that the closes reveal."""
     acceptor = shorts(target.target)[0]
     peers = [target.amqp(acceptor=acceptor) for _ in range(SPREAD)]
     announced = announced_by(target, peers[0], acceptor)
@@ -344,15 +342,15 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 
 def close_written_at(target: Bench, peer: AmqpPeer) -> Instant | None:
-    """Return when the broker's close arrived, after which it waits for the client's, or when the
+    """Return when the broker's close arrived (it then waits for the client's), or when the
     connection ended without one; None if neither has happened."""
     closes = frames_received(target, peer, "close")
     return closes[0].at_ns if closes else closed_at(peer)
 
 
 def longest_silence(target: Target) -> int:
-    """After how many announced time-outs this family closes a silent client at the latest: 2.4.5
-    only says that it should be two."""
+    """The number of announced time-outs after which this family closes a silent client at the
+    latest: 2.4.5 only says that it should be two."""
     return int(target.identity.profile.parameters.get("amqp_idle_announced_most", 2))
 
 
@@ -364,12 +362,12 @@ def check_interval(target: Bench) -> Duration | None:
 
 def noticed_by(target: Bench, announced: int, times: int) -> Duration:
     """The longest silence of a client that is closed after that many announced time-outs: a broker
-    checks at its own intervals, and may use the announced time-out as one."""
+    checks at its own intervals, which may equal the announced time-out."""
     if check_interval(target) is None:
         latest = ms((times + 1) * announced)
     else:
         _, latest = target.silence_interval(times * announced, "amqp")
-    return latest + ms(1)  # an odd number of milliseconds has no half that could be announced
+    return latest + ms(1)  # half of an odd number of milliseconds cannot be announced
 
 
 @case(
@@ -389,7 +387,7 @@ def test_frames_that_keep_coming_keep_the_connection(
     target: Bench, acceptor: str, kind: str
 ) -> None:
     """A client sends a frame every nine tenths of the announced time-out, seven times, or three
-    times if that is long: empty ones on channel 0 or another, or flows of its session. It stays
+    times if that is long: an empty one on channel 0 or another, or a flow of its session. It stays
     connected, even beyond twice the time-out."""
     peer = target.amqp(acceptor=acceptor)
     announced = announced_by(target, peer, acceptor)
@@ -421,7 +419,7 @@ def test_frames_that_keep_coming_keep_the_connection(
 
 
 def short(target: Target) -> st.SearchStrategy[int]:
-    """Idle-time-outs that take little time."""
+    """Short idle-time-outs."""
     return st.sampled_from(
         sorted({max(timeout_ms, shortest(target)) for timeout_ms in waited_for(target, 200, 500)})
     )

@@ -43,7 +43,7 @@ CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 WINDOW_VIOLATION = "AMQP10-WIN-09"
 
 TROUBLE: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
-"""The end of something, with an error."""
+"""The end of a link, a session or the connection, with an error."""
 
 RIGHT: Mapping[str, Mapping[str, Any]] = {
     "begin": {"next-outgoing-id": 0, "incoming-window": 10, "outgoing-window": 10},
@@ -82,7 +82,9 @@ TYPED = sorted(
 
 
 def _always(target: Target) -> list[dict[str, Any]]:
-    """Of each kind of frame one without a mandatory field, and one with a field of a wrong type."""
+    """For each kind of frame, one without a mandatory field and one with a field of a wrong
+    type.
+    """
     return [{"field_of": field_of, "missing": True} for field_of in MISSING[::3]] + [
         {"field_of": field_of, "missing": False} for field_of in TYPED[::4]
     ]
@@ -187,7 +189,7 @@ def test_the_brokers_frames_have_their_fields(
 
 
 MUCH = 5000
-"""Maximum credit that a case uses up: some brokers grant tens of thousands."""
+"""The most credit that a case uses up: some brokers grant tens of thousands."""
 NESTED = "three hundred lists in one another"
 BOMBS: Mapping[str, bytes] = {
     "a binary of 2 GiB": b"\xb0\x80\x00\x00\x00",
@@ -204,7 +206,6 @@ BOMBS: Mapping[str, bytes] = {
 
 
 def bomb(name: str) -> Raw:
-    """The bytes of one of :data:`BOMBS`."""
     data = BOMBS[name]
     if not data:
         data = b"\x40"
@@ -366,10 +367,10 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
     by=st.sampled_from([1, 3, 1000, 2**31 - 1]),
 )
 def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: str, by: int) -> None:
-    """Frames are for sessions and links that do not exist, or counts and ids are ahead, skip, go
-    backwards or are missing. The standard does not say what follows: the broker ends the link, the
-    session or the connection with an error, or continues. It never ends without a close, and
-    another connection works during that time and afterwards."""
+    """Frames are for unknown sessions or links, or counts and ids are ahead, skip, go backwards or
+    are missing. The standard does not say what follows: the broker ends the link, the session or
+    the connection with an error, or continues. It never ends without a close, and another
+    connection works throughout."""
     with bystander(target) as other:
         node = target.node()
         peer = target.amqp(acceptor=little_credit(target))
@@ -387,7 +388,7 @@ def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: st
 
 
 def closed_windows(target: Target) -> st.SearchStrategy[Where]:
-    """A broker whose sessions accept no transfer."""
+    """A broker whose sessions accept no transfers."""
     return st.just(
         Where(target.identity.default_amqp_acceptor, {"acceptor": {"amqp_incoming_window": 0}})
     )
@@ -399,7 +400,7 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
     target: Bench, where: Where, settled: bool, parts: int
 ) -> None:
     """The broker's begin has an incoming-window of 0, and a client sends a transfer. The session
-    ends with window-violation, the message is in no queue, and this connection and another still
+    ends with window-violation and the message is in no queue; this connection and another still
     work."""
     with bystander(target):
         node = target.node()

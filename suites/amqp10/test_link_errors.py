@@ -1,5 +1,4 @@
-"""Errors of links (2.6.1, 2.6.3, 2.6.5): links that are refused, stolen or detached with an error,
-and messages too large."""
+"""Link errors (2.6.1, 2.6.3, 2.6.5): links refused, stolen or detached, and messages too large."""
 
 from __future__ import annotations
 
@@ -115,7 +114,7 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
 ) -> None:
     """A client attaches an impossible link. A broker that refuses it answers with an attach without
     source or target, then a closing detach with an error; the session continues, and the name can
-    be used again. A link that was never created has consumed nothing from the node."""
+    be reused. A link that was never created has consumed nothing from the node."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"waits"])
@@ -174,10 +173,10 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
     behind=st.sampled_from(["transfer", "flow", "nothing"]),
 )
 def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) -> None:
-    """A delivery-tag that is too long detaches the producer's link with an error, and nothing else;
-    or it is an error of the session or connection. No frame of the link follows. A detach answers
-    it; a later transfer or flow for that link ends the session with errant-link. Another connection
-    still works."""
+    """A delivery-tag that is too long only detaches the producer's link, with an error, or is an
+    error of the session or connection. No frame of the link follows. A detach answers it; a later
+    transfer or flow for that link ends the session with errant-link. Another connection still
+    works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -289,7 +288,7 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     target: Bench, role: bool, tags: set[bytes]
 ) -> None:
     """A client attaches a link as if to resume it, with unsettled deliveries that never existed.
-    The broker's attach has none of them in unsettled; or it refuses, with an error."""
+    The broker's attach lists none of them as unsettled, or it refuses with an error."""
     peer = target.amqp()
     unsettled = {tag: codec.composite("accepted") for tag in sorted(tags)}
     link = peer.attach(role, target.node(), unsettled=unsettled, answered=False)
@@ -315,8 +314,8 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
 def test_a_resumed_delivery_that_never_was_is_ignored(
     target: Bench, state: str | None, settled: bool
 ) -> None:
-    """A client sends a message as the rest of a resumed delivery, on a new link without unsettled
-    deliveries, and then a plain message. Only the plain message is in the queue; or the broker
+    """On a new link without unsettled deliveries, a client sends a message as the rest of a resumed
+    delivery, and then a plain message. Only the plain message is in the queue; or the broker
     refuses the link with an error, and the sentence does not apply."""
     node, peer = target.node(), target.amqp()
     link = peer.sender(node)
@@ -354,7 +353,7 @@ def small_messages(target: Target) -> st.SearchStrategy[Where]:
 def test_a_message_above_the_announced_size_ends_the_link(
     target: Bench, where: Where, beyond: int, settled: bool | None
 ) -> None:
-    """The broker's attach has a max-message-size. A message of that size or less is accepted. A
+    """The broker's attach has a max-message-size. A message of up to that size is accepted. A
     larger one ends the link with message-size-exceeded and is in no queue; another connection still
     works."""
     with bystander(target):
@@ -392,7 +391,7 @@ def test_a_message_above_the_announced_size_ends_the_link(
 
 
 def sized(size: int) -> bytes:
-    """Return a message with one data section of ``size`` bytes in total (at least 10)."""
+    """Return a message of ``size`` bytes in total (at least 10), with one data section."""
     body = messages.message(bytes(max(0, size - 8)))
     return body if len(body) == size else messages.message(bytes(max(0, 2 * size - 8 - len(body))))
 
@@ -406,7 +405,7 @@ def sized(size: int) -> bytes:
 def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target: Bench, limit: int | None, sizes: list[int]
 ) -> None:
-    """A receiver's attach has no max-message-size, or 0, which is none. It gets messages of any
+    """A receiver's attach has no max-message-size, or 0, which means none. It gets messages of any
     size."""
     node = target.node()
     fill(target, node, [bytes(size) for size in sizes])
@@ -426,7 +425,7 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
 @case(MAX_MESSAGE_SIZE, CLOSE_ANSWERED, GIVEN_BACK, COPIES, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=8,
-    # Brokers add annotations of their own: a small message must stay below the limit with them.
+    # Brokers add annotations: a small message must stay below the limit with them.
     limit=st.sampled_from([500, 1000]),
     before=st.integers(0, 2),
     size=st.sampled_from([3000, 100_000]),
@@ -438,8 +437,8 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
 ) -> None:
     """A receiver's attach has a max-message-size, and a larger message is due after smaller ones.
     The smaller ones arrive. The link then ends with message-size-exceeded: by the broker, or by the
-    receiver if the message is sent nevertheless. Another link gets the large message, and the
-    messages that a link of distribution-mode copy has seen.
+    receiver if the broker sends the message nevertheless. Another link gets the large message, and
+    any messages that the first only copied (distribution-mode copy).
 
     One scenario: the broker's choice decides which requirement the end of the link shows.
     """
@@ -509,7 +508,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     answered=st.booleans(),
 )
 def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) -> None:
-    """A delivery-tag that is too long breaks a producer's link, whose holder answers or not. Its
+    """A delivery-tag that is too long breaks a producer's link, and the client answers or not. Its
     name is attached again: there is no active link to steal, so no further detach arrives, and the
     new link works."""
     node, peer = target.node(), target.amqp()

@@ -54,7 +54,7 @@ DELIVERY_ID_WRAPS = "AMQP10-DISP-06"
 
 @case(LINK_NAME, needs={"amqp"})
 def test_a_sender_and_a_receiver_may_share_a_name(target: Bench) -> None:
-    """A sender and a receiver of the same name are attached in one session. Both work."""
+    """A sender and a receiver with the same name are attached in one session. Both work."""
     node = target.node()
     peer = target.amqp()
     sender = peer.attach(SENDER, node, name="both", proves=LINK_NAME)
@@ -101,7 +101,7 @@ def test_a_closing_detach_is_answered_with_one(
     target: Bench, role: bool, used: bool, error: bool
 ) -> None:
     """A link is detached with closed, with an error or without, used or not. The broker's detach
-    has closed set, and name and handle can be used again."""
+    has closed set, and name and handle can be reused."""
     node = target.node()
     peer = target.amqp()
     if used:
@@ -175,8 +175,8 @@ def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given:
 
 @case(NEW_LINK_HAS_NO_CREDIT, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
-    """A receiver is attached to a queue with messages and grants no credit. Nothing arrives; two
-    credits deliver two messages."""
+    """A receiver is attached to a queue with messages and grants no credit. Nothing arrives; then
+    two credits deliver two messages."""
     node = target.node()
     fill(target, node, numbered(3))
     peer = target.amqp()
@@ -193,7 +193,7 @@ def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
 
 @dataclass(frozen=True)
 class Grant:
-    """One flow: how far the credit is set, and whether the client first settles its deliveries."""
+    """One flow: the new credit, and whether the client first settles its deliveries."""
 
     credit: int
     settle: bool
@@ -318,8 +318,8 @@ def test_a_drain_uses_the_credit_up(
 def test_a_flow_that_asks_for_an_echo_is_answered(
     target: Bench, where: Where, credit: int, count: int, ours: bool
 ) -> None:
-    """A flow of a link, in either direction, has echo. The broker should answer with a flow of that
-    link; a sender's has the correct delivery-count."""
+    """A flow of a link, in either direction, has echo set. The broker should answer with a flow of
+    that link; that of a sender has the correct delivery-count."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -384,7 +384,7 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
 def test_credit_without_a_count_is_from_the_start(
     target: Bench, where: Where, count: int, credits: list[int]
 ) -> None:
-    """Attach and one to three flows without delivery-count, each with at least the credit of the
+    """An attach and one to three flows without delivery-count, each with at least the credit of the
     previous one, are sent before the broker's attach arrives. As many messages arrive as the last
     flow allows, counted from the broker's initial-delivery-count."""
     node = target.node()

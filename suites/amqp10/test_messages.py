@@ -1,5 +1,4 @@
-"""Messages (3.2): the header's defaults, the bare message, annotations, ttl, priorities, and
-message-format."""
+"""Messages (3.2): header defaults, bare message, annotations, ttl, priorities, message-format."""
 
 from __future__ import annotations
 
@@ -67,11 +66,11 @@ UNUSUAL = (
     *(Value(f"decimal{bits}", bytes(bits // 8)) for bits in (32, 64, 128)),
     *(Value(kind, float(text)) for kind in ("float", "double") for text in ("nan", "inf", "-0")),
 )
-"""Numbers that some programming languages do not have."""
+"""Numbers that some programming languages lack."""
 
 
 def numbers() -> st.SearchStrategy[Item]:
-    """Numbers with wide and narrow constructors of the same value, both of which must stay
+    """Numbers with wide and narrow constructors for the same value, which must both stay
     unchanged."""
     return st.one_of(
         st.sampled_from(
@@ -111,7 +110,7 @@ def simple() -> st.SearchStrategy[Item]:
 
 
 def values() -> st.SearchStrategy[Item]:
-    """Any value: including collections of simple ones, with short and long constructors."""
+    """Any value, including collections of simple ones, with short and long constructors."""
     return st.one_of(
         simple(),
         st.lists(simple(), max_size=3).map(lambda items: Value("list", tuple(items), 0xD0)),
@@ -128,8 +127,8 @@ def values() -> st.SearchStrategy[Item]:
 
 
 def properties(target: Target) -> st.SearchStrategy[dict[str, Any]]:
-    """Properties of all kinds; message-ids in each of their four types. The user-id is the client's
-    own, which a broker may check (3.2.4)."""
+    """Properties of all kinds, with message-ids of each of the four types. The user-id is the
+    client's own, which a broker may check (3.2.4)."""
     login = target.identity.login
     ids = st.one_of(
         st.text("abc-:", min_size=1, max_size=12).map(string),
@@ -199,7 +198,7 @@ def sent(
     proves: str | None = None,
     **fields: Any,
 ) -> None:
-    """Send these bytes as one message, in as many frames as needed; its acceptance is a control.
+    """Send these bytes as one message, in as many frames as needed. Control: it is accepted.
     ``proves``: the sentence that a connection breaks if it ends without a close."""
     granted(target, peer, link)
     most = peer.endpoint.most_payload
@@ -217,7 +216,7 @@ def sent(
 
 
 def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
-    """Send these bytes through a new queue; return the delivery that results (a control)."""
+    """Send these bytes through a new queue; return the resulting delivery. Control: it arrives."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
@@ -227,8 +226,8 @@ def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
 
 
 def delivered(target: Bench, peer: AmqpPeer, receiver: Link) -> Delivery:
-    """Return the delivery of a message that the broker accepted. Ending a link, session or
-    connection instead breaks its word; that nothing arrives is a failed control."""
+    """Return the delivery of an accepted message. A broker that ends a link, session or connection
+    instead breaks its word; if nothing arrives, a control has failed."""
     target.wait_until(lambda: bool(peer.deliveries) or is_over(peer), PATIENCE)
     broken = is_over(peer) and not peer.deliveries
     target.require(KEPT, not broken, f"after a message was accepted: {peer.instead()}")
@@ -247,8 +246,8 @@ def test_the_bare_message_goes_on_as_it_came(
     target: Bench, sections: tuple[Item, ...], header: bool, footer: bool, topic: bool
 ) -> None:
     """A message with properties, application-properties and a body of any kind, its values in short
-    and long forms, goes through a queue or a topic. The same bytes arrive, from properties to the
-    end of the body. If such a message ends a connection, it ends with a close."""
+    and long forms, is sent through a queue or a topic. The same bytes arrive, from properties to
+    the end of the body. If such a message ends a connection, it ends with a close."""
     bare = messages.encode(sections)
     before = messages.encode([messages.section("header", {"durable": False})]) if header else b""
     after = messages.encode([messages.section("footer", {"x-opt-sum": "1"})]) if footer else b""
@@ -273,7 +272,7 @@ def test_the_bare_message_goes_on_as_it_came(
     sections=st.integers(1, 3),
 )
 def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, sections: int) -> None:
-    """Bodies around the limits of frames and constructors, in one data section or several, arrive
+    """Bodies near the limits of frames and constructors, in one data section or several, arrive
     with the same bytes."""
     share = size // sections
     parts = [
@@ -302,8 +301,8 @@ def test_a_message_in_pieces_goes_on_as_it_came(
     target: Bench, size: int, pieces: list[int], links: int
 ) -> None:
     """A message is sent in several transfers: some of a few bytes, some empty, and the last with
-    the rest. Other links of the session send theirs between them, as 2.7.5 allows. Each arrives
-    with the same bytes."""
+    the rest. Other links of the session send theirs in between, as 2.7.5 allows. Each arrives with
+    the same bytes."""
     peer, nodes = target.amqp(), [target.node() for _ in range(links)]
     payloads = [messages.message(bytes((at + n) % 251 for at in range(size))) for n in range(links)]
     senders = [peer.sender(node) for node in nodes]
@@ -360,9 +359,9 @@ def test_a_header_that_is_not_there_has_the_defaults(
     target: Bench, header: Mapping[str, Any] | None
 ) -> None:
     """A message is sent without header, or with some of its fields. It arrives with those fields,
-    and otherwise the defaults: not durable and priority 4, unless the broker documents others, no
-    ttl, delivery-count 0. Whether a broker of an unknown family has set defaults for its nodes is
-    not visible."""
+    and otherwise the defaults: priority 4, no ttl, delivery-count 0 and not durable, unless the
+    broker documents others. Not visible: whether a broker of an unknown family set defaults for its
+    nodes."""
     given = [] if header is None else [messages.section("header", header)]
     delivery = carried(target, messages.encode([*given, messages.section("data", b"x")]))
     received_header = delivery.message.fields("header")
@@ -393,7 +392,7 @@ def test_a_header_that_is_not_there_has_the_defaults(
     ),
 )
 def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> None:
-    """A message with x-opt- message-annotations unknown to the broker is accepted, and arrives with
+    """A message with x-opt- message-annotations unknown to the broker is accepted and arrives with
     them."""
     annotations = messages.section("message-annotations", notes)
     delivery = carried(target, messages.encode([annotations, messages.section("data", b"x")]))
@@ -444,8 +443,8 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
 @case(TTL_REMAINING, needs={"amqp"})
 @over(examples=12, ttl=st.sampled_from([20_000, 60_000, 2**31]), wait=st.sampled_from([300, 700]))
 def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> None:
-    """A message with a ttl waits in a queue. It arrives with a ttl lower by about the time it
-    waited."""
+    """A message with a ttl waits in a queue. It arrives with a ttl that is lower by about its
+    waiting time."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
@@ -472,7 +471,7 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
 @case(PRIORITIES, needs={"amqp", "priorities"})
 @over(examples=20, order=st.permutations(list(range(10))))
 def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
-    """A queue with ten priorities holds one message of each. They arrive in order of priority, and
+    """A queue with ten priorities holds one message of each. They arrive in order of priority, so
     all ten are distinguished."""
     node = target.node()
     peer = target.amqp()
@@ -524,8 +523,8 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
 @case(FAILED_ATTEMPTS, HEADER_DEFAULTS, needs={"amqp", "amqp-redelivery"})
 @over(examples=6, lost=st.integers(1, 3))
 def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: int) -> None:
-    """A receiver holds a message and its connection is cut. The next receiver gets it whole, with a
-    delivery-count no higher than the number of earlier receivers."""
+    """The connection of a receiver that holds a message is cut. The next receiver gets it whole,
+    with a delivery-count no higher than the number of earlier receivers."""
     node = target.node()
     peer = target.amqp()
     sent(target, peer, peer.sender(node), messages.message(b"held"))

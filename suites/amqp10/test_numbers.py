@@ -1,7 +1,7 @@
 """Every number of every frame and section that an AMQP 1.0 client sends, at its boundaries.
 
 Each value gets a connection and a whole conversation: open, begin, a sender and a receiver, credit,
-a message in each direction, its outcome, detach, end. The fields come from the codec's table.
+a message in each direction, its outcome, detach, end. The fields are taken from the codec's table.
 """
 
 from __future__ import annotations
@@ -48,33 +48,33 @@ SENT = (
     "header",
     "properties",
 )
-"""The frames and parts that clients send and that have numbers."""
+"""The frames and parts with numbers that clients send."""
 FIELDS = {
     str(field): field
     for name in SENT
     for field in fields(name, ((part.name, part.type) for part in COMPOSITES[name].fields), RANGES)
 }
 GIVES_LEAVE = frozenset({"flow.link-credit", "flow.incoming-window"})
-"""Numbers that tell the broker how much it may send: formulas determine it."""
+"""Numbers that tell the broker how much it may send: other cases judge them by formulas."""
 LEAST_FRAME = 512
-"""A client that accepts less breaks AMQP10-MFS-04, and no sentence says what a broker does then."""
+"""A client with less breaks AMQP10-MFS-04, and no sentence says what a broker does then."""
 MAX_FRAME_SIZE = "open.max-frame-size"
 OCCUPYING = frozenset({"disposition.first", "disposition.last", MAX_FRAME_SIZE})
 """Numbers up to which brokers count, or by which they split frames, in a thread that also serves
-others."""
+other connections."""
 HANDLE = "attach.handle"
 IDLE_TIMEOUT = "open.idle-time-out"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
 CREDIT = 10
 BODY = b"a body"
 SHORTEST_PAUSE_MS = 10
-"""A broker that keeps a shorter time-out than this sends as many empty frames as it can."""
+"""A broker that keeps a shorter time-out than this sends empty frames as fast as it can."""
 LARGEST_MESSAGE = 1000
-"""Bytes that occur in no message of these conversations, whatever its broker adds."""
+"""More bytes than any message of these conversations has, whatever the broker adds."""
 SOON_MS = 2**15 - 1
-"""A message with this lifetime has not expired when it is requested at once."""
+"""A message with this lifetime has not expired if it is requested immediately."""
 FAR_MS = 2**53 - 1
-"""A time that is not past, whatever clock the broker has."""
+"""A time in the future for any broker's clock."""
 
 
 class _Answered(Exception):
@@ -92,7 +92,7 @@ SETTLED = 1
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if the sentence next to this number requires no message."""
+    """True if, by the sentence next to this number, no message need arrive."""
     value = replaced.value
     match str(replaced.field):
         case "flow.link-credit" | "flow.incoming-window":
@@ -100,7 +100,7 @@ def silence_is_right(replaced: Replaced) -> bool:
         case "flow.delivery-count":  # AMQP10-CREDIT-03, with the sender's own at 0
             return not 0 < (value + CREDIT) % 2**32 < 2**31
         case "flow.next-incoming-id" | "flow.handle":
-            return True  # a window from another time; credit for the client's own sender
+            return True  # an outdated window; credit for the client's own sender
         case "attach.max-message-size":
             return 0 < value < LARGEST_MESSAGE  # AMQP10-LINK-15
         case "header.ttl":
@@ -111,9 +111,9 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 
 def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str, str]:
-    """Play the conversation with one number replaced; return how it went, and which answer was
-    due."""
-    node = target.node()  # some brokers take seconds to make one, and wait less for an open
+    """Play the conversation with one number replaced; return its outcome, a description, and the
+    answer that was due."""
+    node = target.node()  # some brokers create it for seconds, but wait less for an open
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     try:
@@ -138,7 +138,7 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     receiver = _attach(peer, peer.receiver, node, replaced, RECEIVER_HANDLE, codec.RECEIVER)
     if not target.wait_until(lambda: sender.credit > 0 or _over(peer), PATIENCE):
         raise _Answered(Outcome.SILENT, "no credit for the sender")
-    # A sender of that mode sends settled deliveries alone, which get no disposition.
+    # A sender of that mode sends only settled deliveries, which get no disposition.
     settled = str(replaced.field) == "attach.snd-settle-mode" and replaced.value == SETTLED
     delivery = peer.transfer(
         sender, _message(replaced), **{"settled": settled or None, **replaced.inside("transfer")}
@@ -183,8 +183,8 @@ def _attach(
     handle: int,
     role: bool,
 ) -> Link:
-    """A link whose own terminus has the number, if the number belongs to a terminus. Only one link
-    of a conversation has it: the receiver, if it concerns what a receiver may be sent."""
+    """Attach a link whose own terminus has the number, if it belongs to a terminus. Only one link
+    of a conversation has it: the receiver, if it concerns what may be sent to a receiver."""
     there = {"address": node.address, "capabilities": node.capabilities or None}
     source, to = ({}, there) if role is codec.SENDER else (there, {})
     given: dict[str, Any] = {
@@ -256,8 +256,8 @@ def judge(
     works_or_ends: str = SESSION_ERROR_ENDS,
     ends_with_reason: str = CLOSE_WRITTEN,
 ) -> Outcome:
-    """Play the conversation, judge how it went and return that: silence by ``works_or_ends``
-    (instead of an open, by the sentence that requires one), a connection that ends without an error
+    """Play the conversation, and judge and return its outcome: silence by ``works_or_ends`` (if
+    there was no open, by the sentence that requires one), a connection that ends without an error
     by ``ends_with_reason``."""
     with bystander(target):
         outcome, words, due = converse(target, replaced)
@@ -280,9 +280,9 @@ def judge(
 )
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
-    """One number of a conversation is replaced by one of its boundary values. The broker ends the
-    link, the session or the connection with an error, or every frame gets its answer and the
-    message arrives; another connection still works."""
+    """One number of a conversation is replaced by a boundary value. The broker ends the link, the
+    session or the connection with an error, or every frame gets its answer and the message arrives;
+    another connection still works."""
     judge(target, FIELDS[field].replaced(position))
 
 
@@ -298,16 +298,17 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
 def test_a_number_that_keeps_a_broker_busy_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """As a_number_works_or_is_refused, with a range of deliveries or a size of frames."""
+    """A disposition's range or the max-frame-size is a boundary value. It is refused with an error,
+    or works.
+    """
     judge(target, FIELDS[field].replaced(position))
 
 
 @case(SESSION_ERROR_ENDS, OPEN_SENT, IDLE_TIMEOUT_REFUSED, needs={"amqp"})
 @over_boundaries
 def test_an_idle_time_out_works_or_is_refused(target: Bench, position: int) -> None:
-    """A client announces a boundary value as its idle-time-out. The broker closes the connection
-    with an error, or every frame gets its answer and the message arrives; another connection still
-    works."""
+    """A client announces a boundary value as its idle-time-out. The broker closes with an error, or
+    every frame gets its answer and the message arrives; another connection still works."""
     judge(target, FIELDS[IDLE_TIMEOUT].replaced(position), ends_with_reason=IDLE_TIMEOUT_REFUSED)
 
 
@@ -338,8 +339,8 @@ def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) ->
 def test_a_handle_works_or_is_refused(target: Bench) -> None:
     """A sender is attached with each boundary value as its handle, the smallest first. The broker
     ends the link, the session or the connection with an error, or the message arrives; another
-    connection still works. After a handle that does harm, no later one is tried, since it would be
-    blamed. One scenario: how the conversation ends decides the sentence."""
+    connection still works. No larger handle is tried after a harmful one, since it would be blamed
+    too. One scenario: how the conversation ends decides the sentence."""
     field, begun = FIELDS[HANDLE], target.amqp().session.answer
     most = field.high if begun is None else begun.get("handle-max", field.high)
     if most == field.high:

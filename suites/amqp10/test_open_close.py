@@ -1,4 +1,4 @@
-"""Opening and closing connections (2.4.1 to 2.4.3), and the limits on channels and handles (2.7.1,
+"""Opening and closing connections (2.4.1 to 2.4.3); limits of channels and handles (2.7.1,
 2.7.2)."""
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def test_close_is_answered_with_close_and_nothing_follows(
     target: Bench, channel: int, error: bool, busy: bool
 ) -> None:
     """The client closes, with an error or without, on channel 0 or another, with deliveries in
-    flight or not. The broker's close arrives on channel 0 and is its last frame. Which side closes
-    TCP is left open.
+    flight or not. The broker's close arrives on channel 0 and is its last frame. Either side may
+    close TCP.
 
     One scenario: the four requirements describe one close.
     """
@@ -166,7 +166,7 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
 
 @case(DROPPED_AFTER_ERROR_CLOSE, needs={"amqp"})
 def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
-    """The client provokes a close with an error and sends begins and malformed frames. None is
+    """The client provokes a close with an error and then sends begins and malformed frames. None is
     answered."""
     with bystander(target):
         peer = target.amqp()
@@ -196,7 +196,7 @@ def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
 @over(examples=10, most=st.sampled_from([0, 1, 5, 65535]))
 def test_the_broker_keeps_to_the_clients_limits(target: Bench, most: int) -> None:
     """The client announces a channel-max and a small max-frame-size, and begins up to three
-    sessions. The broker uses no channel above it and no larger frame."""
+    sessions. The broker uses no higher channel and no larger frame."""
     peer = target.amqp(channel_max=most, max_frame_size=512)
     for channel in range(1, min(most, 2) + 1):
         peer.begin(channel)
@@ -233,9 +233,9 @@ WINDOWS = {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}
 def test_a_session_that_is_over_leaves_its_channel(
     target: Bench, most: int, failed: bool, times: int
 ) -> None:
-    """The client's open has a small channel-max, and sessions begin and end repeatedly, either
-    normally or because the broker ends them with an error. After each, another one begins, with a
-    link that the client attaches without waiting."""
+    """The client's open has a small channel-max, and sessions begin and end repeatedly, normally or
+    with an error from the broker. After each, another one begins, with a link that the client
+    attaches without waiting."""
     node, peer = target.node(), target.amqp(begin=False, channel_max=most)
     assert peer.opened is not None
     channels = 1 + min(most, peer.opened.get("channel-max", most))
@@ -322,7 +322,7 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
 
 
 def firsts(target: Target) -> list[int]:
-    """Return handles with which a client begins. Only 0 was tried on real brokers."""
+    """Return handles that a client may use first. On real brokers only 0 was tried."""
     return [0, 1, 255, 5] if RECONFIGURABLE in target.identity.capabilities else [0]
 
 
@@ -353,9 +353,9 @@ def test_the_broker_attaches_no_handle_above_the_clients_maximum(
 @case(PEERS_HANDLE_MAX, needs={"amqp"})
 @over(examples=6, most=st.sampled_from([0, 1, 3]))
 def test_a_link_beyond_the_clients_handle_max_is_not_attached(target: Bench, most: int) -> None:
-    """The client's begin has a small handle-max, and it requests one link more than that allows,
-    with a handle that the broker accepts. The link is refused with an error, or left without an
-    answer. No attach of the broker has a handle above the maximum."""
+    """The client's begin has a small handle-max, and the client requests one link more than that,
+    with a handle that the broker accepts. The link is refused with an error, or not answered. No
+    attach of the broker has a handle above the maximum."""
     peer = target.amqp(begin=False)
     session = peer.begin(handle_max=most)
     assert session.answer is not None

@@ -1,5 +1,4 @@
-"""Outcomes and settlement (2.7.6, 3.3, 3.4): accepted, rejected, released, modified, and the
-default outcome."""
+"""Outcomes and settlement (2.7.6, 3.3, 3.4), and the default outcome."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ ACCEPTED_NOT_COUNTED = "AMQP10-OUT-04"
 def test_released_messages_can_be_had_again_unchanged(
     target: Bench, fates: list[bool], times: int, elsewhere: bool, header: dict[str, object]
 ) -> None:
-    """Some messages are accepted and others released; all may have a ttl of ten minutes. Exactly
+    """Some messages are accepted and the rest released; all may have a ttl of ten minutes. Exactly
     the released ones are delivered again, on the same link or another, with the same bytes and a
     delivery-count of 0."""
     node, sent = target.node(), numbered(len(fates), 20)
@@ -166,8 +165,8 @@ def test_a_failed_delivery_is_counted(
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
 ) -> None:
-    """A message is returned as undeliverable-here, and others are released. The others are
-    redelivered on that link, and that message only on another connection."""
+    """One message is returned as undeliverable-here, and the rest are released. The rest are
+    redelivered on that link, the one message only on another connection."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer, link, got = received(target, node, count)
@@ -210,8 +209,8 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
 def test_annotations_of_modified_are_merged(
     target: Bench, own: dict[str, str], new: dict[str, str]
 ) -> None:
-    """A message with annotations is returned as modified with others. It is delivered again with
-    both; for a key in both, the new value replaces the old."""
+    """A message with annotations is returned as modified, with further annotations. It is delivered
+    again with both; for a key in both, the new value replaces the old."""
     node = target.node()
     sender = target.amqp()
     link = sender.sender(node)
@@ -241,7 +240,7 @@ def test_annotations_of_modified_are_merged(
 )
 def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) -> None:
     """A client accepts or releases a message, sends another state for the same delivery and closes.
-    The first state counts: an accepted message is not redelivered, and a released one is."""
+    The first state counts: an accepted message is not redelivered, a released one is."""
     node = target.node()
     fill(target, node, [b"decided", b"bystander"])
     peer, _, got = received(target, node, 2)
@@ -367,8 +366,8 @@ def test_a_source_names_outcomes_by_their_symbols(
 
 @case(ACCEPTED_SUPPORTED, needs={"amqp", "amqp-redelivery"})
 def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
-    """A receiver's source has neither outcomes nor default-outcome. It accepts one of two messages
-    and releases the other, and closes; the accepted one is not redelivered."""
+    """A receiver's source has neither outcomes nor default-outcome. The receiver accepts one of two
+    messages, releases the other, and closes; the accepted one is not redelivered."""
     node = target.node()
     fill(target, node, [b"one", b"two"])
     peer, _, got = received(target, node, 2)
@@ -394,8 +393,8 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     target: Bench, state: str, again_state: bool
 ) -> None:
     """A client sends an outcome unsettled, and settles later with the same state or none, unless
-    the broker has settled before. The connection stays open. Once the client has closed, an
-    accepted message is consumed, and any other is there once."""
+    the broker has already settled. The connection stays open. Once the client has closed, an
+    accepted message is consumed, and any other remains, once."""
     node = target.node()
     fill(target, node, [b"in two steps"])
     peer, link, got = received(target, node, 1)
@@ -435,9 +434,9 @@ def test_an_outcome_may_be_told_first_and_settled_later(
 def test_a_range_covers_what_it_names_and_no_more(
     target: Bench, counts: tuple[int, int], cut: int, width: int, last: bool, gaps: set[int]
 ) -> None:
-    """A client holds messages of one or two links of a session, as many in another session, and has
-    sent messages with the same ids. It accepts some deliveries one by one and then a range around
-    them by one disposition, or one delivery by one without last, releases the rest and closes.
+    """A client holds messages of one or two links of a session and as many in another session, and
+    has sent messages with the same ids. It accepts some deliveries one by one and then a range
+    around them with one disposition (or one delivery without last), releases the rest and closes.
     Exactly the rest and all of the other session are redelivered, and its own messages are
     untouched.
 
@@ -503,8 +502,8 @@ def test_a_disposition_for_nothing_held_changes_nothing(
     target: Bench, first: int, width: int
 ) -> None:
     """A disposition names deliveries that the client does not hold. The broker ignores it, or ends
-    the session with an error, and the message that is held can be received again; another
-    connection still works."""
+    the session with an error, and a message that is held can be received again; another connection
+    still works."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -532,19 +531,20 @@ def test_a_disposition_for_nothing_held_changes_nothing(
 def test_a_rejected_message_is_kept_with_its_error(
     target: Bench, where: Where, error: bool
 ) -> None:
-    """A message is rejected, with an error or without. It is at the dead-letter address, in memory
-    or on a page, with its delivery-count raised, and the error in its delivery-annotations."""
+    """A message is rejected, with an error or without. It moves to the dead-letter address, in
+    memory or on a page, with its delivery-count raised, and the error in its
+    delivery-annotations."""
     node = target.node()
     body = node.address.encode()
     dead_letters = Node(str(target.profile.parameters["dead_letter_node"]), node.capabilities)
     consumer = target.amqp()
-    # Artemis drops what finds no queue at its dead-letter address; one that is made for a consumer
-    # stays with it.
+    # Artemis drops dead letters if no queue is bound to the dead-letter address; a queue that a
+    # consumer creates there remains.
     consumer.receiver(dead_letters)
     producer = target.amqp()
     link = producer.sender(node)
     granted(target, producer, link)
-    # ActiveMQ keeps no dead letters of messages that are not durable.
+    # ActiveMQ keeps no dead letters of non-durable messages.
     producer.publish(link, body, sections={"header": {"durable": True}})
     peer, _, got = received(target, node, 1)
     state = codec.composite(

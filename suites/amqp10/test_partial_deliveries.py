@@ -1,8 +1,8 @@
-"""A delivery that the session's window splits, and what then happens: the peer stops reading,
-grants, drains, is idle, detaches, or disconnects (2.5.6, 2.6.7, 2.4.5).
+"""A delivery is split by the session's window (2.5.6, 2.6.7, 2.4.5).
 
-In every case the message arrives whole when the window opens, and uses one credit; or, if its link
-has ended before, others get it.
+Then the peer stops reading, grants, drains, is idle, detaches, or disconnects. In every case the
+message arrives whole once the window opens, and uses one credit; or, if its link has ended before,
+another link gets it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZE = 1700
 COUNT = 4
 """Messages in the queue."""
 ASKED_MS = 2000
-"""The idle-time-out that the client asks for."""
+"""The idle-time-out that the client requests."""
 STALL, GRANT, DRAIN, IDLE = "stall", "grant", "drain", "idle"
 DETACH, LOST = "detach", "lost"
 
@@ -50,7 +50,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     target: Bench, window: int, credit: int, during: list[str]
 ) -> None:
     """A session's window ends within a delivery. The client grants credit, drains, stops reading or
-    is idle, and opens the window. Until then, empty frames arrive in time; afterwards as many
+    is idle, and then opens the window. Until then, empty frames arrive in time; afterwards as many
     messages arrive as credit allows, whole. One scenario: everything interrupts a delivery in the
     middle."""
     node = target.node()
@@ -70,7 +70,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     for what in during:
         if what == GRANT:
             due = 3
-            peer.flow(link, link_credit=2)  # behind the delivery that has begun
+            peer.flow(link, link_credit=2)  # after the delivery in progress
         elif what == IDLE:
             since = target.now()
             for _ in range(8):

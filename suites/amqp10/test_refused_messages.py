@@ -1,5 +1,4 @@
-"""A refused message leaves nothing behind: its delivery is settled, its link continues, and its
-credit is used up like that of any other."""
+"""A refused message leaves nothing behind: it is settled, and its link and credit work as usual."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def producer(target: Bench, peer: AmqpPeer, kind: str) -> tuple[Link, Node]:
 
 
 def fill(target: Bench, node: Node) -> None:
-    """Fill an address under FAIL: send until a message is not accepted, which is a control."""
+    """Fill an address under FAIL. Control: at last a message is not accepted."""
     peer, link = small_addresses.producer(target, node)
     for number in range(100):
         granted(target, peer, link)
@@ -59,7 +58,7 @@ def is_made(link: Link) -> bool:
 )
 def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> None:
     """Messages with rcv-settle-mode first are refused, one by one. Each is settled, unless the
-    broker ends the link, the session or the connection. When the address has room again, the link
+    broker ends the link, the session or the connection. Once the address has room again, the link
     accepts a message, which is delivered."""
     peer = target.amqp()
     link, node = producer(target, peer, kind)
@@ -120,8 +119,8 @@ def _outcome(target: Bench, peer: AmqpPeer, link: Link, delivery: int) -> str | 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 @over(examples=4, rounds=st.integers(2, 4), taken=st.booleans())
 def test_refused_messages_give_their_credit_back(target: Bench, rounds: int, taken: bool) -> None:
-    """A producer without an address sends several times its credit in messages of which all, or
-    every second, are refused. The broker tops up its credit as for accepted messages."""
+    """A producer without an address sends several times its credit in messages, of which all or
+    every second are refused. The broker tops up its credit as it does for accepted messages."""
     acceptor = "amqp-credits-10"
     most = int(str(target.parameters(acceptor)["amqp_credits"]))
     node, peer = target.node(), target.amqp(acceptor=acceptor)

@@ -39,8 +39,8 @@ SMALLEST = 512
 """MIN-MAX-FRAME-SIZE: no SASL frame is larger."""
 NO_SUCH = "BROKERPROOF-NO-SUCH"
 SOON: Duration = seconds(5)
-"""After a failed login the connection should end within this time, not by a handshake time-out,
-which is later."""
+"""After a failed login the connection should end within this time, before the handshake
+time-out."""
 
 
 def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[AmqpPeer, Frame]:
@@ -57,7 +57,7 @@ def mechanisms(offer: Frame) -> list[str]:
 
 
 def plain_response(target: Bench, login: str | None = None, passcode: str | None = None) -> bytes:
-    """Return a PLAIN response with the target's own credentials, unless given."""
+    """Return a PLAIN response with the target's own credentials, unless others are given."""
     identity = target.target.identity
     name = identity.login if login is None else login
     word = identity.passcode if passcode is None else passcode
@@ -67,7 +67,7 @@ def plain_response(target: Bench, login: str | None = None, passcode: str | None
 def refused(
     target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str
 ) -> None:
-    """Judge that the outcome is not success and the connection ends. A reset may lose the
+    """Judge that the outcome is not success and that the connection ends. A reset may lose the
     outcome."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
@@ -84,9 +84,8 @@ UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == 
 
 @case(SASL_HEADER, SASL_FRAME_TYPE, SASL_FRAME_HEADER, SASL_FRAME_SIZE, SASL_BODY, needs={"amqp"})
 def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
-    """A client logs in. The broker answers the SASL header with its own; its frames are of type 1
-    with bytes 6 and 7 zero and no extended header, at most 512 bytes, with one SASL body each and
-    no payload.
+    """A client logs in. The broker answers the SASL header with its own. Its frames have type 1,
+    bytes 6 and 7 zero and no extended header, at most 512 bytes, one SASL body each and no payload.
 
     One scenario: the five requirements are read from the same two frames.
     """
@@ -231,8 +230,8 @@ def test_another_spelling_of_a_mechanism_is_refused(target: Bench, name: str) ->
 
 @case(SASL_EMPTY_FRAME, needs={"amqp"})
 def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
-    """An empty SASL frame ends the login: the connection ends, or if not, a correct login after the
-    frame does not succeed. Another connection still works."""
+    """An empty SASL frame fails the login: the connection ends, or a correct login after the frame
+    does not succeed. Another connection still works."""
     with bystander(target):
         peer, offer = begun(target)
         peer.write(codec.encode_frame(b"", type=SASL_FRAME))
@@ -257,7 +256,7 @@ def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
 @over(examples=8, what=st.sampled_from(["open", "type", "outcome"]))
 def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
     """Instead of sasl-init the client sends an open, a sasl-init in a frame of type 0, or a
-    sasl-outcome. It is not treated as a login, and the connection ends; another connection still
+    sasl-outcome. It does not count as a login, and the connection ends; another connection still
     works."""
     with bystander(target):
         peer, _ = begun(target)

@@ -71,7 +71,7 @@ NO_TRANSFER_WITHOUT_CREDIT = "AMQP10-CREDIT-09"
 )
 def test_begin_is_answered_with_its_own_channel(target: Bench, channels: list[int]) -> None:
     """Several sessions begin on different channels, in any order. Each is answered with a begin
-    whose remote-channel is its own, all on different channels."""
+    that has its channel as remote-channel; all begins arrive on different channels."""
     peer = target.amqp(begin=False)
     assert peer.opened is not None
     most = peer.opened.get("channel-max", 65535)
@@ -118,7 +118,7 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
 @case(NOTHING_BEHIND_END, needs={"amqp"})
 def test_nothing_follows_the_end_of_a_session_that_failed(target: Bench) -> None:
     """A session whose receiver has credit fails because of a flow without a link. No frame of the
-    session follows its end, even when a message is sent; another session gets it."""
+    session follows its end, even when a message is sent; another session gets that message."""
     node = target.node()
     peer = target.amqp()
     session = peer.session
@@ -220,8 +220,8 @@ def test_the_clients_window_is_used_up_and_never_passed(
     target: Bench, where: Where, window: int, steps: list[int], count: int, size: int
 ) -> None:
     """A session begins with a small incoming-window, and a queue has more messages than fit. The
-    broker sends exactly as many transfers as the window allows; each flow opens it again, and at
-    the end all messages have arrived, in order.
+    broker sends exactly as many transfers as the window allows; each flow reopens it, and in the
+    end all messages have arrived, in order.
 
     One scenario: the four requirements are one equation, checked after every flow.
     """
@@ -325,7 +325,7 @@ def test_ids_of_the_client_may_run_over_the_end(
     target: Bench, start: int, count: int, size: int
 ) -> None:
     """The client's transfer-ids and delivery-ids begin near 2^32. All its messages are accepted
-    under the right ids, and the broker's flows have a next-incoming-id that fits.
+    under the right ids, and the next-incoming-id of the broker's flows is correct.
 
     One scenario: the four requirements are judged on the same exchange.
     """
@@ -348,7 +348,7 @@ def test_ids_of_the_client_may_run_over_the_end(
     peer.flow(receiver, drain=True, link_credit=3)
     last = last_flow(peer, receiver)
     if last is not None and last.get("link-credit") == 0:
-        # It answers a flow that came behind all transfers, so it knows of every one of them.
+        # It answers a flow that followed all transfers, so it knows of every one of them.
         id, ours = last.get("next-incoming-id"), peer.session.next_outgoing_id
         target.record_finding(
             WINDOW_AFTER_RECEIVING,
@@ -440,7 +440,7 @@ FIELDS_OF_LINKS = {
     "available": SESSION_FLOW_WITHOUT_AVAILABLE,
     "drain": SESSION_FLOW_WITHOUT_DRAIN,
 }
-"""Fields that a flow without handle must not have, with the requirement that says so."""
+"""Fields that a flow without handle must not have, with the requirement that forbids each."""
 
 
 @case(*FIELDS_OF_LINKS.values(), FLOW_WINDOWS, needs={"amqp"})
@@ -473,8 +473,8 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
 @case(REMOTE_INCOMING_WINDOW, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 @over(where=wrapping, examples=30, window=st.integers(1, 6), credit=st.integers(1, 6))
 def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, credit: int) -> None:
-    """A queue has more messages than the link's credit and the session's window allow. As many
-    arrive as the smaller of the two allows."""
+    """A queue has more messages than the link's credit and the session's window allow. The smaller
+    of the two decides how many arrive."""
     node = target.node()
     fill(target, node, numbered(8))
     peer = target.amqp(begin=False)
@@ -494,7 +494,7 @@ def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, c
 @case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp"})
 def test_end_is_answered_with_end(target: Bench) -> None:
     """The client ends a session, with an error and without. The broker answers with an end without
-    error, and the channel can be used again, unless the broker closes the connection because of the
+    error, and the channel can be reused, unless the broker closes the connection because of the
     client's error."""
     peer = target.amqp()
     for error in (None, ("amqp:internal-error", "the client gives up")):
@@ -529,7 +529,7 @@ def test_a_flow_says_where_the_transfer_ids_are(
     target: Bench, start: int, sent: int, skipped: int, more: int
 ) -> None:
     """A producer sends messages of two frames, and a flow whose next-outgoing-id skips ahead. The
-    broker's own flow has that number as next-incoming-id, and later transfers count from it."""
+    broker's own flow has that number as next-incoming-id; later transfers count from there."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
@@ -561,7 +561,7 @@ def test_a_flow_says_where_the_transfer_ids_are(
 @case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp", RECONFIGURABLE})
 def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
     """A session fails because of a flow without a link, just after another session of its
-    connection was sent a message. The other settles it, and after the answer to the end a new
+    connection was sent a message. The other session settles it, and after the end is answered a new
     session begins on the same channel and works."""
     node, peer = target.node(), target.amqp()
     other = peer.begin(1)

@@ -1,5 +1,4 @@
-"""Sources and targets (3.5): distribution modes, dynamic nodes, and the termini of the broker's
-attach."""
+"""Sources and targets (3.5): distribution modes, dynamic nodes, and the broker's termini."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ def reader(peer: AmqpPeer, node: Node, mode: str | None) -> Link:
 
 
 def soon_detached(target: Bench, link: Link) -> bool:
-    """True if the broker detaches the link at once."""
+    """True if the broker soon detaches the link."""
     return target.wait_until(lambda: link.detached is not None, QUIET)
 
 
@@ -56,9 +55,9 @@ def told(link: Link, terminus: str) -> dict[str, object]:
 @case(DISTRIBUTION_MODE, TERMINUS_PROPERTIES, needs={"amqp"})
 @over(examples=20, mode=st.sampled_from(["copy", "move"]), count=st.integers(1, 4))
 def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: int) -> None:
-    """A receiver asks for copy or move. The broker's attach names the link's mode, and keeps it:
-    copied messages are still there for another link, moved and accepted ones are not. A broker that
-    cannot copy need not name the mode, and moves."""
+    """A receiver asks for copy or move. The broker's attach names the link's mode, and the broker
+    keeps to it: copied messages remain for another link, moved and accepted ones do not. A broker
+    that cannot copy need not name the mode, and moves."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -101,9 +100,9 @@ UNKNOWN_PROPERTIES: Mapping[str, dict[str, Any]] = {
 @case(TERMINUS_PROPERTIES, needs={"amqp"})
 @pytest.mark.parametrize("kind", list(UNKNOWN_PROPERTIES))
 def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> None:
-    """A receiver asks for a source with a distribution-mode, capability or filter that does not
-    exist. The link is refused; or the source of the broker's attach does not have it. The same
-    source without it is attached first."""
+    """A receiver asks for a source with a nonexistent distribution-mode, capability or filter. The
+    link is refused, or the source in the broker's attach does not have it. The same source without
+    it is attached first."""
     node, peer = target.node(), target.amqp()
     peer.detach(peer.receiver(node))
     fields = {"address": node.address, "capabilities": node.capabilities or None}
@@ -126,8 +125,8 @@ def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> 
 @over(examples=10, role=st.sampled_from([SENDER, RECEIVER]), count=st.integers(1, 3))
 def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count: int) -> None:
     """A client attaches with dynamic. Each answer has a unique address, and dynamic set; a message
-    sent to that address is received from it. An answer with neither creates no node: its link is
-    detached at once."""
+    sent to that address is received from it. An answer without them creates no node: the broker
+    soon detaches its link."""
     peer = target.amqp()
     capabilities = target.node().capabilities or None
     side = "target" if role is SENDER else "source"

@@ -1,7 +1,7 @@
 """AMQP over TLS (5.2), and clients that are identified by their certificates (SASL EXTERNAL).
 
 The acceptor amqp-tls presents a certificate made for this run; every connection here verifies it.
-In virtual time there is no TLS, but a certificate can be stated.
+Virtual time has no TLS, but a client can state a certificate.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def test_another_header_is_answered_with_that_of_tls(target: Bench, id: int) -> 
 @case(TLS_SESSION, needs={"amqp", "tls-fixtures"})
 @over(examples=4, id=st.sampled_from([0, SASL_ID]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
-    """Where TLS is required, a client without it sends an AMQP or SASL header. It is not answered
-    with that header, so no password is ever sent; another connection still works, and so do others
-    over TLS."""
+    """Where TLS is required, a client without it sends an AMQP or SASL header. The broker does not
+    answer with that header, so no password is ever sent; other connections still work, with and
+    without TLS."""
     before = target.amqp(acceptor=ACCEPTOR)
     with bystander(target):
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
@@ -161,7 +161,7 @@ def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
 @case(SASL_EXTERNAL, SASL_OUTCOME_CODE, HEADERS_AFTER_SASL, needs={"amqp", "certificate-fixtures"})
 def test_a_certificate_is_a_login(target: Bench) -> None:
     """A client with a user's certificate is offered EXTERNAL and logs in with it. Headers are
-    exchanged again, and it may send and receive."""
+    exchanged again, and the client may send and receive."""
     node = target.node()
     peer = secured(target, CERTIFIED)
     peer.header(SASL_ID)
@@ -187,7 +187,7 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
     target: Bench, certificate: Certificate | None
 ) -> None:
     """A client without a certificate, or with an unlisted one, asks for EXTERNAL. It is refused, or
-    open is answered with a close with an error and no session begins; another connection still
+    its open is answered by a close with an error and no session begins; another connection still
     works."""
     with bystander(target):
         peer = secured(target, certificate)
@@ -214,7 +214,7 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
 
 @case(CLIENT_CERTIFICATE_REQUIRED, needs={"amqp", "tls-fixtures"})
 def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) -> None:
-    """A client has a certificate of an unknown authority. TLS ends without SASL mechanisms."""
+    """A client's certificate is from an unknown authority. TLS ends without SASL mechanisms."""
     with bystander(target):
         peer = secured(target, STRANGER)
         peer.header(SASL_ID)

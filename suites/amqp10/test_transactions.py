@@ -57,8 +57,8 @@ UNKNOWN = b"brokerproof-no-such-id"
 @case(DECLARE_ANSWERED, ROLLBACK_SUCCEEDS, needs={"amqp", "amqp-transactions"})
 @over(examples=10, count=st.integers(1, 3), fail=st.booleans())
 def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool) -> None:
-    """Transactions are declared on one link. Each declare is answered with declared and an id of
-    its own; each can be discharged."""
+    """Transactions are declared on one link. Each declare is answered with declared and a unique
+    id, and each transaction can be discharged."""
     peer = target.amqp()
     coordinator = control(target, peer)
     ids = []
@@ -95,9 +95,9 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
 def test_messages_posted_in_a_transaction_come_with_its_success(
     target: Bench, count: int, fail: bool, settled: bool, besides: bool
 ) -> None:
-    """Messages are posted in a transaction, and perhaps one outside it. The provisional outcome
-    carries the txn-id. The messages cannot be received before the discharge; after a commit all
-    can, after a rollback none."""
+    """Messages are posted in a transaction, and in some examples one outside it. The provisional
+    outcome carries the txn-id. The messages cannot be received before the discharge; after a commit
+    all can, after a rollback none."""
     node = target.node()
     peer = target.amqp()
     coordinator, link = control(target, peer), peer.sender(node)
@@ -141,8 +141,8 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     target: Bench, fates: list[bool], fail: bool
 ) -> None:
     """A receiver accepts some of its messages in a transaction, unsettled. After a commit they are
-    consumed. After a rollback the receiver still holds them. It releases the others, or all after a
-    rollback, and closes; these can be received."""
+    consumed. After a rollback the receiver still holds them. It releases the rest (all after a
+    rollback) and closes; these can be received."""
     node, sent = target.node(), numbered(len(fates))
     fill(target, node, sent)
     peer, _, got = holding(target, node, len(fates))
@@ -200,7 +200,7 @@ RETURNING: Mapping[str, str | Described] = {
 )
 def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, settled: bool) -> None:
     """A message is released, failed or undeliverable here in a transaction that is discharged. It
-    can be received again: by its link, or if it is undeliverable there only by another one, with
+    can be received again: by its link, or, if it is undeliverable there, only by another one, with
     one more failed attempt if it failed."""
     node = target.node()
     fill(target, node, [b"returned"])
@@ -226,9 +226,9 @@ def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, set
 @case(DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK, needs=SEEN_AGAIN)
 @over(examples=8, count=st.integers(1, 3))
 def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, count: int) -> None:
-    """A receiver accepts messages settled in a transaction that is rolled back. It asked for the
-    default-outcome released, and the broker's attach names released or modified: they can be
-    received again, on the same link or another."""
+    """A receiver accepts messages, settled, in a transaction that is rolled back. It asked for the
+    default-outcome released, and the broker's attach names released or modified: the messages can
+    be received again, on the same link or another."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -270,18 +270,18 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
 @pytest.mark.parametrize("how", ["detach", "wrong discharge", "link error", "close", "eof", "cut"])
 def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool) -> None:
-    """A transaction has a post, and perhaps an accepted message, when its control link or
+    """A transaction has a post, and in some examples an accepted message. Its control link or
     connection ends without discharge, or after only a discharge of an unknown transaction; the
-    broker may end the link for a request that no coordinator understands. It is rolled back: the
-    post is in no queue, and the other message can be received again."""
+    broker may end the link for a request that no coordinator understands. The transaction is rolled
+    back: the post is in no queue, and the other message can be received again."""
     _rolled_back_by_end(target, how, retire, CONTROL_LINK_CLOSED)
 
 
 @case(CONTROL_SESSION_ENDED, needs=SEEN_AGAIN)
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
 def test_a_transaction_ends_with_the_session_of_its_link(target: Bench, retire: bool) -> None:
-    """A transaction has a post, and perhaps an accepted message, when the session of its control
-    link ends without discharge. It is rolled back, as it is when its link ends."""
+    """A transaction has a post, and in some examples an accepted message, when the session of its
+    control link ends without discharge. It is rolled back, as it is when its link ends."""
     _rolled_back_by_end(target, "end", retire, CONTROL_SESSION_ENDED)
 
 
@@ -332,7 +332,7 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
     """A discharge has an unknown id or one already discharged: it is rejected with
     amqp:transaction:unknown-id. Or a declare asks for a global transaction, which its client must
     not do: it is rejected with an error, or the broker ends the link, session or connection with
-    one. A correct declare still succeeds if something is left."""
+    one. A correct declare still succeeds if anything is left open."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)
@@ -387,7 +387,7 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
 @over(examples=4, settled=st.booleans())
 def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, settled: bool) -> None:
     """A held message is accepted in an unknown transaction. The answer is an error; once the client
-    has closed the message can be received again. Another connection still works."""
+    has closed, the message can be received again. Another connection still works."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -410,7 +410,7 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
 @case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs=SEEN_AGAIN)
 @over(examples=4, settled=st.booleans())
 def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: bool) -> None:
-    """A message is posted in an unknown transaction. An unsettled one is answered with an error or
+    """A message is posted in an unknown transaction. If unsettled, it is answered with an error or
     a rejection; the message is in no queue. Another connection still works."""
     with bystander(target):
         node = target.node()
@@ -483,7 +483,7 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
         coordinator = control(target, peer)
         first, second = coordinator.declare(), coordinator.declare()
         peer.disposition(got[0], within(first, "accepted"), settled=False)
-        # A broker that reads both dispositions at once may see only the state of the second.
+        # A broker that reads both dispositions together may see only the state of the second.
         peer.settle()
         peer.disposition(got[0], within(second, "accepted"), settled=False)
         answer = peer.watch_for(TROUBLE)
@@ -526,9 +526,9 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
 
 @case(FAILED_SETTLED_POST, needs=SEEN_AGAIN)
 def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
-    """A producer without an address posts a message that has no address either, settled, in a
-    transaction. The discharge fails, or something ends before it; the other post of the transaction
-    is in no queue."""
+    """In a transaction, a producer without an address posts a settled message that has no address
+    either. The discharge fails, or something ends before it; the other post of the transaction is
+    in no queue."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()

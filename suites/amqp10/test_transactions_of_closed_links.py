@@ -1,7 +1,7 @@
 """Transactions that outlive the links of their messages: a consumer closes before the discharge.
 
 The consumer accepted its messages settled, so its link has nothing left to settle when it closes.
-The transaction alone decides about these messages: a commit applies the outcome, a rollback the
+Only the transaction decides about these messages: a commit applies the outcome, a rollback the
 source's default-outcome. Another consumer waits all the time, so a message that returns too early
 is noticed as well as one that never does.
 """
@@ -58,10 +58,10 @@ def corners(target: Target) -> list[Mapping[str, object]]:
 def test_outcomes_in_a_transaction_outlive_their_link(
     target: Bench, place: str, accepted: list[bool], way: str, fail: bool
 ) -> None:
-    """A receiver accepts some of its messages in a transaction, settled, and releases the others.
-    Its link or session closes, and another consumer waits. After a commit that consumer has only
-    the released messages; after a rollback it has all, if the source's default-outcome returns
-    them."""
+    """A receiver accepts some of its messages in a transaction, settled, and releases the rest.
+    Its link or session closes, and another consumer waits. After a commit that consumer gets
+    only the released messages; after a rollback it gets all, if the source's default-outcome
+    returns them."""
     node = target.node() if place == MEMORY else small_addresses.node(target, place)
     sent = numbered(len(accepted), 1500)
     fill(target, node, sent)

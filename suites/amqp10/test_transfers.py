@@ -1,5 +1,4 @@
-"""Transfers (2.6.14, 2.7.5): continuing, settling and aborting a delivery, and the agreed settle
-modes."""
+"""Transfers (2.6.14, 2.7.5): continuing, settling and aborting a delivery; agreed settle modes."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ OTHERS = {
     "delivery-tag": DELIVERY_TAG_REPEATED,
     "message-format": MESSAGE_FORMAT_REPEATED,
 }
-"""The fields that a later transfer may repeat, not change, with the requirement that says so."""
+"""The fields that a later transfer may repeat but not change, with the requirement that says so."""
 
 
 def settles(peer: AmqpPeer, link: Link, delivery: int) -> bool:
@@ -97,8 +96,8 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
     target: Bench, field: str, repeated: int
 ) -> None:
     """A message has several transfers. Some repeat delivery-id, delivery-tag and message-format of
-    the first, which is accepted; then one changes one of the three. The broker answers with an
-    error, and the message is in no queue; another connection still works."""
+    the first, which is accepted; then one transfer changes one of the three. The broker answers
+    with an error, and the message is in no queue; another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -133,8 +132,8 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
 def test_a_message_in_any_number_of_transfers_is_whole(
     target: Bench, sizes: list[int], links: int
 ) -> None:
-    """Messages are sent in transfers of any number and size, empty ones among them, on several
-    links in turn. The body of each arrives octet for octet."""
+    """Messages are sent in transfers of any number and size, some of them empty, on several links
+    in turn. The body of each arrives unchanged."""
     peer = target.amqp()
     nodes = [target.node() for _ in range(links)]
     senders = [peer.sender(node) for node in nodes]
@@ -177,11 +176,11 @@ def test_settled_on_one_transfer_is_settled_for_good(
     target: Bench, flags: list[bool | None]
 ) -> None:
     """A message has one to four transfers, each with settled true, false or absent. If one is true,
-    the broker accepts the message without a disposition; otherwise it settles it. A connection that
-    ends has a close. One scenario: the requirements concern one flag."""
+    the broker accepts the message without a disposition; otherwise it settles it. If the connection
+    ends, it ends with a close. One scenario: the requirements concern one flag."""
     flags = [
         flag if True not in flags[:at] else flag or None for at, flag in enumerate(flags)
-    ]  # no going back
+    ]  # no transfer can unsettle it
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -289,8 +288,8 @@ def test_an_aborted_delivery_never_was(
     target: Bench, parts: int, more: bool | None, junk: bytes, settled: bool | None
 ) -> None:
     """After some transfers of a message one is aborted, with a payload or none. No disposition
-    names that delivery. The next message is accepted, and is alone in the queue. If that worked, it
-    is tried with more set too, which must be ignored."""
+    names that delivery. The next message is accepted, and is alone in the queue. If that worked,
+    the case tries it with more set too, which must be ignored."""
     if not more:
         judge_aborted(target, ABORTED_DELIVERY, parts, None, junk, settled)
         return
@@ -326,7 +325,7 @@ def judge_aborted(
 
 
 def _carried(delivery: Delivery) -> bytes:
-    """Return the body of a message; for a payload that is not a message, such as the pieces of an
+    """Return the body of a message; for a payload that is not a message, such as pieces of an
     aborted one, the payload."""
     try:
         return bytes(delivery.message.body)
@@ -345,7 +344,7 @@ def test_a_receiver_of_mode_first_settles_at_once(
     target: Bench, count: int, size: int, asked: int | None
 ) -> None:
     """A producer asks for rcv-settle-mode first, or for none, which means first. The broker settles
-    each delivery without waiting for the producer. On a receiver's link of mode first no transfer
+    each delivery without waiting for the producer. On a receiver's link of mode first, no transfer
     of the broker states second."""
     node = target.node()
     peer = target.amqp(max_frame_size=512)
@@ -403,8 +402,8 @@ def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
     ),
 )
 def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) -> None:
-    """A receiver sends an outcome unsettled, and the broker sends the outcome too. The receiver
-    then sends others. No later disposition of the broker for that delivery has another outcome."""
+    """A receiver sends an outcome unsettled, and so does the broker. The receiver then sends
+    different outcomes. No later disposition of the broker for that delivery has another outcome."""
     node: Node = target.node()
     fill(target, node, [b"decided"])
     peer = target.amqp()

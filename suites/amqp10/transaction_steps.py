@@ -22,7 +22,7 @@ from brokerproof.suites.api.amqp10 import (
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 BEHIND = b"behind all others"
 SEEN_AGAIN = {"amqp", "amqp-transactions", "amqp-redelivery"}
-"""The contents of a queue are found by receiving them unsettled, which returns them."""
+"""Receiving messages unsettled, and returning them, shows the contents of a queue."""
 TROUBLE = either(frame("detach"), frame("end"), frame("close"))
 
 
@@ -33,12 +33,12 @@ class Control:
     link: Link
 
     def say(self, what: str, *, settled: bool = False, **fields: object) -> int:
-        """Send a declare or discharge; returns the delivery-id."""
+        """Send a declare or discharge; return the delivery-id."""
         granted(self.target, self.peer, self.link)
         return self.peer.post(self.link, codec.composite(what, fields), settled=settled)
 
     def answered(self, delivery: int, proves: str | tuple[str, ...] | None = None) -> Frame:
-        """The disposition that settles it, whatever its state."""
+        """The disposition that settles the delivery, whatever its state."""
         return self.peer.confirmed(self.link.session, delivery, None, proves=proves)
 
     def await_answer(self, delivery: int) -> None:
@@ -53,7 +53,7 @@ class Control:
         )
 
     def declare(self) -> bytes:
-        """A transaction's id; declaring it is a control."""
+        """Declare a transaction and return its id. Control: that succeeds."""
         answer = self.answered(self.say("declare"))
         self.target.control(
             answer.kind("state") == "declared", f"a declare was answered with {answer.brief()}"
@@ -61,7 +61,7 @@ class Control:
         return bytes(answer.part("state")["txn-id"])
 
     def discharge(self, id: bytes, fail: bool) -> Frame:
-        """Commit, or roll back; the acceptance is a control."""
+        """Commit, or roll back. Control: the discharge is accepted."""
         answer = self.answered(self.say("discharge", txn_id=id, fail=fail))
         self.target.control(
             answer.kind("state") == "accepted", f"a discharge was answered with {answer.brief()}"
@@ -91,7 +91,7 @@ def post(
 def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
     """Return the messages of a queue that another connection can receive, and release them.
 
-    If none is expected, a message is sent after them, because a slow broker is silent too.
+    If none is expected, a message is sent after them, to tell an empty queue from a slow broker.
     """
     other = target.amqp()
     if not count:
@@ -108,8 +108,8 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
 
 
 def disposition_of(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
-    """Return the first disposition about one of the client's deliveries, settled or not; it stays
-    in the inbox."""
+    """Return the first disposition about one of the client's deliveries, settled or not, and leave
+    it in the inbox."""
 
     def names(reply: Frame) -> bool:
         if (

@@ -1,5 +1,4 @@
-"""Acceptors for AMQP examples: the usual one or, on a broker that can be configured so, one whose
-ids begin near the end."""
+"""Acceptors for AMQP examples: the usual one, or one whose ids begin near the end."""
 
 from __future__ import annotations
 
@@ -15,7 +14,9 @@ break."""
 
 
 def at_the_end(target: Target) -> Where:
-    """Return an acceptor whose second delivery-id wraps; without configuration the usual one."""
+    """Return an acceptor whose second delivery-id wraps; the usual one if this cannot be
+    configured.
+    """
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return Where(acceptor)
@@ -23,8 +24,8 @@ def at_the_end(target: Target) -> Where:
 
 
 def wrapping(target: Target) -> st.SearchStrategy[Where]:
-    """An acceptor whose transfer-ids, delivery-ids and delivery-counts begin at any number; without
-    configuration the usual one."""
+    """An acceptor whose transfer-ids, delivery-ids and delivery-counts begin at any number; the
+    usual one if this cannot be configured."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.just(Where(acceptor))

@@ -1,5 +1,4 @@
-"""No message is lost, duplicated, invented or overtaken, whatever its producers and consumers
-do."""
+"""Whatever producers and consumers do, no message is lost, duplicated, invented or overtaken."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ LONGEST = 9
 
 @dataclass(frozen=True)
 class Send:
-    """``count`` messages, outside of a transaction ("") or inside one that ends in this way."""
+    """Send ``count`` messages, outside of a transaction ("") or in one that ends in this way."""
 
     producer: int
     count: int
@@ -54,7 +53,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Answer:
-    """ACK or NACK of one of the messages that a consumer holds (counted modulo)."""
+    """ACK or NACK one of the messages that a consumer holds (modulo their number)."""
 
     consumer: int
     command: str

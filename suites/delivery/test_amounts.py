@@ -1,7 +1,8 @@
-"""Promises about messages apply to any number: of waiting messages, per settlement, per transaction
-and per write, of consumers, subscriptions, links, channels and redeliveries.
+"""Promises about messages hold for any number of them.
 
-The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
+Any number of waiting messages, of messages per settlement, transaction or write, of consumers,
+subscriptions, links, channels and redeliveries. The amounts are those of
+:mod:`brokerproof.suites.steps.amounts`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ OPENWIRE = Sentences(
     order_after_return=False,
 )
 PREFETCH = {"rabbitmq": "RABBITMQ-STOMP-prefetch-1", "activemq": "OPENWIRE-PREFETCH-1"}
-"""By family, the sentence on the prefetch of a STOMP subscription."""
+"""The sentence on the prefetch of a STOMP subscription, by family."""
 PROTOCOLS = ("stomp", "amqp", "core")
-"""The protocols of Artemis whose clients share a queue."""
+"""Protocols over which clients of Artemis share a queue."""
 
 
 def artemis_protocols(target: Target) -> list[str]:
@@ -82,8 +83,9 @@ def test_a_history_of_any_length_is_conserved(
     place: str,
 ) -> None:
     """Any number of messages goes through a queue, from one protocol to another, in one write and
-    in transactions, while consumers settle any number of them at a time and leave with others. Each
-    arrives once, in its producer's order. One scenario: the sentences constrain one history."""
+    in transactions, while consumers settle any number of them at a time and leave while they hold
+    more. Each arrives once, in its producer's order. One scenario: the sentences constrain one
+    history."""
     most = None if place == MEMORY else 150
     plan = course(target, position, stride, comers, lost, narrow, most)
     history_of(target, ARTEMIS, ends, plan, place)
@@ -123,7 +125,7 @@ def judge_windows(
     target: Bench, protocol: str, window: int, requirements: tuple[str, str], **options: object
 ) -> None:
     """Judge that ``window`` messages arrive, and as many again after one settlement of all earlier
-    ones, in each of three rounds. ``options`` are how the client settles."""
+    ones, in each of three rounds. ``options`` state how the client settles."""
     name = target.fresh_name()
     producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
     vars(consumer).update(options)
@@ -148,8 +150,8 @@ def judge_windows(
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
 @amounts.over_amounts()
 def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
-    """A consumer gets as many messages as its prefetch says, acknowledges all of them, and gets as
-    many again."""
+    """A consumer gets as many messages as its prefetch, acknowledges all of them, and gets as many
+    again."""
     window = amounts.at(target, position, least=1, most=2**16 - 1)
     judge_windows(target, "amqp091", window, ("AMQP091-QOS-01", "AMQP091-QOS-02"))
 
@@ -157,8 +159,8 @@ def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) ->
 @case("OPENWIRE-PREFETCH-1", "OPENWIRE-PREFETCH-2", needs={"openwire"})
 @amounts.over_amounts()
 def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
-    """A consumer is dispatched as many messages as its prefetch limit says, acknowledges all
-    of them, and is dispatched as many again."""
+    """A consumer is dispatched as many messages as its prefetch limit, acknowledges all of them,
+    and is dispatched as many again."""
     # Three rounds of decoded messages are kept in memory.
     most = 2**15 - 1 if target.virtual else 2000
     window = amounts.at(target, position, least=1, most=most)
@@ -175,8 +177,8 @@ def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, positio
 def test_a_prefetch_is_filled_again_with_each_commit(
     target: Bench, position: int, mode: str
 ) -> None:
-    """A STOMP consumer gets as many messages as its prefetch says, acknowledges them in a
-    transaction, and gets as many again when that is committed."""
+    """A STOMP consumer gets as many messages as its prefetch, acknowledges them in a transaction,
+    and gets as many again when it is committed."""
     rule = PREFETCH.get(target.profile.name, "")
     others = tuple(set(PREFETCH.values()) - {rule})
     target.record_not_applicable(others, "that prefetch is another broker's")
@@ -199,8 +201,8 @@ WIDTH = {**PREFETCH, "artemis": BYTES}
 def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
     target: Bench, window: int, ends: list[str]
 ) -> None:
-    """A STOMP consumer acknowledges everything that it holds, in transactions one after the other,
-    some of them aborted, and finally outside of any. Then as many messages arrive as its prefetch
+    """A STOMP consumer acknowledges everything that it holds in successive transactions, some of
+    which are aborted, and finally outside of any. Then as many messages arrive as its prefetch
     allows."""
     rule, name = WIDTH.get(target.profile.name, ""), target.fresh_name()
     target.record_not_applicable(tuple({*WIDTH.values()} - {rule}), "another broker's prefetch")
@@ -223,7 +225,8 @@ def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
         target.advance(QUIET)
         arrived = client.taken()
         if end == "COMMIT" or arrived:
-            # What an ABORT gives back is redelivered, perhaps later, or is still the client's.
+            # Messages that an ABORT gives back are redelivered, now or later, or still belong to
+            # the client.
             kept += client.held if end == "ABORT" else []
             client.held = arrived
         again = {message.body for message in arrived}
@@ -322,7 +325,7 @@ def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, posi
 @amounts.over_amounts(examples=10)
 def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -> None:
     """Any number of transactions is open at a time, with one message each. Every other one is
-    discharged and the others fail: exactly the messages of the discharged ones arrive."""
+    discharged and the rest fail: exactly the messages of the discharged ones arrive."""
     count = amounts.at(target, position, least=2, most=600)
     peer, node = target.amqp(), target.node()
     coordinator, link = control(target, peer), peer.sender(node)
@@ -387,8 +390,9 @@ def test_a_subscription_lags_by_any_number_of_messages(
 )
 @amounts.over_amounts(examples=10)
 def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) -> None:
-    """Any number of consumers of a queue, with windows, waits for three messages each. Each message
-    arrives once, and consumers have their turns; a busy connection may miss some in real time."""
+    """Any number of consumers of a queue, with windows, waits for three messages each. Each
+    message arrives once, and the consumers take turns; in real time a busy connection may miss
+    some turns."""
     count = amounts.at(target, position, least=2, most=2000)
     to, peer, producer = target.destination(), target.stomp(), target.stomp()
     with peer.in_one_write():
@@ -452,8 +456,8 @@ def test_a_message_passes_to_any_number_of_queues(target: Bench, position: int, 
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> None:
-    """Any number of channels has a consumer of one queue each, with a prefetch of one. Of twice as
-    many messages each gets one, and another after its acknowledgement."""
+    """Any number of channels has a consumer of one queue each, with a prefetch of one. Twice as
+    many messages are sent. Each consumer gets one, and another after its acknowledgement."""
     tuned = target.amqp091()
     assert tuned.tuned is not None
     most = (tuned.tuned["channel-max"] or 2047) - 1
@@ -501,8 +505,8 @@ def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> 
 def test_any_number_of_amqp_links_shares_a_queue(
     target: Bench, position: int, by: str, credit: int
 ) -> None:
-    """Any number of links, of one session or of separate sessions, has some credit. Of as many
-    messages as there is credit each gets its share."""
+    """Any number of links, in one session or in separate sessions, has some credit. As many
+    messages are sent as there is credit. Each link gets its share."""
     peer, node = target.amqp(), target.node()
     assert peer.opened is not None
     most = 600 if by == "links" else min(600, peer.opened.get("channel-max", 65535))
@@ -536,8 +540,8 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
     """The first of two messages is rejected with requeue any number of times, next to consumers
     that cannot take any more. It is delivered again each time, before the second.
 
-    The specification's XML forbids delivering it again on the same channel; a broker that obeys has
-    it for another one.
+    The specification's XML forbids redelivering it on the same channel; a broker that obeys
+    delivers it on another.
     """
     count = amounts.at(target, position, least=1)
     peer, queue = target.amqp091(), target.fresh_name()
@@ -575,8 +579,8 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
 @amounts.over_amounts(examples=10)
 def test_a_message_is_released_any_number_of_times(target: Bench, position: int) -> None:
     """A message is released any number of times. It can be received again each time, unchanged, and
-    its delivery-count stays."""
-    # Each is a round trip: more take a real broker longer than a case should.
+    with the same delivery-count."""
+    # Each is a round trip: more of them take longer on a real broker than a case should.
     count = amounts.at(target, position, least=1, most=None if target.virtual else 1000)
     name = target.fresh_name()
     producer, peer = CLIENTS["amqp"](target, name), target.amqp()

@@ -1,6 +1,6 @@
-"""AMQP 1.0's own promises about a queue apply to any number, on any broker: of waiting messages, of
-deliveries in flight and how they are settled, and of receivers.
+"""AMQP 1.0's own promises about a queue hold for any number of messages, on any broker.
 
+Any number of waiting messages, of deliveries in flight and settled in any way, and of receivers.
 The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
 """
 
@@ -37,7 +37,7 @@ RELEASED = "AMQP10-OUT-09"
 SESSIONS, LINKS, SETTLES = "AMQP10-SESS-02", "AMQP10-LINK-12", "AMQP10-XFER-14"
 DEFAULT, CLOSED = "AMQP10-OUT-03", "AMQP10-READING-OUT-01"
 MOST_AT_ONCE = 1_000
-"""Sessions, or links of one, whose number a broker may have to keep small."""
+"""Sessions, or links of one, whose number a broker may limit to a few."""
 AMQP = Sentences(
     once=KEPT,
     gone=RETIRED,
@@ -49,7 +49,7 @@ AMQP = Sentences(
     shared=ACQUIRED,
     returns=False,
 )
-"""What AMQP 1.0 itself requires: no order, and a redelivery only where one was seen."""
+"""What AMQP 1.0 itself requires: no order, and a redelivery only if one was seen before."""
 UNSETTLED = 0
 
 
@@ -61,7 +61,7 @@ def test_a_history_of_amqp_of_any_length_is_conserved(
     """Any number of messages goes through a queue, also in transactions, while receivers accept any
     number of them with one disposition and leave. Each arrives, and not again once it is accepted.
     One scenario: the sentences constrain one history."""
-    # What a broker sent settled is gone with a connection that is lost.
+    # Messages that a broker sent settled are lost with their connection.
     lost &= "amqp-redelivery" in target.target.identity.capabilities
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, AMQP, ("amqp", "amqp"), plan)
@@ -82,10 +82,10 @@ def test_a_history_of_amqp_of_any_length_is_conserved(
 def test_any_number_of_deliveries_is_settled_one_by_one(
     target: Bench, position: int, period: int, backwards: bool, told_first: bool
 ) -> None:
-    """A receiver holds any number of deliveries, releases some and accepts the others, each by its
-    own disposition, in either order, perhaps first unsettled and then settled. Another receiver
-    gets the released ones, once, and nothing else. One scenario: a message is consumed, or it can
-    be received again."""
+    """A receiver holds any number of deliveries, releases some and accepts the rest, each by its
+    own disposition, in either order, either settled or first unsettled and then settled. Another
+    receiver gets the released ones, once, and nothing else. One scenario: a message is consumed, or
+    it can be received again."""
     count = amounts.at(target, position, least=1)
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -131,8 +131,8 @@ def test_any_number_of_receivers_shares_a_queue(
     target: Bench, position: int, connections: int, credit: int
 ) -> None:
     """Any number of receivers on a few connections holds credit for a few messages each. No message
-    goes to two of them, and messages that none was sent are available when they have gone. One
-    scenario: the messages held and those left are all messages."""
+    goes to two of them, and messages that were sent to none are available once the receivers have
+    left. One scenario: the messages held and those left are all messages."""
     node = target.node()
     peers = [target.amqp() for _ in range(connections)]
     begun = peers[0].session.answer
@@ -183,7 +183,7 @@ def test_what_a_link_held_returns_while_its_connection_goes_on(
 ) -> None:
     """A receiver holds any number of deliveries, accepts the first few and closes its link or ends
     its session; its connection stays. If the default-outcome of the broker's attach is released or
-    modified, another link gets all the others."""
+    modified, another link gets the remaining deliveries."""
     count = amounts.at(target, position, least=1)
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -218,9 +218,9 @@ def test_what_a_link_held_returns_while_its_connection_goes_on(
 @case(SESSIONS, needs={"amqp"})
 @amounts.over_amounts(4)
 def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
-    """A client begins any number of sessions, as far as the broker's channel-max allows. Each is
-    answered on its own channel, unless an end or close says why not, and so is one on a channel
-    whose session has ended."""
+    """A client begins as many sessions as the broker's channel-max allows, up to a large number.
+    Each is answered on its own channel, unless an end or close gives a reason, and so is one on a
+    channel whose session has ended."""
     peer = target.amqp(begin=False)
     assert peer.opened is not None
     most = peer.opened.get("channel-max", 65535)
@@ -251,9 +251,9 @@ def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
 @case(LINKS, SETTLES, needs={"amqp"})
 @amounts.over_amounts(4)
 def test_any_number_of_links_is_attached(target: Bench, position: int) -> None:
-    """A client attaches any number of links in one session, as far as the broker's handle-max
-    allows. Each is answered by an attach, unless an end or close says why not, and what the last
-    one sends is settled. One scenario: a link that was answered works."""
+    """A client attaches as many links in one session as the broker's handle-max allows, up to a
+    large number. Each is answered by an attach, unless an end or close gives a reason, and a
+    message on the last link is settled. One scenario: a link that was answered works."""
     peer, node = target.amqp(), target.node()
     assert peer.session.answer is not None
     most = peer.session.answer.get("handle-max", 2**32 - 1)

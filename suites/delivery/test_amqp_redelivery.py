@@ -1,5 +1,4 @@
-"""Messages that AMQP consumers return go back to their position in the queue, with their number of
-failed attempts."""
+"""Messages that AMQP consumers return resume their position, with a count of failed attempts."""
 
 from __future__ import annotations
 
@@ -48,10 +47,10 @@ def test_what_is_given_back_goes_to_its_place(
     ranges: bool,
     beside: int,
 ) -> None:
-    """A consumer accepts, releases or fails some of its messages, one by one or in groups of the
-    same outcome, keeps the others and leaves, with or without other consumers that have no credit.
+    """A consumer accepts, releases or fails some of its messages, one by one or in groups with the
+    same outcome, keeps the rest and leaves, with or without other consumers that have no credit.
     The next consumer gets all but the accepted ones, in the order of sending, each with its number
-    of failed attempts. One scenario: place, order and count belong to the same deliveries."""
+    of failed attempts. One scenario: position, order and count belong to the same deliveries."""
     node, count = target.node(), len(fates)
     sent = numbered(count + waiting)
     fill(target, node, sent)
@@ -85,8 +84,8 @@ def test_what_is_given_back_goes_to_its_place(
     received = collect(target, other, other.receiver(node, credit=len(sent) + 1), len(expected))
     arrived = bodies(received)
     if arrived != expected and isinstance(how, CloseHow) and _came_late(arrived, expected, fate):
-        # What was kept came behind other messages: either that is where the broker puts it, or it
-        # noticed the end of the connection only then. Given back in order, all goes to its place.
+        # Kept messages arrived after others: either the broker puts them there, or it noticed late
+        # that the connection had ended. Returned in order, all take their positions.
         other.close()
         third = target.amqp()
         again = third.receiver(node, credit=len(sent) + 1)
@@ -118,7 +117,7 @@ def test_what_is_given_back_goes_to_its_place(
 
 
 def _came_late(arrived: list[bytes], expected: list[bytes], fates: dict[bytes, str]) -> bool:
-    """True if kept messages and others are in order, each among themselves."""
+    """True if the kept messages are in order among themselves, and so are the rest."""
 
     def parts(bodies: list[bytes]) -> tuple[list[bytes], list[bytes]]:
         kept = [body for body in bodies if fates.get(body) == "kept"]
@@ -128,8 +127,8 @@ def _came_late(arrived: list[bytes], expected: list[bytes], fates: dict[bytes, s
 
 
 def _fits(fate: str | None, count: int) -> bool:
-    """True if a delivery-count fits a message's outcome. A lost connection may or may not count as
-    an attempt."""
+    """True if a delivery-count is consistent with a message's outcome. A lost connection may count
+    as an attempt or not."""
     if fate == "kept":
         return count in (0, 1)
     return count == (1 if fate == "failed" else 0)

@@ -33,10 +33,10 @@ ENDS: dict[str, dict[str, str]] = {"UNSUBSCRIBE": {"id": "0"}, "DISCONNECT": {}}
 
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
-    """Return the bodies that each of ``peers`` received since it connected: until ``count``
+    """Return the bodies that each of ``peers`` received since it connected, until ``count``
     messages have arrived in total, and QUIET longer.
 
-    That all of them stay connected is a control: messages of a lost consumer go to another one. A
+    Control: all of them stay connected, because messages of a lost consumer go to another one. A
     short TTL disconnects a client that a busy host keeps from sending.
     """
     target.wait_until(lambda: sum(peer.messages_seen for peer in peers) >= count, PATIENCE)
@@ -73,8 +73,8 @@ def test_one_and_only_one_consumer_gets_a_message(
 
 @case(ONE_CONSUMER, GONE_WHEN_ACKNOWLEDGED, needs={"queue-semantics"})
 def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
-    """Of three consumers that share twelve messages one acknowledges, one is lost and one stays.
-    The acknowledged messages are consumed, and those of the lost one arrive at the one that
+    """Three consumers share twelve messages: one acknowledges, one is lost and one stays. The
+    acknowledged messages are consumed, and those of the lost consumer arrive at the one that
     stayed."""
     queue, producer = target.destination(), target.stomp("1.2")
     steady, lost, staying = consumers = [target.stomp("1.2") for _ in range(3)]
@@ -108,8 +108,8 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
 
 @case(ONE_CONSUMER, needs={"queue-semantics", "consumer-window"})
 def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
-    """Of two consumers of a queue one holds a single message and acknowledges nothing. The other
-    gets the nine others."""
+    """Of two consumers of a queue, one holds a single message and acknowledges nothing. The other
+    consumer gets the remaining nine."""
     queue, full, free = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     full.subscribe(queue, ack="client", headers={"consumer-window-size": "0"})
     free.subscribe(queue, ack="auto")
@@ -215,8 +215,8 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
 
 @case(COPY_FOR_EACH, ENDS_WITH_CONNECTION, needs={"queue-semantics", "multicast"})
 def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None:
-    """A topic's subscriber subscribes, leaves and returns. It gets the messages sent while it is
-    subscribed and no others; a subscriber that stays gets all."""
+    """A subscriber of a topic leaves and returns. It gets only the messages sent while it is
+    subscribed; a subscriber that stays gets all."""
     topic, producer, staying = (
         target.destination(RoutingType.MULTICAST),
         target.stomp("1.2"),
@@ -268,7 +268,7 @@ def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None
 def test_all_links_go_on_when_their_session_opens_its_window(
     target: Bench, links: int, window: int
 ) -> None:
-    """Several links of a session, each at its own queue, have credit, and the session's window is
+    """Several links of a session, each at its own queue, have credit, but the session's window is
     too small for them. One flow opens it, and all messages of all links arrive."""
     nodes = [target.node() for _ in range(links)]
     for node in nodes:
@@ -303,7 +303,7 @@ def test_all_links_go_on_when_their_session_opens_its_window(
 )
 def test_all_deep_queues_are_emptied(target: Bench, several: int, size: int, count: int) -> None:
     """Several queues hold many large messages, and a consumer of each starts at the same moment.
-    Each gets all of its queue, in order, without doing anything more."""
+    Each consumer gets all of its queue, in order, without doing anything more."""
     queues = [target.destination() for _ in range(several)]
     sent = [body.ljust(size, b".") for body in numbered(count)]
     for queue in queues:
@@ -334,7 +334,7 @@ def test_all_deep_queues_are_emptied(target: Bench, several: int, size: int, cou
 def test_what_comes_back_reaches_who_has_looked_past_it(
     target: Bench, back: str, held: int
 ) -> None:
-    """A consumer holds messages while another, with a selector that they match, gets younger ones.
+    """A consumer holds messages while another, with a selector that they match, gets newer ones.
     The first consumer's messages return, and the other gets them."""
     queue, producer = target.destination(), target.stomp("1.2")
     first, choosy = target.stomp("1.2"), target.stomp("1.2")
@@ -346,7 +346,7 @@ def test_what_comes_back_reaches_who_has_looked_past_it(
     target.control(len(messages) == held, f"{held} messages were sent; {len(messages)} arrived")
     choosy.subscribe(queue, headers={"selector": "colour = 'red'"})
     younger: list[bytes] = []
-    for _ in range(3):  # they are served in turn, and who is first is the broker's choice
+    for _ in range(3):  # they are served in turn, and the broker chooses who is first
         producer.publish(queue, b"younger", {"colour": "red"})
         younger += bodies(collect(target, choosy, 0))
     target.control(bool(younger), "the consumer with a selector should get one of three messages")

@@ -18,7 +18,7 @@ TTL_ENDS = "AMQP10-MSG-16"
 INSTANT_ENDS = "ARTEMIS-EXPIRY-1"
 
 MINUTE = 60_000
-"""Milliseconds."""
+"""In milliseconds."""
 MOST = 2**32 - 1
 """The longest ttl of AMQP 1.0, in milliseconds: 49 days."""
 
@@ -30,8 +30,8 @@ MOST = 2**32 - 1
     ttl=st.sampled_from([2**31 - 1, 2**31, 2**31 + MINUTE, MOST]),
 )
 def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> None:
-    """A queue gets a message with a TTL of a minute, one of weeks and another of a minute. A
-    consumer that attaches afterwards gets all three."""
+    """A queue gets a message with a TTL of a minute, one with a TTL of weeks, and another with a
+    minute. A consumer that attaches afterwards gets all three."""
     node, peer = target.node(), target.amqp()
     link = peer.sender(node)
     for number, ttl_ms in enumerate((MINUTE, ttl, MINUTE)):
@@ -77,9 +77,9 @@ def corners(target: Target) -> list[dict[str, object]]:
 def test_a_message_whose_ttl_is_over_is_not_delivered(
     target: Bench, place: str, returned: bool, fates: list[str]
 ) -> None:
-    """Some messages of a queue have a ttl of a second, the others one of a minute. A consumer may
-    hold one of the first, and releases it after two seconds. A consumer that attaches then gets
-    exactly the others."""
+    """Some messages of a queue have a ttl of a second, the rest one of a minute. A consumer may
+    hold one of the former, and releases it after two seconds. A consumer that attaches then gets
+    exactly the latter."""
     node = target.node() if place == MEMORY else small_addresses.node(target, place)
     peer, link = small_addresses.producer(target, node)
     holder = target.amqp()
@@ -112,7 +112,7 @@ def test_a_message_whose_ttl_is_over_is_not_delivered(
 def _judge_arrivals(
     target: Bench, requirement: str, node: Node, expected: Sequence[int], words: str
 ) -> None:
-    """A consumer gets the messages of ``expected``, which is a control, and no others."""
+    """A consumer gets the messages of ``expected`` (a control) and no others."""
     consumer = target.amqp()
     receiver = consumer.receiver(node, credit=20)
     arrived = [
@@ -144,9 +144,8 @@ STOMP, ABSOLUTE, TTL = "expires of STOMP", "absolute-expiry-time", "ttl"
 def test_a_message_whose_instant_of_expiry_is_past_is_not_delivered(
     target: Bench, ways: list[str]
 ) -> None:
-    """The expiry is stated in each protocol's own way. For each way, a message that expires in a
-    second is sent, and then one that expires in a minute. After two seconds a consumer gets only
-    the latter."""
+    """For each protocol's way of stating an expiry, a message that expires in a second is sent, and
+    then one that expires in a minute. After two seconds a consumer gets only the latter."""
     to = target.destination()
     node = small_addresses.same(to)
     instant = to_stomp(target, message(b"now", header={"ttl": MINUTE})).get("expires") or ""

@@ -1,11 +1,10 @@
-"""Long lifetimes: anything that drifts, adds up or wraps in a month of virtual time under a light
-load.
+"""Long lifetimes: what drifts, adds up or wraps in a month of virtual time under light load.
 
-A connection agrees on signs of life, sends its own, and in each interval sends a message, receives
-it and settles it, except for the middle third of its life, in which only signs of life are
-exchanged. The agreement must still be kept afterwards. The number of intervals in the month is the
-greatest amount that the effort allows (:mod:`brokerproof.suites.steps.amounts`), as far as the
-broker agrees on intervals of that length; so every counter counts that far.
+Both sides of a connection agree on signs of life and send them. In each interval the client sends a
+message, receives it and settles it, except during the middle third of the month. The agreement must
+still be kept afterwards. The number of intervals in the month is the largest amount that the effort
+allows (:mod:`brokerproof.suites.steps.amounts`), if the broker agrees on intervals of that length;
+so every counter counts that far.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ MONTH = seconds(30 * 86_400)
 MOST_ROUNDS = 21_600
 """One every two minutes: this takes less than a minute of processor time."""
 ASKED_MS = 60_000
-"""The idle time-out that an AMQP 1.0 client asks for: as many empty frames as there are rounds
-while nothing else is sent."""
+"""The idle time-out that an AMQP 1.0 client requests: as many empty frames as rounds while nothing
+else is sent."""
 WATCHED_MS = 20_000
-"""The duration of inactivity of an OpenWire connection."""
+"""The inactivity duration of an OpenWire connection."""
 
 
 def rounds_of(target: Bench) -> int:
@@ -52,8 +51,8 @@ def rounds_of(target: Bench) -> int:
 
 
 class Life:
-    """A connection that lasts ``rounds`` times ``step``. One message is exchanged in every other
-    one of the first and the last third."""
+    """A connection that lasts ``rounds`` times ``step``. Every other round of the first and last
+    thirds exchanges one message."""
 
     def __init__(self, target: Bench, client: QueueClient, step: Duration) -> None:
         self.target = target
@@ -78,8 +77,8 @@ class Life:
         self.client.peer.inbox.clear()  # each wait looks at all of it
 
     def live(self, beat: Callable[[], None], silences: Iterable[int] = ()) -> None:
-        """Continue until the end of the plan or of the connection. In the rounds of ``silences``
-        nothing is sent."""
+        """Continue until the plan or the connection ends. Send nothing in the rounds of
+        ``silences``."""
         silent = set(silences)
         for number in range(self.rounds):
             self.target.advance(self.step)
@@ -121,9 +120,9 @@ ARRIVES = {"1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
     BEATS, AT_LEAST_EVERY, CLIENT_BEATS, ARRIVES, needs={"heart-beat", "anycast", IN_VIRTUAL_TIME}
 )
 def test_heart_beats_of_a_month(target: Bench, version: str) -> None:
-    """For a month client and server beat as they agreed, and a message is exchanged now and then.
-    The server is never silent for longer than agreed, the connection stays open, and each message
-    arrives. One scenario: everything is observed on one connection."""
+    """For a month client and server send heartbeats as agreed, and a message is exchanged now and
+    then. The server is never silent for longer than agreed, the connection stays open, and each
+    message arrives. One scenario: everything is observed on one connection."""
     wanted = MONTH // rounds_of(target) // NS_PER_MS
     client = StompQueueClient(
         target, target.fresh_name(), version=version, heart_beat=f"{wanted},{wanted}"
@@ -168,7 +167,7 @@ def test_an_amqp091_connection_of_a_month(target: Bench) -> None:
     client = Amqp091QueueClient(target, target.fresh_name(), heartbeat=interval)
     client.join()
     life = Life(target, client, seconds(interval) // 2)
-    # Three halves of an interval, five times, which begin in either half of one.
+    # Five silences of one and a half intervals, which begin in either half of one.
     begins = [life.rounds * part // 6 // 2 * 2 + part % 2 for part in range(1, 6)]
     life.live(client.peer.beat, [begin + step for begin in begins for step in (0, 1)])
     alive = ("AMQP091-HB-03", "AMQP091-HB-05")
@@ -192,10 +191,10 @@ def test_an_amqp091_connection_of_a_month(target: Bench) -> None:
     needs={"amqp", IN_VIRTUAL_TIME},
 )
 def test_an_amqp_connection_of_many_time_outs(target: Bench) -> None:
-    """For many idle time-outs client and broker give signs of life, and the first message of a link
-    stays unsettled while others are exchanged. The connection stays open, the broker is never
-    silent for longer than the time-out, no delivery has the tag of the unsettled one, and credit
-    stays valid until used. One scenario: everything is observed on one connection."""
+    """For many idle time-outs client and broker show signs of life, and the first message of a link
+    stays unsettled while more are exchanged. The connection stays open, the broker is never silent
+    for longer than the time-out, no delivery has the tag of the unsettled one, and credit stays
+    valid until used. One scenario: everything is observed on one connection."""
     asked = ASKED_MS
     client = AmqpQueueClient(target, target.fresh_name(), idle_time_out=asked)
     announced = int(client.peer.opened.get("idle-time-out") or 0)
@@ -233,7 +232,7 @@ def test_a_core_connection_of_many_pings(target: Bench) -> None:
     "OPENWIRE-INACT-5", "OPENWIRE-MSGACK-2", "ACTIVEMQ-ORDER-1", needs={"openwire", IN_VIRTUAL_TIME}
 )
 def test_an_openwire_connection_of_many_inactivities(target: Bench) -> None:
-    """A client gives signs of life for many times the duration of inactivity, while messages are
+    """A client shows signs of life for many times the inactivity duration, while messages are
     exchanged. The connection stays open, and each message arrives once and in order. One scenario:
     everything is observed on one connection."""
     client = OpenWireQueueClient(target, target.fresh_name(), MaxInactivityDuration=WATCHED_MS)

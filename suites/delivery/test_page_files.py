@@ -19,7 +19,7 @@ REMOVED = "ARTEMIS-PAGING-3"
 UNLIMITED = "ARTEMIS-PAGING-7"
 NEEDS = {"stomp-1.2", "admin", "paging", "page-files"}
 DEFAULT_PAGE = 10 * 1024 * 1024
-"""page-size-bytes where none is configured (ARTEMIS-PAGING-2)."""
+"""The default of page-size-bytes (ARTEMIS-PAGING-2)."""
 PAGES_OF_DEFAULT_SIZE = "default-pages."
 """The prefix of addresses with a limit and no page-size-bytes in our broker.xml."""
 SIZE, LARGE = 1000, 90_000
@@ -32,7 +32,7 @@ def mark(to: Destination, number: int) -> bytes:
 
 
 def send(target: Bench, to: Destination, count: int, size: int) -> None:
-    """Messages that contain their numbers and their address."""
+    """Send messages that contain their numbers and their address."""
     peer = target.stomp()
     for number in range(count):
         body = (b"%d." % number + mark(to, number)).ljust(size, b".")
@@ -40,7 +40,7 @@ def send(target: Bench, to: Destination, count: int, size: int) -> None:
 
 
 def pages(target: Bench, to: Destination) -> dict[str, int]:
-    """Bytes of each page file that has messages of this address, in order."""
+    """The bytes of each page file that has messages of this address, in order."""
     return dict(sorted(target.world.page_files(b"|%s|" % to.name.encode()).items()))
 
 
@@ -87,8 +87,8 @@ def test_an_address_that_pages_has_a_folder_of_its_own(
 @case(FOLDER_AND_SIZE, UNLIMITED, needs=NEEDS)
 def test_limits_that_are_not_configured_have_their_defaults(target: Bench) -> None:
     """An address with a limit and no page-size-bytes gets 12 MB, and so does one without limits.
-    The first has a page file of 10 MiB, up to a message; the second does not page. One scenario:
-    each is the control of the other."""
+    The first has a page file of 10 MiB, give or take a message; the second does not page. One
+    scenario: each is the control of the other."""
     admin = target.admin()
     fresh = target.destination()
     limited = Destination(
@@ -116,9 +116,9 @@ def test_limits_that_are_not_configured_have_their_defaults(target: Bench) -> No
 @case(REMOVED, needs=NEEDS)
 @over(examples=3, count=st.integers(60, 90), always=lambda target: [{"count": 80}])
 def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, count: int) -> None:
-    """Two thirds of the messages of a paging address are acknowledged. Files without other messages
-    are removed, and every other message is still in its file. When all are acknowledged no file is
-    left."""
+    """Two thirds of the messages of a paging address are acknowledged. Files without any other
+    messages are removed, and every other message is still in its file. Once all are acknowledged,
+    no file is left."""
     admin = target.admin()
     to = small_addresses.destination(target, "page")
     send(target, to, count, SIZE)

@@ -1,5 +1,4 @@
-"""Addresses in page mode: paged messages are delivered once and in order, to consumers, browsers
-and selectors alike."""
+"""Addresses in page mode: consumers, browsers and selectors get paged messages once, in order."""
 
 from __future__ import annotations
 
@@ -93,8 +92,8 @@ def test_what_was_paged_comes_once_and_in_order(
 @case(ENTERS, needs={"amqp", "address-full", "admin", "paging"})
 @over(examples=8, always=lambda target: [{"gap": -1}, {"gap": 1}], gap=st.sampled_from((-1, 1)))
 def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
-    """An address under PAGE filled to one byte below its limit does not page, and one filled to one
-    byte above does."""
+    """An address under PAGE that is filled to one byte below its limit does not page; one filled to
+    one byte above does."""
     place = small_addresses.node(target, "page")
     peer, link = small_addresses.producer(target, place)
     for size in small_addresses.filling(
@@ -114,7 +113,7 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
             not state.paging and state.pages == 0,
             f"one byte below the limit, the address has {state}",
         )
-    else:  # what is sent now goes to disk; whether the address says so before depends on the broker
+    else:  # new messages go to disk; whether the address already reports that depends on the broker
         small_addresses.send(target, peer, link, small_addresses.body(9, SMALLEST))
         state, reached = target.admin().until(
             place.address, lambda status: status.paging and status.pages > 0
@@ -150,8 +149,8 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
         if not stay:
             taker.peer.request("UNSUBSCRIBE", {"id": "0"})
         paging.send(to, producer, range(first, first + count))
-        # The consumer may be faster than the producer; that the first burst pages is seen where
-        # there is none yet.
+        # The consumer may be faster than the producer; the first burst shows paging because no
+        # consumer exists yet.
         if not stay and first == 0 and not paging.paged(target, admin, to.name):
             return
         taker = taker if stay else Taker(target, to)
@@ -196,8 +195,8 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
 @case(KEEPS, needs=NEEDS)
 @over(examples=5, producers=st.integers(2, 4))
 def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
-    """Several producers send concurrently past the limit. Every message arrives once, each
-    producer's in order."""
+    """Several producers send concurrently past the limit. Every message arrives once, in its
+    producer's order."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     peers = [target.stomp() for _ in range(producers)]
     per_producer = 80 // producers
@@ -226,8 +225,8 @@ def test_several_producers_keep_their_order_through_pages(target: Bench, produce
 @case(BROWSES, needs=NEEDS | {"amqp", "amqp-copy"})
 @over(examples=4, count=st.integers(40, 70))
 def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> None:
-    """A browser of a paging address gets a copy of every message in order. All of them remain for a
-    consumer."""
+    """A browser of a paging address gets a copy of every message in order. All messages remain for
+    a consumer."""
     to, admin = stored(target, count), target.admin()
     if not paging.paged(target, admin, to.name):
         return
@@ -267,7 +266,7 @@ def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
 )
 def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: int) -> None:
     """Messages of two colours are paged, and two consumers each select one colour. Each gets all
-    messages of its colour in order, and none of the other's."""
+    messages of its colour in order, and none of the other colour."""
     to, admin, producer = (
         small_addresses.destination(target, "page"),
         target.admin(),
@@ -284,7 +283,7 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
     blue = Taker(target, to, headers={"selector": "colour = 'blue'"})
     expected = [number for number in range(count) if number % every == 0]
     others = [number for number in range(count) if number % every]
-    # Side by side: what one leaves on the way holds up the other (ARTEMIS-PAGING-6).
+    # Both together: messages that one consumer leaves behind delay the other (ARTEMIS-PAGING-6).
     deadline = target.now() + 2 * PATIENCE
     while len(red.found) + len(blue.found) < count and target.now() < deadline:
         for taker in (red, blue):
@@ -302,7 +301,7 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
 @case(NARROW, needs=NEEDS | {"selectors", "amqp", "amqp-copy"})
 def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) -> None:
     """One red message waits behind a hundred blue ones in the pages. A browser sees all of them,
-    and a consumer that selects red gets it once the blue ones are consumed."""
+    and a consumer that selects red gets its message once the blue ones are consumed."""
     to, admin, producer = (
         small_addresses.destination(target, "page"),
         target.admin(),
@@ -390,9 +389,9 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
 def test_a_subscription_that_ends_takes_nothing_along(
     target: Bench, taken: int, large: bool, early: bool
 ) -> None:
-    """Of three subscriptions of a paging address, one consumes some messages, some of which are
-    large, and ends. The others get every message in order; with ``early``, one of them does so
-    before the first ends."""
+    """Of three subscriptions of a paging address, one consumes some messages, some of them large,
+    and ends. The others get every message in order; with ``early``, one of them does so before the
+    first ends."""
     to, admin = small_addresses.destination(target, "page", MULTICAST), target.admin()
     lazy, leaver = Taker(target, to, window=1), Taker(target, to, window=1)
     eager, producer = Taker(target, to), target.stomp()
@@ -430,8 +429,8 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
     to = stored(target, count, size)
     if not paging.paged(target, admin, to.name):
         return
-    # A broker may charge a small message several times its size, and what is read is charged
-    # besides the rest.
+    # A broker may charge a small message several times its size, and messages read from pages are
+    # charged too.
     weight = small_addresses.Scale(target, admin, to).weight(size)
     most = limit_of(target) + read_ahead_of(target) + page_of(target) + 2 * weight
     readings = [admin.size(to.name)]

@@ -1,5 +1,4 @@
-"""Paged messages when things do not go smoothly: transactions, consumers that leave, page mode left
-and entered again."""
+"""Paged messages with transactions, consumers that leave, and page mode left and entered again."""
 
 from __future__ import annotations
 
@@ -111,10 +110,10 @@ def test_a_transaction_across_the_limit_is_whole(
     target: Bench, before: int, inside: int, end: str, protocol: str
 ) -> None:
     """A transaction sends past the limit of an address while another producer makes it page. After
-    a commit all of its messages are there, in order; after a rollback or the close of its
-    connection none are. When everything is consumed, no page is left.
+    a commit all of its messages arrive, in order; after a rollback or the close of its connection
+    none do. Once everything is consumed, no page is left.
 
-    One scenario: a transaction's messages that nobody may receive must not keep their pages.
+    One scenario: messages of a transaction that nobody may receive must not keep their pages.
     """
     to, admin = small_addresses.destination(target, "page"), target.admin()
     producer, other = target.stomp(), target.stomp()
@@ -175,7 +174,7 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
         return
     first = Taker(target, to)
     done = first.take(held)
-    first.peer.settle()  # what was acknowledged is
+    first.peer.settle()  # the acknowledged ones are
     target.control(done == list(range(held)), f"the first {held} messages arrived as {brief(done)}")
     if how is None:
         first.peer.request("UNSUBSCRIBE", {"id": "0"})
@@ -193,7 +192,7 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
 
 @dataclass(frozen=True)
 class Send:
-    """``count`` messages of one producer."""
+    """Send ``count`` messages of one producer."""
 
     producer: int
     count: int
@@ -201,7 +200,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Take:
-    """The consumer acknowledges ``count`` messages, fewer if there are fewer."""
+    """The consumer acknowledges ``count`` messages, or as many as there are."""
 
     count: int
 
@@ -213,7 +212,7 @@ class Go:
 
 
 class Empty:
-    """Everything is consumed, so that page mode may be left."""
+    """Consume everything, so that page mode may be left."""
 
     def __repr__(self) -> str:
         return "Empty()"

@@ -1,9 +1,8 @@
 """Paging is invisible: a message from a page arrives like one that never left memory.
 
 The same messages are sent to an address in memory and to one that pages, and the same consumer
-reads both. The deliveries may differ only in what names the address or the delivery. So whatever
-else a broker does to a message, it has to do at both; the sentence about the part that differs
-decides.
+reads both. The deliveries may differ only in what names the address or the delivery: whatever else
+a broker does to a message, it must do at both. The sentence about the differing part decides.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NEEDS = {"stomp-1.2", "amqp", "crossing", "address-full", "admin", "paging", IN_
 """Only in virtual time, until the differences on real brokers have been examined."""
 
 FILLERS = 30
-"""Messages ahead that make the address page."""
+"""Preceding messages that make the address page."""
 LARGE = 110_000
 """Bytes of a body that is stored as a large message."""
 FAR_MS = "4000000000000"
@@ -185,8 +184,8 @@ class Reader:
 
 
 def decided_by(part: str, kind: str, reader: str) -> str:
-    """The requirement about ``part`` of a message for this reader: if it crosses protocols,
-    the one about the crossing; empty for a part that belongs to another."""
+    """The requirement about ``part`` of a message for this reader; if the message crosses
+    protocols, the one about the crossing; empty if the part concerns another reader."""
     crosses = bool(KINDS[kind].payload) is not (reader == "amqp")
     match part:
         case "ARTEMIS-STOMP-jms-1":
@@ -229,7 +228,7 @@ def without_fillers(target: Bench, place: Queue) -> None:
 
 def judge(target: Bench, reader: str, kinds: list[str]) -> None:
     """Send messages to an address in memory and to one that pages, and compare what a ``reader``
-    receives; the part that differs decides which sentence is broken."""
+    receives; the differing part decides which sentence is broken."""
     paged = small_addresses.destination(target, "page")
     plain = target.destination(name=target.fresh_name().ljust(len(paged.name), "x"))
     in_memory, on_pages = sending(target, plain, kinds), sending(target, paged, kinds)
@@ -274,7 +273,7 @@ def test_a_paged_message_is_as_it_was_for_stomp(target: Bench, kinds: list[str])
     """Messages of several kinds are sent to an address in memory and to one that pages. A consumer
     of STOMP 1.2 receives the same from both, at first delivery and at redelivery.
 
-    One scenario: the part that differs decides which sentence is broken."""
+    One scenario: the differing part decides which sentence is broken."""
     judge(target, "1.2", kinds)
 
 
@@ -294,5 +293,5 @@ def test_a_paged_message_is_as_it_was_for_amqp(target: Bench, kinds: list[str]) 
     """Messages of several kinds are sent to an address in memory and to one that pages. A consumer
     of AMQP receives the same sections from both, at first delivery and at redelivery.
 
-    One scenario: the part that differs decides which sentence is broken."""
+    One scenario: the differing part decides which sentence is broken."""
     judge(target, "amqp", kinds)

@@ -25,7 +25,7 @@ FIFO = "ARTEMIS-GROUPING-fifo-1"
 def judge(
     target: Bench, after: Consumer, received: list[bytes], due: list[bytes], words: str
 ) -> None:
-    """Record whether what is ``due`` was received, and in that order."""
+    """Record whether all ``due`` messages were received, in that order."""
     detail = f"{words} {listed(received)}"
     any_order = expected_arrivals(after, received, due, "in any order")
     target.record_finding(BACK, sorted(received) == sorted(due), detail, expectation=any_order)
@@ -112,7 +112,7 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
 @pytest.mark.parametrize("how", [CloseHow.EOF, CloseHow.RESET])
 def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: CloseHow) -> None:
     """Three consumers in turn hold the same three messages and are lost. Each redelivery has
-    redelivered:true, and messages sent later do not."""
+    redelivered:true, and later messages do not."""
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, queue, numbered(3))
     held(target, consumer, queue, 3, "client-individual")

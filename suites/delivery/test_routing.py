@@ -1,5 +1,4 @@
-"""Routing types of destinations: set by headers, by prefixes of the acceptor, or by
-address-settings."""
+"""Routing types of destinations: set by headers, acceptor prefixes, or address-settings."""
 
 from __future__ import annotations
 
@@ -32,13 +31,13 @@ KINDS = ("ANYCAST", "MULTICAST")
 FIXTURES = {"routing-headers", "routing-fixtures"}
 """``routing-fixtures``: the broker runs with our broker.xml, which has address-settings for
 ``anycast.#`` and ``multicast.#`` and an acceptor with the prefixes ``queue/`` and ``topic/``.
-``wildcard-fixtures``: it runs with our override.xml, whose address-settings are written with other
+``wildcard-fixtures``: it runs with our override.xml, whose address-settings use other wildcard
 characters."""
 SEND, SUBSCRIBE = "destination-type", "subscription-type"
 
 
 def place(name: str, kind: str | None) -> Destination:
-    """A destination whose type the headers state, or do not (None)."""
+    """A destination whose type the headers state (None: do not state)."""
     if kind is None:
         return Destination(name)
     return Destination(name, ((SEND, kind),), ((SUBSCRIBE, kind),))
@@ -77,7 +76,7 @@ EXPECTED = {"ANYCAST": 10, "MULTICAST": 20}
 @case(ROUTING_HEADERS, NAME_IS_ADDRESS, needs={"routing-headers"})
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_headers_decide_what_a_new_destination_is(target: Bench, kind: str) -> None:
-    """Two consumers subscribe to a new name with subscription-type and ten messages are sent with
+    """Two consumers subscribe to a new name with subscription-type, and ten messages are sent with
     destination-type. ANYCAST delivers ten in total, MULTICAST ten to each."""
     to = fresh(target, kind)
     listeners = two_listeners(target, to)
@@ -110,7 +109,7 @@ def test_the_headers_decide_what_a_new_destination_is(target: Bench, kind: str) 
     ),
 )
 def test_any_other_value_is_refused(target: Bench, header: str, value: str) -> None:
-    """SEND with destination-type or SUBSCRIBE with subscription-type other than ANYCAST and
+    """SEND whose destination-type, or SUBSCRIBE whose subscription-type, is neither ANYCAST nor
     MULTICAST is not confirmed. With a valid value it is confirmed first."""
     good, bad = fresh(target, "ANYCAST"), fresh(target, None)
     with bystander(target, "1.2"):
@@ -170,15 +169,15 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
 
 @case(NAME_IS_ADDRESS, needs={"routing-headers"})
 def test_one_name_is_one_address(target: Bench) -> None:
-    """Separate connections use one name. Messages of one reach the other, and a name that differs
-    in one letter or its case is another address."""
+    """Separate connections use one name. Messages of one reach the other. A name that differs in
+    one letter, or only in its case, is another address."""
     to = fresh(target, "ANYCAST")
     names = (to.name, to.name + "x", to.name.upper())
     listeners = [target.stomp("1.2") for _ in names]
     for listener, name in zip(listeners, names, strict=True):
         listener.subscribe(place(name, "ANYCAST"))
     producer = target.stomp("1.2")
-    for name in names:  # twice: if two names were one queue, taking turns would hide it
+    for name in names:  # twice: if two names were one queue, its round robin would hide that
         publish_all(producer, place(name, "ANYCAST"), [name.encode()] * 2)
     received = [bodies(collect(target, listener, 2)) for listener in listeners]
     target.record_finding(
@@ -213,8 +212,8 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
 @case(PREFIXES, needs=FIXTURES)
 @pytest.mark.parametrize(("prefix", "kind"), [("queue/", "ANYCAST"), ("topic/", "MULTICAST")])
 def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str, kind: str) -> None:
-    """On an acceptor with the prefixes queue/ and topic/ a prefixed name is used without headers.
-    It is routed as the prefix says, to the address of the name without prefix."""
+    """On an acceptor with the prefixes queue/ and topic/, a prefixed name is used without headers.
+    Messages are routed as the prefix says, to the address of the name without prefix."""
     plain = fresh(target, kind)
     prefixed = place(prefix + plain.name, None)
     listeners = two_listeners(target, prefixed, acceptor="prefixes")
@@ -335,8 +334,8 @@ def test_the_most_specific_address_setting_counts(target: Bench, name: str, kind
     ],
 )
 def test_the_characters_of_matches_can_be_configured(target: Bench, name: str, kind: str) -> None:
-    """The override.xml sets slash, % and + as the match characters. Names that match anycast/% and
-    one/+/word are queues, other names topics."""
+    """The override.xml sets slash, % and + as wildcard characters. Names that match anycast/% and
+    one/+/word are queues, all other names topics."""
     to = place(name.format(target.destination().name), None)
     got = copies(target, target.stomp("1.2"), to, two_listeners(target, to), EXPECTED[kind])
     target.record_finding(
@@ -349,8 +348,8 @@ def test_the_characters_of_matches_can_be_configured(target: Bench, name: str, k
 
 @case(AUTO_CREATED, needs={"routing-headers"})
 def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
-    """Messages are sent to a new anycast name and the producer leaves. A later consumer gets them
-    all."""
+    """Messages are sent to a new anycast name and the producer leaves. A later consumer gets all of
+    them."""
     to, producer, consumer = fresh(target, "ANYCAST"), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, to, numbered(3))
     producer.request("DISCONNECT")
@@ -402,7 +401,7 @@ def test_the_host_of_connect_changes_nothing(target: Bench, host: str, spoken: s
 
 @case(ALL_VERSIONS, needs={"routing-headers"})
 def test_all_three_versions_are_spoken(target: Bench) -> None:
-    """A client of each STOMP version connects. Each exchanges messages with each other."""
+    """A client of each STOMP version connects. Clients of any two versions exchange messages."""
     peers = {version: target.peer(version) for version in ("1.0", "1.1", "1.2")}
     queues = {version: fresh(target, "ANYCAST") for version in peers}
     for version, peer in peers.items():

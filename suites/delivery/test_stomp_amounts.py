@@ -1,7 +1,8 @@
-"""STOMP's own promises apply to any number, on any broker: of waiting messages, per ACK and per
-transaction, of transactions, subscriptions, connections and outstanding receipts.
+"""STOMP's own promises hold for any number of messages and clients, on any broker.
 
-The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
+Any number of waiting messages, of messages per ACK and per transaction, of transactions,
+subscriptions, connections and outstanding receipts. The amounts are those of
+:mod:`brokerproof.suites.steps.amounts`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ STOMP = {
     )
     for version in ("1.1", "1.2")
 }
-"""What STOMP itself requires: no order, and a redelivery only where one was seen."""
+"""What STOMP itself requires: no order, and a redelivery only if one was seen before."""
 CONNECTIONS = 200
 """The most connections that a case opens at a time."""
 
@@ -59,7 +60,7 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
 @case({version: (RECEIPT[version], ARRIVES[version]) for version in RECEIPT}, needs={"anycast"})
 @amounts.over_amounts(examples=2)
 def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
-    """Any number of SENDs is sent in one write, each with a receipt. Each has its RECEIPT, once,
+    """Any number of SENDs is sent in one write, each with a receipt. Each gets its RECEIPT, once,
     and a consumer gets each message. One scenario: what is confirmed must arrive."""
     count = amounts.at(target, position, least=1, piped=True)
     peer, to = target.stomp(version), target.destination()
@@ -72,7 +73,7 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
     wait_while_frames_come(target, peer, lambda: len(peer.inbox) >= count)
     times = Counter(item.get("receipt-id") for item in peer.inbox if is_receipt.accepts(item))
     wrong = [name for name in names if times[name] != 1]
-    # RECEIPT is due for what was processed, and nobody knows how far a connection came that ended.
+    # RECEIPT is due for processed frames, and nobody knows how many a broken connection processed.
     words = f"{len(wrong)} of {count} receipts did not arrive exactly once: {peer.instead()}"
     target.control(peer.ended is None or not wrong, words)
     target.record_finding(
@@ -95,7 +96,7 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
 @amounts.over_amounts(examples=10)
 def test_any_number_of_transactions_is_open(target: Bench, version: str, position: int) -> None:
     """Any number of transactions may be open, each with one SEND. Every other one is committed and
-    the others are aborted: exactly the messages of the committed ones arrive."""
+    the rest are aborted: exactly the messages of the committed ones arrive."""
     count = amounts.at(target, position, least=2, most=2000)
     peer, to = target.stomp(version), target.destination()
     names = [f"{peer.transaction}-{number}" for number in range(count)]
@@ -125,9 +126,9 @@ def test_any_number_of_transactions_is_open(target: Bench, version: str, positio
 def test_any_number_of_subscriptions_gets_a_copy(
     target: Bench, version: str, position: int
 ) -> None:
-    """A connection has any number of subscriptions of a topic, of which two have received a copy
-    each. Each gets each message."""
-    # Each may be a queue of its own, which costs a real broker milliseconds that others wait for.
+    """A connection has any number of subscriptions to a topic; two of them have already received a
+    copy each. Each gets each message."""
+    # Each may be its own queue, which costs a real broker milliseconds that other cases wait for.
     most = 10_000 if target.virtual else 150
     count = amounts.at(target, position, least=2, most=most)
     topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
