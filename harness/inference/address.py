@@ -1,10 +1,10 @@
-"""Measures addresses that fill up: the limit, the cost of a message, what happens at the limit, and
+"""Measures addresses that fill up: their limit, the cost of a message, the policy at the limit, and
 when there is room again.
 
 It uses AMQP, where each message has an outcome and credit shows room. Let s(k) be the smallest
 total body size with which k messages fill an address. Then s(k) + k · overhead is the limit to
-within one byte, so two values of k give both overhead and limit. Bodies stay small, because large
-ones may be stored elsewhere and cost nothing."""
+within one byte, so two values of k give both overhead and limit. Bodies stay small, because brokers
+may store large ones elsewhere, at no cost."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer, Node
 from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
 
 QUIET: Duration = ms(300)
-"""Time that a link must stay without credit before an address counts as one that blocks."""
+"""How long a link must stay without credit before an address counts as blocking."""
 SLOW: Duration = 8 * QUIET
-"""Time for a message that goes through a file."""
+"""Time for a message that passes through a file."""
 SMALLEST = 256
-"""Bytes of a body from which on it costs one byte more to send one more: below, its length takes
-fewer bytes."""
+"""From this body size, each further byte costs one byte more; below, the encoded length is
+shorter."""
 LARGEST = 1 << 20
-"""Bytes; limits above it are not looked for."""
+"""The highest limit searched for, in bytes."""
 WHOLE = 1 << 16
-"""Bytes of the largest body sent: below what brokers take for a large message."""
+"""The largest body sent, in bytes: smaller than what brokers treat as a large message."""
 SEVERAL = 10
-"""The second measurement has this many times the messages of the first: the more, the nearer is
-the overhead known."""
+"""The second measurement has this many times the messages of the first: more messages determine the
+overhead more precisely."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A fresh address after some messages: how many were accepted, and whether one more is refused,
-    dropped, blocked or paged."""
+    """A fresh address after some messages: how many it accepted, and whether it refused, dropped,
+    blocked or paged one more."""
 
     accepted: int
     refused: bool
@@ -50,7 +50,7 @@ class Look:
 
     @property
     def policy(self) -> str | None:
-        """The full policy observed; None while the address is not full."""
+        """The observed policy of a full address; None while it is not full."""
         shown = {
             "BLOCK": self.no_credit,
             "FAIL": self.refused,
@@ -68,12 +68,10 @@ class AddressProbes:
         self.admin = bench.admin() if ADMIN in bench.capabilities else None
 
     def fresh(self) -> Node:
-        """An address that has not been used before."""
         made = self.bench.node()
         return Node(self.prefix + made.address, made.capabilities)
 
     def producer(self, node: Node) -> tuple[AmqpPeer, Link]:
-        """A sender on a separate connection."""
         peer = self.bench.amqp(acceptor=self.acceptor)
         return peer, peer.sender(node)
 
@@ -84,7 +82,7 @@ class AddressProbes:
         )
 
     def fill(self, node: Node, bodies: Sequence[int]) -> tuple[AmqpPeer, int, str | None]:
-        """Send messages with bodies of this size one by one. Return how many were accepted, and the
+        """Send messages with bodies of this size one by one. Return the number accepted and the
         outcome that ended it."""
         peer, link = self.producer(node)
         for number, body in enumerate(bodies):
@@ -96,8 +94,8 @@ class AddressProbes:
         return peer, len(bodies), None
 
     def look(self, bodies: Sequence[int], *, lost: bool = True) -> Look:
-        """Fill a fresh address with messages of this size and send one more; return what happened
-        to them."""
+        """Fill a fresh address with messages of this size and send one more; return the
+        observation."""
         node = self.fresh()
         peer, accepted, otherwise = self.fill(node, bodies)
         sent = accepted
@@ -121,19 +119,18 @@ class AddressProbes:
         if self.admin is not None and before is not None:
             after = self.admin.address(node.address)
             if not refused and not no_credit:
-                # Paged messages are counted in the background; dropped ones never are.
+                # Brokers count paged messages in the background; dropped ones never.
                 within = SLOW if after.pages else QUIET
                 after, _ = self.admin.until(node.address, partial(_counts, sent), within)
                 gone = sent - after.messages
-            # Some brokers page the message that fills the address, others only the next one: that
-            # one costs no memory.
+            # Some brokers page the message that fills the address, others only the next one; the
+            # paged one costs no memory.
             paged = before.paging or (otherwise is None and after.size <= before.size)
         elif lost and not refused and not no_credit:
             gone = sent - self.taken(node, sent)
         for producer in (peer, late):
             producer.close_socket()
-        # Under DROP an address also reports that it is paging, because its messages take the same
-        # path.
+        # Under DROP an address also reports paging, because its messages take the same path.
         return Look(accepted, refused, no_credit and not refused, gone, paged and not gone)
 
     def taken(self, node: Node, count: int) -> int:
@@ -157,8 +154,8 @@ class AddressProbes:
         return self.look(bodies, lost=policy == "DROP").policy == policy
 
     def smallest(self, count: int, policy: str) -> int | None:
-        """The smallest total body size with which ``count`` messages fill an address; None if
-        bodies of :data:`SMALLEST` suffice.
+        """Return the smallest total body size with which ``count`` messages fill an address; None
+        if bodies of :data:`SMALLEST` suffice.
 
         Bodies of :data:`WHOLE` bytes must fill it."""
         low, high = count * SMALLEST, count * WHOLE
@@ -167,8 +164,8 @@ class AddressProbes:
         return _first(lambda size: self.full(_shared(size, count), policy), low, high)
 
     def room(self, body: int, count: int) -> int | None:
-        """Under BLOCK: how many of ``count`` messages remain when a waiting producer receives
-        credit; None if it never does."""
+        """Under BLOCK: return how many of ``count`` messages remain when a waiting producer
+        receives credit; None if it never does."""
         node = self.fresh()
         peer, accepted, _ = self.fill(node, [body] * count)
         late, link = self.producer(node)
@@ -196,13 +193,13 @@ def _counts(sent: int, state: AddressState) -> bool:
 
 
 def _shared(size: int, count: int) -> list[int]:
-    """Split ``size`` into bodies that are as equal as possible."""
+    """Split ``size`` into bodies of nearly equal size."""
     share = size // count
     return [share] * (count - 1) + [size - share * (count - 1)]
 
 
 def of_prefix(parameter: str, prefix: str) -> str:
-    """The name of a parameter for addresses with this prefix."""
+    """Return the name of a parameter for addresses with this prefix."""
     return f"{parameter} of {prefix}*"
 
 
@@ -258,7 +255,8 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
 
 
 def _by_messages(probes: AddressProbes, policy: str) -> int | None:
-    """The number of messages that fills an address, if it is the same for small and large ones."""
+    """Return the number of messages that fills an address, if it is the same for small and large
+    ones."""
 
     def full(count: int, body: int) -> bool:
         return probes.full([body] * count, policy)
@@ -283,6 +281,6 @@ def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The first number above ``low`` for which ``holds``, which is assumed to be monotonic and true
+    """Return the first number above ``low`` for which ``holds``, which must be monotonic and true
     at ``high``."""
     return low + 1 + bisect_left(range(low + 1, high), True, key=holds)

@@ -9,7 +9,7 @@ from brokerproof.harness.protocols.conversation import either
 from brokerproof.harness.targets.target import Target
 
 UNDECLARED = "amqp091-undeclared"
-"""The capability of a broker on which a queue that nobody declared is not there."""
+"""The capability of a broker on which an undeclared queue does not exist."""
 
 
 def infer_amqp091(target: Target, seed: int) -> Dialect:

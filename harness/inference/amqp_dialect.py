@@ -1,9 +1,9 @@
 """Infers the dialect of an AMQP 1.0 broker from its address alone: which nodes are queues or
 topics, which features they support, and the shortest idle-time-out.
 
-The standard leaves addresses and nodes to the broker. Candidates are tried concurrently, and the
-first in order that behaves as a queue or topic is taken. A further feature of a queue counts as
-offered if it worked once; the cases judge how well."""
+The standard leaves addresses and nodes to the broker. Candidates are tried concurrently; the first
+in order that behaves as a queue or topic counts. Another feature of a queue counts as offered if it
+worked once; the cases judge how well."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from brokerproof.harness.targets.external.target import AddressTarget
 from brokerproof.harness.targets.target import Target
 
 Candidate = tuple[str, str]
-"""How an address is written, and the capability of its terminus."""
+"""The form of an address, and the capability of its terminus."""
 QUEUES: Sequence[Candidate] = (
     ("{name}", ""),
     ("{name}", "queue"),
@@ -32,7 +32,7 @@ QUEUES: Sequence[Candidate] = (
     ("queue/{name}", ""),
 )
 DECLARED: Sequence[Candidate] = (("/queues/{name}", ""), ("/amq/queue/{name}", ""), ("{name}", ""))
-"""Forms of queues that were declared over AMQP 0-9-1."""
+"""Forms of queues declared over AMQP 0-9-1."""
 TOPICS: Sequence[Candidate] = (
     ("{name}", "topic"),
     ("topic://{name}", ""),
@@ -44,7 +44,7 @@ TOPICS: Sequence[Candidate] = (
 )
 IDLE_MS = (200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000)
 SHORT_IDLE_MS = 5000
-"""The longest idle-time-out of a broker that a case waits for several times."""
+"""The longest idle-time-out for which a case waits several times."""
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 _SOON: Duration = seconds(1)
 _OFFERS: Sequence[tuple[str, str]] = (
@@ -57,7 +57,7 @@ _OFFERS: Sequence[tuple[str, str]] = (
 
 
 def infer_amqp(target: Target, seed: int) -> Dialect:
-    """Ask ``target`` for its dialect of AMQP 1.0. A broker that refuses the login has none."""
+    """Query ``target`` for its dialect of AMQP 1.0. A broker that refuses the login has none."""
     questions, dialect = Questions(target, seed), Dialect()
     if not questions.asked(partial(_logs_in, dialect)):
         return dialect
@@ -81,7 +81,7 @@ def infer_amqp(target: Target, seed: int) -> Dialect:
 
 
 def _logs_in(dialect: Dialect, bench: Bench) -> bool:
-    """Log in, and note an idle-time-out of the broker that cases can wait for."""
+    """Log in, and note the broker's idle-time-out if cases can wait for it."""
     opened = bench.amqp().opened
     announced = 0 if opened is None else opened.get("idle-time-out", 0)
     if isinstance(announced, int) and 0 < announced <= SHORT_IDLE_MS:
@@ -114,7 +114,7 @@ def _place(
     candidates: Sequence[Candidate],
     does: Callable[[Candidate, Bench], bool],
 ) -> Candidate | None:
-    """Return the first candidate that passes the test, and note it."""
+    """Return and note the first candidate that passes the test."""
     ask = [partial(does, candidate) for candidate in candidates]
     answers = questions.asked_together(ask)
     found = next((one for one, yes in zip(candidates, answers, strict=True) if yes), None)
@@ -243,7 +243,8 @@ def _has_transactions(bench: Bench) -> bool:
     source = codec.composite("source", {"outcomes": OUTCOMES})
     link = peer.attach(SENDER, source=source, target=codec.composite("coordinator"))
     if link.answer is None or link.answer.kind("target") != "coordinator":
-        return False  # elsewhere it would be a message: a declare crashes Proton's broker.c
+        # to another node a declare would be a message, which crashes Proton's broker.c
+        return False
     _await_credit(bench, peer, link)
     declare = peer.post(link, codec.composite("declare"))
     answer = peer.confirmed(link.session, declare, "declared", within=ANSWER)
@@ -255,7 +256,8 @@ def _has_transactions(bench: Bench) -> bool:
 
 
 def _idle_time_out(questions: Questions, dialect: Dialect) -> None:
-    """Record the shortest idle-time-out that the broker accepts with all longer ones tried."""
+    """Record the shortest idle-time-out that the broker accepts, if it accepts all longer ones
+    tried."""
     refusals: dict[int, str] = {}
 
     def accepts(bench: Bench, asked: int) -> bool:

@@ -1,4 +1,5 @@
-"""Credit of AMQP producers: how much a link receives, and at which remainder it is replenished."""
+"""Credit of AMQP producers: how much a link receives, and at what remainder the broker replenishes
+it."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import frame
 
 MOST = 5000
-"""A link with more credit than this is not run down."""
+"""The most credit of a link that is used up."""
 
 
 def infer_credit(bench: Bench, acceptor: str | None) -> list[Estimate]:
-    """Find the grant and the low mark of producers on ``acceptor``, from one link that sends
+    """Find the grant and the low mark of producers on ``acceptor``, with one link that sends
     messages one by one."""
     peer = bench.amqp(acceptor=acceptor)
     link = peer.sender(bench.node())
@@ -34,7 +35,7 @@ def infer_credit(bench: Bench, acceptor: str | None) -> list[Estimate]:
         peer.publish(link, b"paced")
         peer.settle()
         left -= 1
-        # The flow may follow the settlement of the message.
+        # The flow may arrive after the message's settlement.
         granted = partial(_has_more_credit, link, left)
         if bench.wait_until(granted, ms(0 if bench.virtual else 30)) or granted():
             break

@@ -1,7 +1,7 @@
 """Infers the dialect of a STOMP broker from its address alone: versions, names of queues and
 topics, and the optional features it refuses.
 
-A probe asks once and takes the broker's first answer. A feature counts as absent only if the broker
+A probe asks once and uses the broker's first answer. A feature counts as absent only if the broker
 *refuses* it with ERROR or by closing the connection; the cases judge a feature that is accepted but
 wrong. Features without a specification (windows, redelivery marks) are reported but not judged."""
 
@@ -30,7 +30,7 @@ QUIET: Duration = ms(400)
 VERSIONS = ("1.2", "1.1", "1.0")
 USUAL_HOST = "localhost"
 Place = tuple[str, str, str]
-"""How a destination is written, and the headers by which SEND and SUBSCRIBE say what it is."""
+"""The form of a destination, and the headers by which SEND and SUBSCRIBE select its kind."""
 QUEUES: Sequence[Place] = (
     *((text, "", "") for text in ("/queue/{name}", "{name}", "queue/{name}", "queue://{name}")),
     ("{name}", "destination-type:ANYCAST", "subscription-type:ANYCAST"),
@@ -47,13 +47,13 @@ WINDOWS = {"consumer-window-size": "1", "prefetch-count": "1", "activemq.prefetc
 
 @dataclass
 class Dialect:
-    """An inferred dialect: parameters, absent capabilities with reasons, and sentences for the
-    reader."""
+    """An inferred dialect: parameters, absent capabilities with reasons, and sentences for
+    readers."""
 
     parameters: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
-    """Capabilities that no profile of an unknown broker has, and that worked once."""
+    """Capabilities, absent from an unknown broker's profile, that worked once."""
     unmet: dict[str, str] = field(default_factory=dict)
     """See :attr:`Identity.unmet`."""
     sentences: list[str] = field(default_factory=list)
@@ -84,7 +84,6 @@ class Dialect:
 
 
 def is_unknown(target: Target) -> bool:
-    """True if only the broker's address is known."""
     return isinstance(target, AddressTarget) and target.is_stranger
 
 
@@ -215,7 +214,7 @@ def _first(
     places: Sequence[Place],
     does: Callable[[Probes, Place, Bench], bool],
 ) -> Place | None:
-    """Return the first of ``places`` of that kind, and note it."""
+    """Return and note the first of ``places`` of that kind."""
     answers = probes.asked_together([partial(does, probes, place) for place in places])
     found = next((place for place, yes in zip(places, answers, strict=True) if yes), None)
     if found is not None:
@@ -248,8 +247,8 @@ def _keeps(probes: Probes, place: Place, bench: Bench) -> bool:
 
 
 def _ends_with_its_consumer(probes: Probes, place: Place, bench: Bench) -> bool:
-    """True if what a lost consumer held reaches another that is there, but none that comes
-    later."""
+    """True if the deliveries held by a lost consumer reach another present consumer, but none that
+    subscribes later."""
 
     def returns(*, later: bool) -> bool:
         to, holder, other = _destination(place, bench), probes.client(bench), probes.client(bench)
@@ -358,7 +357,8 @@ def _receipts(probes: Probes, dialect: Dialect, place: Place) -> None:
 
 
 def _nack(probes: Probes, dialect: Dialect, queue: Place) -> None:
-    """A broker that accepts NACK in one version offers it, so its other versions are judged."""
+    """Record NACK: a broker that accepts it in one version offers it, so its other versions are
+    judged."""
     versions = [version for version in probes.versions if version != "1.0"]
     if not versions:
         dialect.absent["nack"] = "NACK begins with STOMP 1.1"
@@ -382,7 +382,7 @@ def _refuses_nack(probes: Probes, queue: Place, version: str) -> bool:
 
 def _windows(probes: Probes, dialect: Dialect, place: Place) -> None:
     """Report how many of four messages a subscriber receives without acknowledging, with and
-    without each header that may limit them."""
+    without each header that may limit this number."""
     asked: list[dict[str, str]] = [{}, *({name: value} for name, value in WINDOWS.items())]
     arrived = [0] * len(asked)
 
@@ -412,7 +412,7 @@ def _let_out(probes: Probes, place: Place, headers: dict[str, str], bench: Bench
     peer, producer = probes.client(bench), probes.client(bench)
     peer.subscribe(to, ack="client", headers=headers, receipt=False)
     bench.advance(QUIET)
-    for _ in range(4):  # by another client: not every broker delivers a message to its sender
+    for _ in range(4):  # from another client: not every broker delivers a message to its sender
         producer.publish(to, b"x" * 50, receipt=False)
     bench.wait_until(lambda: peer.messages_seen == 4, 3 * QUIET)
     return peer.messages_seen

@@ -1,4 +1,4 @@
-"""Infers a broker's dialects from its address alone, for every protocol that it speaks."""
+"""Infers a broker's dialects of all its protocols from its address alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Starts a target and finds out what is not stated: login and virtual hosts, family and release,
-addresses with small limits, and the dialect."""
+addresses with low limits, and the dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.harness.targets.target import Target, TargetFacts
 
 
 def complete(target: Target, facts: TargetFacts, seed: int) -> TargetFacts:
-    """Complete the ``facts`` about a started target with whatever can be found out. Raises
+    """Complete the ``facts`` about a started target as far as possible. Raises
     :class:`~brokerproof.harness.targets.failure.SetUpFailed`."""
     own_addresses.complete(target, seed)
     if not isinstance(target, AddressTarget):

@@ -7,23 +7,23 @@ from fractions import Fraction
 from typing import TypeAlias
 
 Bound: TypeAlias = Fraction | None
-"""A bound; None is no bound on that side."""
+"""A bound; None means no bound on that side."""
 
 
 class Refuted(Exception):
-    """Two observations are incompatible, so the hypothesis is wrong. The message says which one."""
+    """Two observations are incompatible, so the hypothesis is wrong. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The numbers from ``low`` to ``high``, both included; None: unbounded on that side."""
+    """The numbers from ``low`` to ``high``, both included; None: no bound on that side."""
 
     low: Bound = None
     high: Bound = None
 
     @staticmethod
     def of(low: float | Fraction | None, high: float | Fraction | None) -> Range:
-        """A range with exact bounds from any numbers."""
+        """Make a range with exact bounds from any numbers."""
         return Range(
             None if low is None else Fraction(low), None if high is None else Fraction(high)
         )
@@ -38,15 +38,15 @@ class Range:
         return met
 
     def times(self, other: Range) -> Range:
-        """All products; both ranges must be non-negative."""
+        """Return all products; both ranges must be non-negative."""
         low = (self.low or Fraction(0)) * (other.low or Fraction(0))
         return Range(
             low, None if self.high is None or other.high is None else self.high * other.high
         )
 
     def over(self, other: Range) -> Range:
-        """All quotients; both ranges must be non-negative. Division by 0 leaves that side
-        unbounded."""
+        """Return all quotients; both ranges must be non-negative. Division by 0 removes the
+        bound."""
         low = (
             Fraction(0)
             if other.high is None
@@ -85,8 +85,8 @@ class Estimate:
     """The estimate of one parameter.
 
     ``parameter`` is its name in profiles (``connection_ttl_min_ms`` …) or a word if profiles have
-    no name for it. Exactly one of ``range`` (numbers, in ``unit``) and ``choice`` (one of several
-    words) is set. If both are None, the probes could not decide, and ``how`` says why."""
+    no name for it. Either ``range`` (numbers, in ``unit``) or ``choice`` (one of several words) is
+    set. If both are None, the probes could not decide, and ``how`` says why."""
 
     parameter: str
     range: Range | None
@@ -105,7 +105,7 @@ class Estimate:
         return "not measured" if self.range is None else str(self.range)
 
     def agrees(self, documented: object) -> bool | None:
-        """True if a documented value is among the possible ones; None if unknown."""
+        """True if a documented value is possible according to the estimate; None if unknown."""
         if documented is None or not self.known:
             return None
         if self.choice is not None:

@@ -1,5 +1,5 @@
-"""Infers the TTL, its bounds and modifier, the rounding, and the server's beats from answers to
-CONNECT and from silences.
+"""Infers the TTL, its bounds and modifier, the rounding, and the server's heartbeats from answers
+to CONNECT and from silences.
 
 It assumes the arithmetic of harness/oracles/liveness.py with unknown parameters. Each answer to a
 heart-beat header and each silence narrows them; the next silence is chosen to bisect the remaining
@@ -20,23 +20,22 @@ from brokerproof.harness.model.time import Duration, ms, seconds
 from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 
 HUGE = 10**15
-"""A client beat (ms) that no sensible maximum allows."""
+"""A client heartbeat interval (ms) above any sensible maximum."""
 STAGGERED = 12
-"""Connections that fall silent one after the other, to see the grid on which the broker looks."""
+"""Connections that fall silent in turn, to find the grid on which the broker checks."""
 
 ROUNDINGS: Mapping[str, Callable[[int], Range]] = {
     "down": lambda answer: Range.of(answer, answer + 1),
     "to the nearest": lambda answer: Range.of(answer - Fraction(1, 2), answer + Fraction(1, 2)),
     "up": lambda answer: Range.of(answer - 1, answer),
 }
-"""A way of rounding: the quotients that may have become the whole number of milliseconds in the
-answer."""
+"""A way of rounding: the quotients that may have become the answer's whole milliseconds."""
 
 
 @dataclass
 class Facts:
-    """Observations. ``answers`` by client beat in ms; ``silences`` by client beat, as ranges of the
-    TTL in ms."""
+    """Observations. ``answers`` by the client's interval in ms; ``silences`` by the client's
+    interval, as ranges of the TTL in ms."""
 
     answers: dict[int, int] = field(default_factory=dict)
     silences: dict[int, Range] = field(default_factory=dict)
@@ -53,13 +52,12 @@ class PossibleValues:
 
 
 def narrowed(facts: Facts, rounding: str) -> PossibleValues:
-    """Return the values that ``facts`` leave possible. Raises :class:`Refuted` if there are
-    none."""
+    """Return the values that ``facts`` leave possible. Raises :class:`Refuted` if none are."""
     back, left, answers = ROUNDINGS[rounding], PossibleValues(), facts.answers
     floor, ceiling = answers.get(1, 1), answers.get(HUGE, HUGE)
     for _ in range(60):
         modifier, default, low, high = left.modifier, left.default, left.low, left.high
-        if answers.get(0):  # 0 asks for no beats, whatever the TTL
+        if answers.get(0):  # 0 requests no heartbeats, whatever the TTL
             default = default.meet(back(answers[0]).times(modifier))
             modifier = modifier.meet(default.over(back(answers[0])))
         if 0 in facts.silences:
@@ -101,8 +99,8 @@ class LivenessProbes:
         self.probes = 0
 
     def ask(self, client: int, server: int = 0) -> tuple[StompPeer, tuple[int, int] | None]:
-        """Open a connection that offers a beat every ``client`` ms and wants one every ``server``
-        ms; return it with the answer."""
+        """Open a connection that offers a heartbeat every ``client`` ms and requests one every
+        ``server`` ms; return it with the answer."""
         self.probes += 1
         peer = self.bench.stomp("1.2", acceptor=self.acceptor, heart_beat=f"{client},{server}")
         header = None if peer.connected is None else peer.connected.get("heart-beat")
@@ -113,7 +111,7 @@ class LivenessProbes:
         return peer, (sends, wants)
 
     def answers(self) -> None:
-        """Get the answers to the extremes: no beats, the most frequent, the rarest."""
+        """Get the answers to the extremes: no heartbeats, the most frequent, the rarest."""
         for client in (0, 1, HUGE):
             peer, answer = self.ask(client)
             peer.close_socket()
@@ -121,7 +119,7 @@ class LivenessProbes:
                 self.facts.answers[client] = answer[1]
 
     def silences(self, clients: list[int]) -> None:
-        """Let one connection with each of these beats fall silent, all concurrently."""
+        """Let one connection with each of these intervals fall silent, all concurrently."""
         peers = []
         for client in clients:
             peer, answer = self.ask(client)
@@ -149,7 +147,7 @@ class LivenessProbes:
         for number in range(STAGGERED):
             peer, _ = self.ask(1)
             peers.append(peer)
-            self.bench.advance(stagger + number * ms(1) // 3)  # on no grid of whole milliseconds
+            self.bench.advance(stagger + number * ms(1) // 3)  # not on a grid of whole milliseconds
         closed = watch(self.bench, peers, self.patience)
         self.grid = grid(closed, stagger + self.slip, self.slip)
         if self.grid is not None:
@@ -158,7 +156,7 @@ class LivenessProbes:
                     self._note(1, probe)
 
     def possible(self) -> dict[str, PossibleValues]:
-        """Return the possible values under each way of rounding not yet refuted."""
+        """Return the possible values under each way of rounding that is not yet refuted."""
         left = {}
         for rounding in ROUNDINGS:
             try:
@@ -168,11 +166,12 @@ class LivenessProbes:
         return left
 
     def next_beats(self, count: int) -> list[int]:
-        """At most ``count`` client beats whose silences would split the modifier's remaining range;
-        none if no beat would.
+        """Return at most ``count`` client intervals whose silences would split the modifier's
+        remaining range; none if no interval would.
 
-        A beat splits the range if the TTLs for its two ends expire at different checks. The longest
-        such beat is the most precise, within patience, the maximum and the grid."""
+        An interval splits the range if the TTLs for the range's two ends expire at different
+        checks. The longest such interval is the most precise, within patience, the maximum and the
+        grid."""
         modifier = hull([estimate.modifier for estimate in self.possible().values()])
         if self.grid is None or modifier.low is None or modifier.high is None or not modifier.high:
             return []
@@ -298,7 +297,8 @@ def _ends(interval: Range) -> tuple[Fraction | None, Fraction | None]:
 
 
 def _server_beats(probes: LivenessProbes) -> list[Estimate]:
-    """The lowest interval that the server promises, and its actual beats as a fraction of that."""
+    """Return the lowest interval that the server promises, and its actual heartbeats as a fraction
+    of that."""
     peer, answer = probes.ask(60_000, 1)
     peer.close_socket()
     if answer is None or not answer[0]:

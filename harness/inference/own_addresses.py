@@ -1,11 +1,10 @@
-"""Finds addresses with small limits, and the limits, on a broker that brokerproof did not
-configure.
+"""Finds addresses with low limits, and the limits, on a broker that brokerproof did not configure.
 
 It queries Artemis for an address's settings with a management message, and ActiveMQ for a
 destination's limit through its statistics plugin. If neither answers and the target file names
 addresses without a limit, it bisects the limit over AMQP 1.0. For a target that names no addresses
-it tries those of ``brokerproof init-target --show-broker-config``, so a broker configured that way
-is judged in full, whether given as a file or a URL."""
+it tries those of ``brokerproof init-target --show-broker-config``. So a broker configured that way
+is judged completely, whether given as a file or a URL."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ from brokerproof.harness.worlds.bounds import LimitReached
 
 _ARTEMIS = frozenset({*POLICIES, "reject", "limited", "pages", "paged-messages"})
 _ACTIVEMQ = frozenset({"vm", "off"})
-"""Kinds that are asked for. Without persistence a file cursor holds to the memory limit too, and
-statistics do not say so: "file" is believed where a target file names it."""
+"""Kinds that are queried. Without persistence a file cursor also obeys the memory limit, which
+statistics do not show: "file" counts if a target file names it."""
 _LIMITS: Mapping[str, Mapping[str, str]] = {
     **{policy: {"max_size_bytes": "maxSizeBytes"} for policy in POLICIES},
     "page": {"max_size_bytes": "maxSizeBytes", "page_size_bytes": "pageSizeBytes"},
@@ -88,7 +87,7 @@ def _found(bench: Bench) -> Found:
 
 def asked_artemis(admin: Admin, addresses: FullAddresses, absent: dict[str, str]) -> FullAddresses:
     """Return the addresses whose settings match their kind. The first kind sets the limits; kinds
-    with other limits are omitted, because cases calculate with a single one."""
+    with other limits are omitted, because cases calculate with one set of limits."""
     candidates = addresses.prefixes or {
         kind: prefix for kind, prefix in SHIPPED.prefixes.items() if kind in _ARTEMIS
     }
@@ -100,7 +99,7 @@ def asked_artemis(admin: Admin, addresses: FullAddresses, absent: dict[str, str]
             reason = _accepted(admin, kind, prefix, limits)
         except ControlFailed as problem:
             if addresses.prefixes:
-                return addresses  # it does not support the query: believe the target file
+                return addresses  # the broker does not support the query: rely on the target file
             reason = str(problem)
         if reason:
             reasons[kind] = reason

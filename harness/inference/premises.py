@@ -1,7 +1,7 @@
-"""Premises: a plain message must pass through each kind of place before cases may judge by it.
+"""Premises: a plain message must pass through each kind of address before cases may judge with it.
 
-They are checked on brokers of a known family that brokerproof did not configure: the family's
-places may not exist there. If only the address is known, the dialect determines the places."""
+They are checked on brokers of a known family that brokerproof did not configure, where the family's
+addresses may not exist. If only the broker's address is known, the dialect determines them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Question = Callable[[Bench], bool]
 
 
 def unmet_premises(target: Target, seed: int) -> dict[str, str]:
-    """Return why kinds of places on ``target`` are unusable; see :attr:`Identity.unmet`."""
+    """Return why kinds of addresses on ``target`` are unusable; see :attr:`Identity.unmet`."""
     questions = Questions(target, seed)
     asked = _questions(target.identity)
     answers = questions.asked_together([question for question, _ in asked.values()])
@@ -30,7 +30,7 @@ def unmet_premises(target: Target, seed: int) -> dict[str, str]:
 
 
 def _questions(identity: Identity) -> dict[str, tuple[Question, str]]:
-    """The questions by place, each with a description."""
+    """Return the questions by kind of address, each with a description."""
     asked: dict[str, tuple[Question, str]] = {}
     parameters, has = identity.profile.parameters, identity.capabilities
     for routing in RoutingType:

@@ -12,10 +12,10 @@ from brokerproof.harness.inference.estimate import Estimate, Range
 def compose(
     profile: Profile, estimates: Sequence[Estimate], documented: Mapping[str, object], target: str
 ) -> str:
-    """TOML that :func:`brokerproof.harness.catalogue.profiles.load` reads.
+    """Return TOML for :func:`brokerproof.harness.catalogue.profiles.load`.
 
-    A documented value stays if it was found possible; otherwise the middle of the inferred range is
-    used. Parameters not inferred stay unchanged. The TTL without client beats is
+    A documented value stays if it is possible; otherwise the middle of the inferred range replaces
+    it. Parameters not inferred stay unchanged. The TTL without client beats is
     ``connection_ttl_ms``, whatever its source in the broker."""
     parameters: dict[str, Value] = dict(profile.parameters)
     measured = {}
@@ -58,7 +58,7 @@ def _middle(interval: Range) -> int | float:
         middle = interval.low or Fraction(0)
     else:
         middle = ((interval.low or Fraction(0)) + interval.high) / 2
-        # Limits are usually round numbers, so a round number in the range is as good as the middle.
+        # Limits are usually round numbers, so a round number in the range is as good as its middle.
         if interval.low is not None and round(middle) in interval:
             middle = Fraction(round(middle))
     return int(middle) if middle.denominator == 1 else float(middle)

@@ -19,7 +19,8 @@ from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A silent connection: since when, and when it was closed (None: not within our patience)."""
+    """A silent connection: its last activity, and when the broker closed it (None: not within our
+    patience)."""
 
     since: Instant
     at: Instant | None
@@ -32,8 +33,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Return the broker's check interval in ns; ``Range.of(0, 0)`` for a broker that uses timers
-    instead.
+    """The broker's check interval in ns; ``Range.of(0, 0)`` for a broker that uses timers instead.
 
     ``slip`` is the error of instants: zero in virtual time, the host's lateness in real time."""
 
@@ -41,7 +41,7 @@ class Grid:
     slip: Duration
 
     def ttl_ms(self, closed: Closed) -> Range:
-        """The TTL, in ms, that closes a connection after a silence of that length."""
+        """Return the TTL, in ms, that closes a connection after a silence of that length."""
         low_check, high_check = self.check.low or 0, self.check.high or 0
         silence = closed.silence
         if not high_check:
@@ -79,7 +79,8 @@ def watch(bench: Bench, peers: Sequence[StompPeer], patience: Duration) -> list[
 
 
 def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | None:
-    """The grid on which connections of one TTL, opened at most ``stagger`` apart, were closed.
+    """Return the grid on which connections with the same TTL, opened at most ``stagger`` apart,
+    were closed.
 
     None if fewer than two were closed."""
     ended = [probe for probe in closed if probe.at is not None]
@@ -107,7 +108,7 @@ def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | 
 
 
 def _clusters(instants: Sequence[Instant], apart: Duration) -> list[Instant]:
-    """The first instants of groups separated by more than ``apart``."""
+    """Return the first instants of groups separated by more than ``apart``."""
     firsts: list[Instant] = []
     last: Instant | None = None
     for instant in instants:

@@ -1,9 +1,9 @@
-"""Infers STOMP consumer windows: their unit, what a delivery costs, and the default for each ack
+"""Infers STOMP consumer windows: their unit, the cost of a delivery, and the default for each ack
 mode.
 
-With a window of W, a second delivery begins only if the first costs less than W. So the default is
-found by bisecting the cost of the first message. Frames with differently sized bodies and headers
-show what is charged: the frame, its body, or the message."""
+With a window of W, a second delivery begins only if the first costs less than W. So bisecting the
+cost of the first message yields the default. Frames with bodies and headers of different sizes show
+what is charged: the frame, its body, or the message."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, StompPeer
 
 QUIET: Duration = ms(400)
-"""Time without any arrival after which a window counts as shut."""
+"""Time without any arrival after which a window counts as closed."""
 LARGEST = 1 << 20
-"""Bytes; a window that lets a second message pass behind one of this size counts as none …"""
+"""Bytes: if a second message follows one of this size, there counts as no window …"""
 MANY = 1200
-"""… unless this many messages are held back."""
+"""… unless the broker holds back this many messages."""
 _NAMES = {
     "client": "stomp_consumer_window_size",
     "client-individual": "stomp_consumer_window_size_individual",
@@ -45,8 +45,8 @@ class WindowProbes:
         headers: dict[str, str],
         extra: dict[str, str] | None = None,
     ) -> list[int]:
-        """The frame sizes that a new subscription receives, without settling, when messages with
-        these body sizes are sent."""
+        """Return the frame sizes that a new subscription receives, without settling, when messages
+        with these body sizes are sent."""
         to, keeper = self.bench.destination(), self.bench.stomp("1.2", acceptor=self.acceptor)
         producer = self.bench.stomp("1.2", acceptor=self.acceptor)
         for number, size in enumerate(bodies):
@@ -69,16 +69,16 @@ class WindowProbes:
     def largest_that_leaves_room(
         self, mode: str, headers: dict[str, str], extra: dict[str, str] | None = None
     ) -> int:
-        """The largest body that leaves room for a second message; -1 if none does, ``largest`` if
-        all do."""
+        """Return the largest body that leaves room for a second message; -1 if none does,
+        ``largest`` if all do."""
         if not self.second_comes(0, mode, headers, extra):
             return -1
         return _last(lambda body: self.second_comes(body, mode, headers, extra), 0, self.largest)
 
 
 def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The last number for which ``holds``, which is monotonic and true at ``low``; ``high`` if it
-    is never false.
+    """Return the last number for which ``holds``, which is monotonic and true at ``low``; ``high``
+    if it is never false.
 
     Doubles first, because most limits are small."""
     step = 256
@@ -111,8 +111,8 @@ def infer_windows(
         if plain < 0:
             unit.append(Estimate(name, Range.of(0, 1), "bytes", f"{mode}: one message at a time"))
             continue
-        # A window of W is open after a cost of W - 1 and closed after W: the last that left room
-        # cost W - 1.
+        # A window of W is open after a cost of W - 1 and closed after W: the last message that left
+        # room cost W - 1.
         cost = probes.delivered([plain, 1], mode, {})[0]
         unit.append(
             Estimate(name, Range.of(cost + 1, cost + 1 + _drift(probes, plain, mode)), "bytes", how)
@@ -133,7 +133,7 @@ def infer_windows(
 
 
 def _drift(probes: WindowProbes, body: int, mode: str) -> int:
-    """How much frames with equal bodies differ: message-ids and names grow with use."""
+    """Return how much frames with equal bodies differ: message-ids and names grow with use."""
     sizes = [probes.delivered([body, 1], mode, {})[0] for _ in range(3)]
     return max(sizes) - min(sizes) + 2
 
@@ -170,7 +170,7 @@ def _unit(probes: WindowProbes) -> list[Estimate]:
 
 
 def _unlimited(probes: WindowProbes, mode: str, name: str) -> Estimate:
-    """No size of one message closes it; a number of messages may."""
+    """Report a window that no single message closes, though a number of messages may."""
     count = probes.many
     came = len(probes.delivered([1] * count, mode, {}))
     if came < count:

@@ -1,7 +1,6 @@
-"""Addresses with small limits, as configured on a broker: their names and limits. A case names a
-kind of address, and uses fresh ones whose names begin with its prefix. The defaults are those of
-``fixtures/brokers``, which ``brokerproof init-target --show-broker-config`` prints.
-"""
+"""Addresses with low limits, as configured on a broker: their names and limits. A case names a kind
+of address, and uses fresh addresses whose names begin with its prefix. The defaults are those of
+``fixtures/brokers``, which ``brokerproof init-target --show-broker-config`` prints."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "paged-messages": ("fail", "drop"),
     **dict.fromkeys(("vm", "file", "off"), ()),
 }
-"""The kinds of address, and the words that follow a prefix of that kind. Those that are "limited"
-hold three messages, and the pages of "paged-messages" twenty."""
+"""The kinds of address, each with the words after its prefix. "limited" kinds hold three messages,
+pages of "paged-messages" hold twenty."""
 CAPABILITIES: Mapping[str, frozenset[str]] = {
     "address-full": frozenset(POLICIES) | {"limited", "reject"},
     "paging": frozenset({"page"}),
@@ -29,7 +28,7 @@ CAPABILITIES: Mapping[str, frozenset[str]] = {
     "producer-flow-control": frozenset({"vm", "file", "off"}),
     "statistics": frozenset({"vm", "file", "off"}),
 }
-"""Capabilities that a target has by one of these kinds."""
+"""Capabilities of a target that has one of these kinds."""
 
 
 class BadAddresses(OneSentence):
@@ -39,11 +38,11 @@ class BadAddresses(OneSentence):
 
 @dataclass(frozen=True, slots=True)
 class FullAddresses:
-    """Prefixes by kind, and the limits that all addresses of a kind share. Bytes, or messages."""
+    """Prefixes by kind, and the limits shared by all addresses of a kind, in bytes or messages."""
 
     prefixes: Mapping[str, str] = field(default_factory=dict)
     max_size_bytes: int = 20_480
-    """The limit of every address that is not limited by messages."""
+    """The limit of each address that is not limited by messages."""
     max_size_bytes_reject_threshold: int = 40_960
     """The threshold of the kind "reject"."""
     page_size_bytes: int = 10_240
@@ -52,11 +51,11 @@ class FullAddresses:
     memory_limit: int = 20_480
     """ActiveMQ's memoryLimit for the kinds "vm", "file" and "off"."""
     stated: frozenset[str] = frozenset()
-    """The limits that the target file states; others may be asked for."""
+    """The limits that the target file states; others may be requested from the broker."""
 
     def prefix(self, kind: str) -> str | None:
-        """Return how names of that kind begin, such as ``block`` or ``limited.fail``; None if the
-        target has none."""
+        """Return the prefix of names of that kind, such as ``block`` or ``limited.fail``; None if
+        the target has none."""
         first, dot, rest = kind.partition(".")
         prefix = self.prefixes.get(first)
         return None if prefix is None else f"{prefix}{rest}{dot}"
@@ -68,7 +67,7 @@ class FullAddresses:
         )
 
     def settings(self) -> list[dict[str, str | int]]:
-        """The limits of each kind, as a run records them next to those of a configuration file."""
+        """Return the limits of each kind, as a run records them next to a configuration file's."""
         return [
             {
                 "match": f"{prefix}#",
@@ -89,11 +88,12 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "page_limit_bytes": (16_384, 524_288),
     "memory_limit": (16_384, 131_072),
 }
-"""The limits with which cases end in time: smaller ones hold no messages, larger ones too many."""
+"""The limits with which cases end in time: lower ones hold no messages, higher ones too many."""
 
 
 def read(values: Mapping[str, Any]) -> FullAddresses:
-    """Return what the table ``[addresses]`` of a target file says. Raises :class:`BadAddresses`."""
+    """Return the contents of the table ``[addresses]`` of a target file. Raises
+    :class:`BadAddresses`."""
     limits = set(BOUNDS)
     prefixes: dict[str, str] = {}
     stated: dict[str, Any] = {}

@@ -16,35 +16,35 @@ from brokerproof.harness.targets.local_process import NativeProcess, free_ports,
 from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBroker
 
 START_S = 60
-"""Seconds until a broker must accept connections; two or three are usual."""
+"""Seconds until a broker must accept connections; 2 to 3 s are usual."""
 TRIES = 3
-"""Attempts with other free ports when one was taken between choosing and listening."""
+"""The most attempts with other free ports, if another program took one before the broker
+listened."""
 SMALL = ("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC")
-"""The broker shares a small machine with its clients: no heap of gigabytes, no threads for
-collecting it."""
+"""The broker shares a small machine with its clients: it gets no heap of gigabytes, and no threads
+for garbage collection."""
 BRIEF = "-XX:TieredStopAtLevel=1"
-"""For a broker of a few minutes: half of its processor time went into compiling code well that was
-not run often enough to repay it."""
+"""For a broker that runs a few minutes: half of its processor time would go into optimising code
+that does not run often enough to repay it."""
 
 
 class JavaBroker(ManagedBroker):
     """One broker of ``version`` (None: the family's default), as a context manager that starts and
     stops it. ``folder`` becomes the broker's: it is emptied at the start, and keeps the
-    configuration used and the logs. With ``ports="free"`` every port of the file is replaced by a
-    free one; with ``"file"`` it stays. ``free`` leaves the broker running when the harness ends.
-    """
+    configuration and the logs. ``ports="free"`` replaces every port in the file by a free one;
+    ``"file"`` keeps them. ``free`` leaves the broker running when the harness ends."""
 
     name: ClassVar[str]
     releases: ClassVar[JavaReleases]
     stop_s: ClassVar[float]
     """Seconds until a stopping broker is killed."""
     bind_failed: ClassVar[str]
-    """The words in the broker's log that say that a port is already in use."""
+    """The words in the broker's log for a port that is already in use."""
     reasons: ClassVar[Sequence[re.Pattern[str]]]
-    """Patterns of reasons in its logs for a failed start: the first that matches counts, with the
-    groups ``text`` and ``line``."""
+    """Patterns of reasons for a failed start in its logs: the first match counts, with its groups
+    ``text`` and ``line``."""
     java_options: Sequence[str] = ()
-    """Options for the JVM in addition to :data:`SMALL`."""
+    """JVM options besides :data:`SMALL`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class JavaBroker(ManagedBroker):
         """Install what is missing, start the broker and wait until every port accepts
         connections.
 
-        Raises :class:`SetUpFailed`; nothing is left running then.
+        Raises :class:`SetUpFailed`, leaving nothing running.
         """
         if self._process is not None:
             raise SetUpFailed(
@@ -112,24 +112,24 @@ class JavaBroker(ManagedBroker):
     @property
     @abstractmethod
     def log(self) -> Path:
-        """The broker's own log. What the JVM prints is in ``console.log`` next to it."""
+        """The broker's own log. The JVM's output is in ``console.log`` next to it."""
 
     @abstractmethod
     def _wanted(self) -> dict[str, int]:
-        """The ports that the configuration file names, by acceptor. Raises :class:`SetUpFailed`."""
+        """Return the ports in the configuration file, by acceptor. Raises :class:`SetUpFailed`."""
 
     @abstractmethod
     def _user(self) -> tuple[str, str]:
-        """A login and its passcode. Raises :class:`SetUpFailed`."""
+        """Return a login and its passcode. Raises :class:`SetUpFailed`."""
 
     @abstractmethod
     def _installed(self) -> tuple[Path, int]:
-        """Return the release's folder, downloaded if need be, and the oldest Java that runs it.
+        """Return the release's folder, downloaded if necessary, and the oldest Java that runs it.
         Raises :class:`SetUpFailed`."""
 
     @abstractmethod
     def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
-        """Lays the folder out. Raises :class:`SetUpFailed` or ``OSError``."""
+        """Write the folder. Raises :class:`SetUpFailed` or ``OSError``."""
 
     @abstractmethod
     def _command(self, runtime: Path, home: Path) -> list[str | Path]: ...

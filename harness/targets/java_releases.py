@@ -1,4 +1,4 @@
-"""Releases of a broker in Java: those in its ``versions.toml``, and those in the cache."""
+"""Releases of a Java broker: those in its ``versions.toml`` and those in the cache."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class JavaReleases:
 
     @property
     def default_version(self) -> str:
-        """The release that is used if none is named."""
+        """The release used if none is named."""
         return str(self.table["default"])
 
     def java_minimum(self, version: str) -> int:
@@ -44,8 +44,8 @@ class JavaReleases:
         return int(next(fitting, known[-1])["minimum"])
 
     def checked(self, version: str | None) -> str:
-        """Return ``version``, or the default one. Raises :class:`SetUpFailed` for one that is not
-        a release number."""
+        """Return ``version``, or the default one. Raises :class:`SetUpFailed` if it is no release
+        number."""
         version = self.default_version if version is None else version
         if not _VERSION.fullmatch(version):
             raise SetUpFailed(
@@ -54,7 +54,6 @@ class JavaReleases:
         return version
 
     def home_of(self, version: str) -> Path:
-        """Return the folder of a release, which may not exist yet."""
         return cache_folder() / self.family / f"{self.prefix}{version}"
 
     def installed(self) -> dict[str, Path]:

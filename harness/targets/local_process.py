@@ -1,4 +1,5 @@
-"""A broker as a process on this machine: started under a guard, watched until it listens, ended."""
+"""A broker as a process on this machine: started under a guard, watched until it listens,
+stopped."""
 
 from __future__ import annotations
 
@@ -16,17 +17,15 @@ from pathlib import Path
 from brokerproof.harness.targets.failure import SetUpFailed
 
 POLL_S = 0.05
-"""Interval at which a starting broker is looked at. Seconds."""
+"""The interval at which a starting broker is checked, in seconds."""
 PORTS = range(20_000, 32_000)
-"""Range in which free ports are looked for."""
+"""The range in which free ports are chosen."""
 
 
 class NativeProcess:
-    """One process. It ends when :meth:`stop` is called and when this process ends in any way,
-    unless ``free``.
+    """One process. :meth:`stop` ends it, and so does any end of this process unless ``free``.
 
-    ``console`` receives what it prints. ``grace_s`` is how long it may take to end before it is
-    killed. Seconds.
+    ``console`` receives its output. After ``grace_s`` seconds, a stopping process is killed.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class NativeProcess:
         self.pid: int | None = None
 
     def start(self) -> int:
-        """Start it and return its process id. Raises :class:`SetUpFailed` if it cannot be run at
+        """Start it; return its process id. Raises :class:`SetUpFailed` if it cannot be run at
         all."""
         guard = [sys.executable, "-I", str(Path(__file__).with_name("process_guard.py"))]
         guard += [
@@ -75,7 +74,7 @@ class NativeProcess:
         return self.pid
 
     def ended(self, within_s: float = 0) -> bool:
-        """True if it has ended by itself; waits up to ``within_s`` seconds for that."""
+        """True if it has ended by itself; wait for that up to ``within_s`` seconds."""
         if self.pid is None:
             return True
         if self._free:
@@ -95,7 +94,7 @@ class NativeProcess:
                 os.killpg(self.pid, number)
 
     def stop(self) -> None:
-        """End it and wait until it is gone. Does nothing if it is not running."""
+        """Stop it and wait for its end. Does nothing if it is not running."""
         if self.pid is None:
             return
         if self._free:
@@ -114,8 +113,8 @@ class NativeProcess:
         self, ready: Callable[[], bool], *, within_s: float, reason: Callable[[], str]
     ) -> None:
         """Wait until ``ready()``. If the process ends first or takes too long, stop it and raise
-        :class:`SetUpFailed`. ``reason()`` says why, from its logs; empty if they do not say.
-        """
+        :class:`SetUpFailed`. ``reason()`` returns the reason from its logs, empty if they have
+        none."""
         name = Path(self._command[0]).name
         for _ in range(max(1, round(within_s / POLL_S))):
             if ready():
@@ -130,7 +129,7 @@ class NativeProcess:
 
 
 def wait_for_end(pid: int, within_s: float) -> bool:
-    """True if process ``pid`` is gone, waiting up to ``within_s`` seconds for that."""
+    """True if process ``pid`` has ended; wait for that up to ``within_s`` seconds."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -144,8 +143,8 @@ def wait_for_end(pid: int, within_s: float) -> bool:
 
 
 def end(pid: int, grace_s: float) -> None:
-    """End a process of this user: SIGTERM, and SIGKILL after ``grace_s`` seconds. Does nothing if
-    it is gone."""
+    """End a process of this user: SIGTERM, then SIGKILL after ``grace_s`` seconds. Does nothing if
+    it has ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.kill(pid, number)
@@ -162,17 +161,17 @@ def started_at(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
     except OSError:
         return None
-    # The name in parentheses may hold anything, so count from the last parenthesis.
+    # The name in parentheses may contain anything, so count from the last parenthesis.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else fields[19]
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """``count`` different ports on which nothing listens now. Another program may take one before
-    they are used.
+    """Return ``count`` different ports on which nothing listens now. Another program may take one
+    before its use.
 
-    They are below the range that the system uses for outgoing connections, so that no client of
-    ours can take them. Raises :class:`SetUpFailed` if it finds too few.
+    They are below the system's range for outgoing connections, so that no client of ours can take
+    them. Raises :class:`SetUpFailed` if it finds too few.
     """
     ports: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
@@ -192,7 +191,7 @@ def listens(host: str, port: int) -> bool:
 
 
 def taken(ports: Iterable[int], host: str = "127.0.0.1") -> list[int]:
-    """Return those ``ports`` on which we cannot listen: another program does, or the system forbids
+    """Return the ``ports`` on which we cannot listen: another program does, or the system forbids
     it."""
     in_use = []
     for port in ports:

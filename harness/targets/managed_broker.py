@@ -1,4 +1,4 @@
-"""A broker that we started ourselves: the facts about it while it runs, and how it ends."""
+"""A broker that we started: facts about it while it runs, and its end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from brokerproof.harness.targets.local_process import NativeProcess, listens
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """A broker that accepts connections. ``ports`` is by acceptor name; ``log`` is the broker's own
-    log."""
+    """A broker that accepts connections. ``ports`` are by acceptor name; ``log`` is its own log."""
 
     version: str
     host: str
@@ -30,13 +29,13 @@ class ManagedBroker:
     """One broker, from its start to its end. A context manager that starts and stops it."""
 
     clock_rate: int = 1
-    """How many times as fast as the host's its clock runs. Set it before :meth:`start`."""
+    """How many times as fast as the host's clock its clock runs. Set this before :meth:`start`."""
     keeps_data: bool = False
-    """True if :meth:`start` goes on with the data that is in the broker's folder."""
+    """True if :meth:`start` keeps the data in the broker's folder."""
     _process: NativeProcess | None = None
 
     def start(self) -> RunningBroker:
-        """Start the broker and wait until it can be used. Raises
+        """Start the broker and wait until it is ready. Raises
         :class:`brokerproof.harness.targets.failure.SetUpFailed`."""
         raise NotImplementedError
 
@@ -50,7 +49,7 @@ class ManagedBroker:
             self._process.signal(number)
 
     def _make(self, *folders: Path) -> None:
-        """Make ``folders``, empty but for data that is kept."""
+        """Make ``folders``, empty except for data to keep."""
         for folder in folders:
             if not (self.keeps_data and folder.name == "data"):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -59,11 +58,12 @@ class ManagedBroker:
     def _ready(
         self, log: Path, has_started: Callable[[str], bool], ports: Iterable[int]
     ) -> Callable[[], bool]:
-        """Poll this: True once ``log`` says so and every port accepts connections."""
+        """True once ``log`` says that the broker is ready and every port accepts connections; for
+        polling."""
         waiting = list(ports)
 
         def ready() -> bool:
-            # The log first: a connection attempt to a port on which nothing listens yet can meet
+            # The log first: an attempt to connect to a port on which nothing listens can connect to
             # itself.
             if not log.is_file() or not has_started(log.read_text("utf-8", errors="replace")):
                 return False
@@ -73,7 +73,7 @@ class ManagedBroker:
         return ready
 
     def stop(self) -> None:
-        """End the broker, and wait until it is gone. The folder stays. Does nothing if it is not
+        """Stop the broker and wait for its end. The folder stays. Does nothing if it is not
         running."""
         if self._process is not None:
             self._process.stop()

@@ -1,8 +1,6 @@
-"""Downloads by Maven coordinates: with ``mvn`` if there is one, else over HTTPS from a repository
-that the user named. No repository is named here. ``mvn`` knows its own; without it,
-``$BROKERPROOF_MAVEN_REPOSITORY`` or the mirror in ``~/.m2/settings.xml`` names one with the
-standard layout.
-"""
+"""Downloads by Maven coordinates: by ``mvn`` if installed, else over HTTPS from a repository that
+the user named. We name none. ``mvn`` knows its own; without it, ``$BROKERPROOF_MAVEN_REPOSITORY``
+or the mirror in ``~/.m2/settings.xml`` names one with the standard layout."""
 
 from __future__ import annotations
 
@@ -45,17 +43,16 @@ class Coordinates:
 
     @property
     def file_name(self) -> str:
-        """The file's name, in a repository and on disk."""
         dash = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{dash}.{self.packaging}"
 
     @property
     def path(self) -> str:
-        """The file's path below a repository's root."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
     def __str__(self) -> str:
-        """As ``mvn`` wants them: ``group:artifact:version:packaging[:classifier]``."""
+        """Return them as ``mvn`` expects them:
+        ``group:artifact:version:packaging[:classifier]``."""
         parts = [self.group, self.artifact, self.version, self.packaging, self.classifier]
         return ":".join(part for part in parts if part)
 
@@ -63,10 +60,10 @@ class Coordinates:
 def download(
     candidates: Sequence[Coordinates], folder: Path, environment: Mapping[str, str] | None = None
 ) -> Path:
-    """The file of the first of ``candidates`` that a repository has, downloaded into ``folder``
-    once. All candidates have one file name. Checksums are verified if the repository has them.
-    Raises :class:`SetUpFailed`, with the result of each attempt, if none can be downloaded.
-    """
+    """Return the file of the first of ``candidates`` that a repository has, downloaded into
+    ``folder`` once. All candidates have the same file name. Checksums are verified if the
+    repository has them. Raises :class:`SetUpFailed`, with the result of each attempt, if none can
+    be downloaded."""
     environment = os.environ if environment is None else environment
 
     def make(scratch: Path) -> Path:
@@ -93,17 +90,16 @@ def download(
 
 
 def project(artifacts: Iterable[str]) -> str:
-    """The POM of a project that needs these, each ``group:artifact:version``."""
+    """Return the POM of a project that needs these, each ``group:artifact:version``."""
     return _POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in artifacts))
 
 
 def collect(
     pom: str, what: str, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Path:
-    """The jars that the project described by ``pom`` needs at run time, downloaded into ``folder``
-    once. ``what`` names them in messages. Needs ``mvn``, which alone can resolve the releases.
-    Raises :class:`SetUpFailed`.
-    """
+    """Return the jars that the project in ``pom`` needs at run time, downloaded into ``folder``
+    once. ``what`` names them in messages. Needs ``mvn``, since only that can resolve the releases.
+    Raises :class:`SetUpFailed`."""
     environment = os.environ if environment is None else environment
 
     def make(scratch: Path) -> Path:
@@ -125,7 +121,7 @@ def collect(
 
 
 def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
-    """Let ``mvn`` fetch the file; what went wrong, or None."""
+    """Let ``mvn`` fetch the file; return the error, or None."""
     problem = _ran(
         mvn, ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"], folder
     )
@@ -135,7 +131,7 @@ def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
 
 
 def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
-    """Run a goal in ``folder``, checksums strict; what went wrong, or None."""
+    """Run a goal in ``folder`` with strict checksums; return the error, or None."""
     command = [mvn, "-q", "-B", "-C", *arguments]
     try:
         ran = subprocess.run(
@@ -154,7 +150,7 @@ def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
 
 
 def _repository(environment: Mapping[str, str]) -> str | None:
-    """The base URL to ask without ``mvn``: the variable, else a mirror of everything or of
+    """Return the base URL to use without ``mvn``: the variable, else a mirror of everything or of
     ``central``."""
     if named := environment.get("BROKERPROOF_MAVEN_REPOSITORY"):
         return named.rstrip("/")
@@ -176,8 +172,8 @@ def _repository(environment: Mapping[str, str]) -> str | None:
 
 
 def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None:
-    """Fetch by the standard layout and hold the file against its published checksum; what went
-    wrong, or None."""
+    """Fetch by the standard layout and verify the file's published checksum; return the error, or
+    None."""
     url, target = f"{base}/{coordinates.path}", folder / coordinates.file_name
     if not base.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
         return f"{base} is not an https:// address"
@@ -195,7 +191,7 @@ def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None
             continue
         with target.open("rb") as file:
             actual = hashlib.file_digest(file, algorithm).hexdigest()
-        # Some files hold "digest  name", some the digest alone.
+        # Some files contain "digest name", others only the digest.
         if published.split()[:1] != [actual]:
             target.unlink()
             return f"{url} has the {algorithm} {actual}, which differs from the published one"
@@ -204,7 +200,7 @@ def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None
 
 
 def _text(url: str) -> str | None:
-    """A small text file, or None when there is none."""
+    """Return a small text file; None if it does not exist."""
     try:
         with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as answer:
             return str(answer.read(4096).decode("ascii", "replace")).lower()

@@ -1,5 +1,4 @@
-"""Fetches packages of npm into the cache, with the ``npm`` of this machine. Nothing is installed
-anywhere else."""
+"""Fetches npm packages into the cache by this machine's ``npm``; installs nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ WITHIN_S = 120
 
 
 def call(arguments: list[str], folder: Path, what: str) -> None:
-    """``npm ARGUMENTS`` in ``folder``. Raises :class:`SetUpFailed`, which says that ``what`` is
+    """``npm ARGUMENTS`` in ``folder``. Raises :class:`SetUpFailed`, saying that ``what`` is
     unavailable."""
     npm = shutil.which("npm")
     if npm is None:

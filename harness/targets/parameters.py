@@ -1,8 +1,8 @@
-"""The effective parameters of acceptors, worked out from a broker's own configuration file.
+"""The effective parameters of acceptors, calculated from a broker's own configuration file.
 
-The harness reads the file independently of the reference broker's reader: what a case expects must
-not come from the code under test. It reads only what the suites calculate with; the broker itself
-judges the rest of the file.
+The harness reads the file independently of the reference broker's reader, because a case's
+expectations must not rely on the code under test. It reads only parameters that the suites use; the
+broker itself checks the rest of the file.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ _URL_PARAMETERS: dict[str, tuple[str, type]] = {
     "stompConsumerWindowSize": (
         "stomp_consumer_window_size",
         int,
-    ),  # behind the deprecated name: it wins
+    ),  # after the deprecated name, so that it takes precedence
     "stompMaxFramePayloadLength": ("web_socket_max_frame_payload_length", int),
-    "webSocketMaxFramePayloadLength": ("web_socket_max_frame_payload_length", int),  # likewise
+    # after the deprecated name, too
+    "webSocketMaxFramePayloadLength": ("web_socket_max_frame_payload_length", int),
     "webSocketEncoderType": ("web_socket_encoder_type", str),
     "protocols": ("protocols", str),
     "stomp-min-large-message-size": ("stomp_min_large_message_size", int),
@@ -65,13 +66,12 @@ _ADDRESS_ELEMENTS: dict[str, tuple[str, type]] = {
 
 
 def describe(path: Path) -> str:
-    """A configuration file for people: its name and the beginning of its SHA-256."""
+    """Describe a configuration file for people: name and beginning of its SHA-256."""
     return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
 
 
 def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Parameters by acceptor name, from whichever broker's file this is. Raises
-    :class:`SetUpFailed`."""
+    """Return parameters by acceptor name from any broker's file. Raises :class:`SetUpFailed`."""
     if path.suffix in (".conf", erlang_config.SUFFIX):
         return from_rabbitmq_conf(path, defaults)
     return (
@@ -80,7 +80,7 @@ def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
 
 
 def of_named_acceptors(path: Path) -> dict[str, dict[str, Value]]:
-    """Return what a broker's file states about each acceptor itself: neither defaults nor settings
+    """Return what a broker's file states about each acceptor itself, without defaults and settings
     of the whole broker."""
     if path.suffix != ".xml":
         return {}
@@ -120,7 +120,7 @@ def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, 
 
 
 def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Line, key and value of each setting."""
+    """Yield line, key and value of each setting."""
     if path.suffix == erlang_config.SUFFIX:
         yield from (
             (setting.line, setting.key, str(setting.value))
@@ -137,8 +137,8 @@ def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Parameters by acceptor name: ``defaults`` (the profile's), then broker-wide elements, then
-    the acceptor's URL.
+    """Return parameters by acceptor name: ``defaults`` (the profile's), then broker-wide elements,
+    then the acceptor's URL.
 
     Raises :class:`SetUpFailed` for a file that cannot be read or a value that is not a number.
     """
@@ -159,19 +159,18 @@ def _root(path: Path) -> etree._Element:
 
 
 def of_address(path: Path, name: str) -> dict[str, Value]:
-    """Return the address-settings of a broker.xml for the address ``name``, under the names of a
-    profile.
+    """Return the address-settings of a broker.xml for the address ``name``, with a profile's names.
 
-    Settings with more words in common win (manual, chapter on address settings): a word before
-    ``*`` before ``#``. Raises :class:`SetUpFailed` like :func:`from_broker_xml`.
+    Settings with more words in common take precedence (manual, chapter on address settings), and so
+    does a word before ``*`` before ``#``. Raises :class:`SetUpFailed` like :func:`from_broker_xml`.
     """
     return merged(_of_addresses(path, _number), name)
 
 
 def address_settings(path: Path) -> list[dict[str, Value]]:
-    """Return a broker.xml's limits of addresses, under the names of a profile and with the pattern
-    as ``match``; empty for other files. A value that is not a plain number is omitted, since nobody
-    calculates with these."""
+    """Return a broker.xml's address limits, with a profile's names and the pattern as ``match``;
+    empty for other files. Values that are not plain numbers are omitted, as nothing calculates with
+    them."""
     if path.suffix != ".xml" or _is_activemq(path):
         return []
     return [address for address in _of_addresses(path, _plain) if len(address) > 1]
@@ -256,8 +255,8 @@ def has_tls(parameters: Parameters) -> bool:
 
 
 def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Parameters]:
-    """The acceptors that speak ``protocol`` without TLS; one whose parameters name no ``protocols``
-    speaks any."""
+    """Return the acceptors that speak ``protocol`` without TLS. If its parameters name no
+    ``protocols``, an acceptor speaks any."""
     return {
         name: parameters
         for name, parameters in acceptors.items()
@@ -270,7 +269,7 @@ def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Pa
 def overridden(
     acceptors: dict[str, dict[str, Value]], overrides: Overrides | None
 ) -> dict[str, dict[str, Value]]:
-    """``acceptors``, with the values that a case overrides on every acceptor."""
+    """Return ``acceptors`` with the values that a case overrides on every acceptor."""
     if not overrides:
         return acceptors
     changes = {

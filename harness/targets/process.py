@@ -1,4 +1,4 @@
-"""A broker in a separate process that prints one JSON line when it is ready, as ``brokerproof
+"""A broker in a separate process that prints one JSON line once it is ready, as ``brokerproof
 broker`` does."""
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from brokerproof.harness.worlds.world import World
 _READY_WITHIN_S = 30.0
 _STOP_WITHIN_S = 10.0
 CONTROL = "--control"
-"""The word by which a command says that it takes limits."""
+"""The word in a command that shows that it accepts limits."""
 _SHORT = {"memory": LimitsSet(memory=0), "disk": LimitsSet(disk=9 * 10**15)}
 """Limits that any machine exceeds, by resource."""
 _ENOUGH = {"memory": LimitsSet(memory=0.9), "disk": LimitsSet(disk=1_000_000)}
-"""Limits that a machine with memory and disk space to spare stays within, by resource."""
+"""Limits that a machine with enough memory and disk space does not reach, by resource."""
 
 
 class ProcessTarget(SocketTarget):
-    """``command`` may name ``{python}``, ``{config}``, ``{pid}`` (ours) and ``{data}``, a folder
-    that lasts as long as the process. The environment variable :data:`certificates.FOLDER` names a
+    """``command`` may contain ``{python}``, ``{config}``, ``{pid}`` (ours) and ``{data}`` (a folder
+    with the process's lifetime). The environment variable :data:`certificates.FOLDER` names a
     folder of throw-away certificates.
 
-    If the command includes ``--control``, it accepts limits for memory and disk space on its
-    standard input, one JSON object per line.
+    A command with ``--control`` accepts limits for memory and disk space on its standard input, one
+    JSON object per line.
 
     The ready line has ``acceptors`` (port by name), ``broker`` (its name) and ``version``.
     """
@@ -135,8 +135,8 @@ class ProcessTarget(SocketTarget):
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """End the process and remove its folders. Another thread may still be waiting for its ready
-        line; that wait then ends."""
+        """End the process and remove its folders. If another thread still waits for the ready line,
+        that wait ends."""
         super().stop()
         self._end()
         folders, self._folders = self._folders, None
@@ -144,7 +144,7 @@ class ProcessTarget(SocketTarget):
             folders.cleanup()
 
     def process_end(self) -> str:
-        if self.is_forked:  # a process learns of its own children only
+        if self.is_forked:  # a process only learns of its own children
             return ""
         code = None if self._process is None else self._process.poll()
         if code is None:

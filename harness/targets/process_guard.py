@@ -1,12 +1,12 @@
-"""Holds a broker's process so that it cannot outlive the harness. Run as a script, never imported.
+"""Guards a broker's process so that it cannot outlive the harness. Run as a script, never imported.
 
-``process_guard.py held|free GRACE_S CONSOLE COMMAND…`` starts COMMAND in a session of its own with
-its output appended to the file CONSOLE, and prints one line: ``pid N``, or ``error TEXT``.
+``process_guard.py held|free GRACE_S CONSOLE COMMAND…`` starts COMMAND in its own session, appends
+its output to the file CONSOLE, and prints one line: ``pid N``, or ``error TEXT``.
 
-* ``held``: ends COMMAND (SIGTERM, SIGKILL after GRACE_S seconds) as soon as standard input ends,
-  which also happens when the harness is killed, and exits as COMMAND did. If the guard itself is
+* ``held``: ends COMMAND (SIGTERM, then SIGKILL after GRACE_S seconds) as soon as standard input
+  ends, as it does if the harness is killed, and exits as COMMAND did. If the guard itself is
   killed, the kernel kills COMMAND.
-* ``free``: exits at once; COMMAND goes on.
+* ``free``: exits immediately; COMMAND continues.
 
 The guard is a separate process, because the kernel's parent-death signal is sent when the *thread*
 that started a process ends, and the harness starts brokers from threads.

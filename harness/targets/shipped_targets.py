@@ -1,4 +1,4 @@
-"""The target files that come with brokerproof; listing them imports no broker and no client."""
+"""The target files shipped with brokerproof. Listing them imports no broker and no client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLIENT_SUFFIX = ".client.toml"
 
 
 def families() -> Path:
-    """Return the folder with a folder for each family of brokers."""
+    """Return the folder that contains a folder for each broker family."""
     return Path(str(files("brokerproof.fixtures"))) / "brokers"
 
 
@@ -23,7 +23,7 @@ def paths() -> dict[str, Path]:
 
 
 def clients() -> dict[str, Path]:
-    """Return the target files of client libraries by the library's name."""
+    """Return the target files of client libraries, by the library's name."""
     folder = Path(str(files("brokerproof.fixtures"))) / "clients"
     return {
         path.name.removesuffix(CLIENT_SUFFIX): path

@@ -1,4 +1,4 @@
-"""Base of every target reached over sockets: endpoints by acceptor, a real world per case, one
+"""Base of every target reached over sockets: endpoints by acceptor, a real world per case, and one
 canary."""
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class SocketTarget:
 
     clock = Clock.REAL
     is_local = False
-    """True if the broker is a process of this machine, with nothing between its socket and ours,
-    that sends what it writes at once (TCP_NODELAY). Otherwise the last it wrote may wait for our
-    system's acknowledgement, and a reset drops it."""
+    """True if the broker is a process of this machine that sends its writes immediately
+    (TCP_NODELAY), with nothing between its socket and ours. Otherwise its last bytes may wait for
+    our system's acknowledgement, and a reset drops them."""
 
     def __init__(self, identity: Identity, config: Path | None = None) -> None:
         self.identity, self.config = identity, config
@@ -44,21 +44,19 @@ class SocketTarget:
         self.endpoints: dict[str, tuple[str, int]] = {}
         """Host and port by acceptor name; filled by ``start``."""
         self.tls: dict[str, Tls] = {}
-        """Settings of TLS, by the names of the acceptors that have it; filled by ``start``."""
+        """TLS settings by acceptor name, for those with TLS; filled by ``start``."""
         self.bounds = RunBounds(identity.limits, self.host_clock)
-        """Shared by all cases of the run."""
         self.pages: Path | None = None
-        """The broker's paging folder, where the harness started it; set by ``start``."""
+        """The broker's paging folder, if the harness started it; set by ``start``."""
         self.canary = Canary()
         self._watched: int | None = None
-        """The broker's process, where it is one of this host."""
+        """The broker's process, if it is on this host."""
         self._watched_since: str | None = None
-        """When that process began: another one may get its number."""
+        """When that process began, as another process may get its number."""
         self.brief = False
-        """True if a broker that the harness starts is ended again after some minutes, and need not
-        be fast."""
+        """True if a broker that the harness starts runs only for minutes and need not be fast."""
         self.is_forked = False
-        """True in a process that was forked from the one that started the target."""
+        """True in a process forked from the one that started the target."""
 
     def start(self, folder: Path) -> TargetFacts:
         """See :class:`brokerproof.harness.targets.target.Target`."""
@@ -70,7 +68,8 @@ class SocketTarget:
         return {name: self._known.get(name) or self._unknown(name) for name in self.endpoints}
 
     def _unknown(self, name: str) -> Parameters:
-        """Parameters of an acceptor that no file describes: its name says what it speaks."""
+        """Return the parameters of an acceptor that no file describes: its name shows its
+        protocol."""
         by_name = {self.identity.default_amqp_acceptor: "AMQP", MANAGEMENT: "HTTP"}
         protocol = by_name.get(name, "STOMP")
         return {"protocols": protocol, **self.identity.profile.parameters}
@@ -82,10 +81,10 @@ class SocketTarget:
         return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Do nothing: most brokers create places when they are used."""
+        """Do nothing: most brokers create addresses on use."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Raise :class:`SetUpFailed`: only some subclasses can do that from outside."""
+        """Raise :class:`SetUpFailed`: only some subclasses can raise alarms from outside."""
         raise SetUpFailed(
             f"target {self.identity.name}: cannot raise an alarm for {resource} on this broker"
         )
@@ -111,13 +110,13 @@ class SocketTarget:
         )
 
     def shipped_configuration(self) -> str:
-        """Raise :class:`SetUpFailed`: only some releases ship one that can be read."""
+        """Raise :class:`SetUpFailed`: only some releases ship a readable configuration."""
         raise SetUpFailed(
             f"target {self.identity.name}: the configuration shipped with its release is unknown"
         )
 
     def trust(self, folder: Path) -> None:
-        """Use TLS for the acceptors whose configuration has it, with the certificates created in
+        """Use TLS for the acceptors configured for it, with the certificates created in
         ``folder``."""
         tls = Tls(folder / certificates.AUTHORITY, certificates=folder)
         self.tls = {
@@ -125,8 +124,8 @@ class SocketTarget:
         }
 
     def watch_the_host(self, broker: int | None = None) -> None:
-        """Start the canary; once the broker is up, so that its start does not count. A target that
-        is started again gets another one. ``broker`` is its process if that is on this host."""
+        """Start the canary, once the broker is up so that its start does not count. A restarted
+        target gets another one. ``broker`` is its process if that is on this host."""
         self._watched = broker
         self._watched_since = None if broker is None else started_at(broker)
         self._measure(self.identity.limits)
@@ -140,11 +139,10 @@ class SocketTarget:
         self.bounds = RunBounds(limits, self.host_clock)
 
     def continue_in_fork(self, limits: Limits) -> None:
-        """Make this copy of a started target usable in a process that was forked since, with
-        separate ``limits``. A fork does not copy threads, and a connection cannot be shared: the
-        canary and the bounds are new, and a subclass with connections opens new ones. The process
-        that started the broker still stops it.
-        """
+        """Make this copy of a started target usable in a forked process, with separate ``limits``.
+        A fork does not copy threads, and a connection cannot be shared, so the canary and the
+        bounds are new, and a subclass with connections opens new ones. The process that started the
+        broker still stops it."""
         self.is_forked = True
         self._measure(limits)
 
@@ -154,7 +152,7 @@ class SocketTarget:
         return self.identity.started_here or self._watched is not None
 
     def process_end(self) -> str:
-        """How the broker's process ended, if it is a child of this one; empty while it runs."""
+        """Return how the broker's process ended, if it is our child; empty while it runs."""
         return ""
 
     def has_ended(self) -> bool:
@@ -163,11 +161,11 @@ class SocketTarget:
         return pid is not None and started_at(pid) != self._watched_since
 
     def watch_again(self) -> None:
-        """Watch the process that serves now, after the earlier one has ended."""
+        """Watch the process that serves now, after the earlier one ended."""
 
     def kill(self) -> None:
-        """Kill the broker's process if the harness started it on this host. A broker that a case
-        has harmed might use all its time for a clean shutdown. The caller stops the target
+        """Kill the broker's process if the harness started it on this host. A broker harmed by a
+        case might spend all its time on a clean shutdown. The caller stops the target
         afterwards."""
         pid = self._watched
         if pid is None or not self.identity.started_here or self._watched_since is None:

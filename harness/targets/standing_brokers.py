@@ -31,13 +31,14 @@ from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Installation of brokers of one name. ``stop_s``: seconds until a stopping one is killed."""
+    """Installation of brokers of one name. ``stop_s``: seconds until a stopping broker is
+    killed."""
 
     install: Callable[[str | None], Path]
     installed: Callable[[], Mapping[str, Path]]
     """Folder by release."""
     release: Callable[[str | None], str]
-    """The release that is started when this one, or none, is named."""
+    """Returns the release that starts if this one, or none, is named."""
     start: Callable[[str, Path, Path | None, str], RunningBroker]
     """Starts the broker, given release, folder, configuration file and choice of ports."""
     stop_s: float
@@ -114,7 +115,7 @@ NAMES = tuple(_KINDS)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An installed release, and the running broker of it (None: it is not running)."""
+    """An installed release, and its running broker (None if it is not running)."""
 
     name: str
     version: str
@@ -123,7 +124,7 @@ class Listed:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Download and unpack a release unless that is already done; return its folder. Raises
+    """Download and unpack a release unless that is done already; return its folder. Raises
     :class:`SetUpFailed`."""
     return _known(name).install(version)
 
@@ -139,7 +140,7 @@ def start(
     """Start a broker that continues after this process ends.
 
     ``config`` is its configuration file (None: ours), ``ports`` is "free" or "file", ``folder`` the
-    instance's (None: one in the cache). Raises :class:`SetUpFailed`, also when that release is
+    instance's (None: one in the cache). Raises :class:`SetUpFailed`, also if that release is
     running already.
     """
     kind = _known(name)
@@ -162,7 +163,7 @@ def start(
 
 
 def stop(name: str, version: str | None = None) -> list[RunningBroker]:
-    """End the broker of that name and release (None: every release) and say which ones ran."""
+    """Stop the broker of that name and release (None: every release); return those that ran."""
     kind = _known(name)
     ended = []
     for state in sorted(_folder().glob(f"{name}-{version or '*'}.json")):
@@ -176,7 +177,7 @@ def stop(name: str, version: str | None = None) -> list[RunningBroker]:
 
 
 def listing() -> list[Listed]:
-    """Every installed release, and whether :func:`start` left it running."""
+    """Return every installed release, and whether :func:`start` left it running."""
     return [
         Listed(name, version, home, _running(_state(name, version)))
         for name, kind in _KINDS.items()
@@ -199,7 +200,7 @@ def _state(name: str, version: str) -> Path:
 
 
 def _running(state: Path) -> RunningBroker | None:
-    """The broker that a state file tells of, if it still runs."""
+    """Return the broker described in a state file, if it still runs."""
     try:
         values: dict[str, Any] = json.loads(state.read_text("utf-8"))
         moment = values.pop("started_at")

@@ -21,18 +21,18 @@ from brokerproof.harness.worlds.world import World
 
 Value: TypeAlias = int | float | str | bool | None
 Parameters: TypeAlias = Mapping[str, Value]
-"""Effective parameters of an acceptor, by the names that profiles use (``connection_ttl_ms`` …)."""
+"""Effective parameters of an acceptor, by their names in profiles (``connection_ttl_ms`` …)."""
 
 Overrides: TypeAlias = Mapping[str, Mapping[str, Value]]
-"""Parameters a case wants otherwise: ``{"acceptor": {…}, "broker": {…}, "address": {…}}``, the last
-for every address; only for targets that can be reconfigured."""
+"""Parameters that a case changes: ``{"acceptor": {…}, "broker": {…}, "address": {…}}``, the last
+for every address. Only for reconfigurable targets."""
 
 RECONFIGURABLE = "reconfigurable"
 """The capability of a target whose parameters a case may choose."""
 
 
 def host_of_amqp091(parameters: Parameters) -> str:
-    """Return the virtual host that clients of AMQP 0-9-1 open."""
+    """Return the virtual host that AMQP 0-9-1 clients open."""
     return str(parameters.get("amqp091_host", "/"))
 
 
@@ -46,12 +46,12 @@ class TargetFacts:
     """The configuration as text for people: a file's name and digest, or "unknown"."""
     endpoint: str
     tls: str = ""
-    """The check by which TLS made sure that the broker is the broker; empty without TLS."""
+    """How TLS verified the broker's identity; empty without TLS."""
     judged_as: str = ""
-    """The sentence about the rules by which a broker at an address is judged, unless its user named
+    """The sentence on the rules by which a broker at an address is judged, unless its user named
     them."""
     dialect: Sequence[str] = ()
-    """Sentences on the dialect that was inferred, where only the address was known."""
+    """Sentences on the inferred dialect, if only the address was known."""
     addresses: Sequence[Mapping[str, Value]] = ()
     """Limits of addresses in the configuration: see
     :func:`brokerproof.harness.targets.parameters.address_settings`."""
@@ -72,23 +72,25 @@ class Identity:
     not_offered: Mapping[str, str] = field(default_factory=dict)
     """The reasons for capabilities that the target does not offer."""
     judged_on: Mapping[str, str] = field(default_factory=dict)
-    """Capabilities that the target may have, with the shipped target on which they are judged."""
+    """Capabilities that the target may have, each with the shipped target on which they are
+    judged."""
     unmet: Mapping[str, str] = field(default_factory=dict)
-    """Why a kind of place cannot be used to judge: a plain message did not pass through it. By
-    protocol and routing, such as "amqp ANYCAST"; "stomp SEND" says why its RECEIPT never comes."""
+    """Why a kind of address cannot be used for judging: a plain message did not pass through it. By
+    protocol and routing, such as "amqp ANYCAST"; "stomp SEND" says why its RECEIPT never
+    arrives."""
     scope: frozenset[str] = frozenset()
-    """Capabilities of which a case needs at least one to be judged here."""
+    """Cases that need one of these capabilities are judged here."""
     cases: frozenset[str] = frozenset()
-    """Ids of further cases that are judged here. If there is no scope either, every case is judged
-    here."""
+    """Ids of further cases that are judged here. Without these and without a scope, every case is
+    judged here."""
     others_judged_on: str = ""
     """The shipped target on which all other cases are judged."""
     deviations: Path | None = None
-    """The list of known deviations of this broker family, if there is one."""
+    """The list of known deviations of this broker family, if any."""
 
     @property
     def started_here(self) -> bool:
-        """True if the harness starts the broker, and nobody else needs it."""
+        """True if the harness starts the broker, so that nobody else needs it."""
         return self.kind != "address"
 
     def skip_reason(self, needs: frozenset[str], case: str) -> str:
@@ -103,27 +105,27 @@ class Identity:
         return ""
 
     def is_bound_by(self, vendor: str | None, needs: Set[str]) -> bool:
-        """True if a document binds the target in a case that needs these capabilities: a
+        """True if a document binds the target in a case that needs these capabilities. A
         specification binds every broker; a vendor's document binds that vendor's brokers, and
-        others only if they offer what the vendor alone describes."""
+        others only if they offer something that only the vendor describes."""
         listed = capabilities.listed()
         promised = {listed[name].family for name in needs if name in listed}
         return vendor in (None, self.profile.vendor) or vendor in promised
 
     def lack_of(self, needs: Set[str]) -> str:
-        """The sentence about those of these capabilities that the target lacks; empty if it has all
-        of them."""
+        """Return the sentence on those of these capabilities that the target lacks; empty if it has
+        all."""
         missing = needs - self.capabilities
         return capabilities.missing(missing, self.absent, self.profile.name) if missing else ""
 
     @property
     def absent(self) -> dict[str, str]:
-        """Why cases that need these capabilities are not judged here, by capability."""
+        """Return why cases that need these capabilities are not judged here, by capability."""
         elsewhere = {name: f"judged on the target {on}" for name, on in self.judged_on.items()}
         return {**self.not_offered, **elsewhere}
 
     def without(self, reasons: Mapping[str, str]) -> Identity:
-        """Return this identity for a broker that turned out not to offer these capabilities."""
+        """Return this identity for a broker that does not offer these capabilities after all."""
         return dataclasses.replace(
             self,
             capabilities=self.capabilities - reasons.keys(),
@@ -137,22 +139,23 @@ class Identity:
 
     @cached_property
     def redaction(self) -> Redaction:
-        """Removes this target's credentials from everything that a run keeps."""
+        """Return the object that removes this target's credentials from everything that a run
+        keeps."""
         return Redaction(self.login, self.passcode)
 
     manual: str = ""
     """The release whose manual binds the target; empty for the release that runs."""
     tag: str = ""
-    """Part of every name of a run on a broker that outlives it: another run with the same seed
-    would find what the one before left behind."""
+    """Part of every name in a run on a broker that outlives it; otherwise another run with the same
+    seed would find the leftovers of the one before."""
     websockets: frozenset[str] = frozenset()
-    """Acceptors that speak STOMP over WebSocket only."""
+    """Acceptors that speak only STOMP over WebSocket."""
     addresses: FullAddresses = SHIPPED
-    """Addresses that are soon full, as they were configured."""
+    """Addresses with low limits, as configured."""
     limits: Limits = field(default_factory=Limits)
     """Bounds of a run in real time."""
     clock_rate: int = 1
-    """How many times as fast as the host's the broker's clock runs, which the harness keeps too."""
+    """How many times as fast as the host's clock the broker's and the harness's clocks run."""
 
 
 class Target(Protocol):
@@ -172,20 +175,20 @@ class Target(Protocol):
         """Effective parameters by acceptor name."""
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Create the AMQP place of that name, on brokers that do not create it when a link is
-        attached to it."""
+        """Create the AMQP address of that name, on brokers that do not create it when a link is
+        attached."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Make the broker short of ``resource`` (memory or disk). For targets with the capability
-        "alarms"; raises :class:`SetUpFailed`. ``node`` is one of a target with "cluster"; the
-        default is the first."""
+        """Cause an alarm for ``resource`` (memory or disk). For targets with the capability
+        "alarms"; raises :class:`SetUpFailed`. ``node``: a node of a target with "cluster" (default:
+        the first)."""
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """End the shortage that :meth:`raise_alarm` caused."""
+        """End the alarm of :meth:`raise_alarm`."""
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
-        """Set the limits at which memory and disk space are short, as the broker's administrator
-        can. As for :meth:`raise_alarm`."""
+        """Set the limits of memory and disk alarms, as the broker's administrator can. See
+        :meth:`raise_alarm`."""
 
     def shipped_configuration(self) -> str:
         """Return the text of the configuration that the release ships. For targets with the
@@ -194,4 +197,5 @@ class Target(Protocol):
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> World:
-        """A fresh world around this target: virtual targets start a broker of their own in it."""
+        """Return a fresh world around this target; virtual targets start a separate broker in
+        it."""

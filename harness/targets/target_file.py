@@ -1,10 +1,10 @@
-"""Target files: ``NAME.target.toml`` says what kind of broker a target is and how it is reached.
+"""Target files: ``NAME.target.toml`` states a target's kind of broker and how to reach it.
 
-``--target`` takes the name of a shipped file, the path of one, ``HOST:PORT``, or URLs
+``--target`` takes the name of a shipped file, the path of a file, ``HOST:PORT``, or URLs
 (``target_url.py``). A shipped name followed by ``@VERSION`` is the same target with another release
-of the broker. Other packages add targets as ``WORD:NAME``: an entry point of the group
-``brokerproof.targets`` called WORD is a function from NAME to a target, which raises ``ValueError``
-with one sentence for an unknown name. A file has::
+of the broker. Other packages add targets as ``WORD:NAME``: an entry point WORD of the group
+``brokerproof.targets`` is a function from NAME to a target, which raises ``ValueError`` with one
+sentence for an unknown name. A file has::
 
     kind = "virtual" | "process" | "artemis" | "activemq" | "rabbitmq" | "proton" | "container" | "address" | "client"
     profile = "artemis"            # what is expected of it; address: optional, as the broker names itself
@@ -84,9 +84,9 @@ CLIENT = "client"
 CLIENT_CLOCKS = "client-clocks"
 """The capability of a target whose clock is not accelerated."""
 SOCKETS = "sockets"
-"""The capability of a target in real time: clients may bring sockets of their own."""
+"""The capability of a target in real time: clients may use their own sockets."""
 LOGIN = "login"
-"""The capability of a target for which a login was given: there are right and wrong ones."""
+"""The capability of a target with a login, so that right and wrong ones exist."""
 
 _COMMON: dict[str, type] = {
     "kind": str,
@@ -142,7 +142,8 @@ class BadTarget(OneSentence):
 
 
 def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
-    """The target that ``text`` names; ``limits`` override those of its file. Raises BadTarget."""
+    """Return the target that ``text`` names; ``limits`` override those of its file. Raises
+    :class:`BadTarget`."""
     known = shipped_targets.paths()
     if text in known:
         return _from_file(known[text], text, limits)
@@ -262,7 +263,8 @@ def _from_file(
     if version:
         values["version"] = version
         if values.pop("cases", None) and "scope" not in values:
-            # The cases that a file names are for its own release; another one is judged by all.
+            # The cases that a file names are for its own release; another release is judged by all
+            # cases.
             values.pop("others_judged_on", None)
     if family:
         values["like"] = family
@@ -303,7 +305,7 @@ def _check_capabilities(values: Mapping[str, Any], path: Path) -> None:
 
 
 def _check_scope(values: Mapping[str, Any], path: Path) -> None:
-    """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds,
+    """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds, and
     ``others_judged_on`` accompanies it or ``cases`` and names a shipped target."""
     named = [key for key in ("scope", "cases") if key in values]
     if bool(named) != ("others_judged_on" in values):
@@ -331,7 +333,7 @@ def _check_shipped(target: Any, place: str) -> None:
 
 
 def _not_offered(profile: profiles.Profile, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the reasons for capabilities that the profile or the file states not to be offered."""
+    """Return the reasons for capabilities that the profile or the file states as not offered."""
     stated = {**profile.not_offered, **values.get("not_offered", {})}
     of_protocols = {
         name: stated[capability.protocol]
@@ -374,7 +376,7 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     known = ({LOGIN} if "login" in values else set()) | ({SOCKETS} if kind != "virtual" else set())
     known |= {CLIENT_CLOCKS} if clock_rate == 1 else set()
     offered = profile.capabilities | known | set(values.get("add_capabilities", ()))
-    if kind != "address":  # a running broker is configured by its user
+    if kind != "address":  # the user configures a running broker
         for capability in capabilities.listed().values():
             configured_on = capability.judged_on.get(profile.name)
             if configured_on and capability.name not in offered | not_offered.keys():
@@ -416,7 +418,7 @@ def _address(
     where: object,
     as_family: Callable[..., Target] | None,
 ) -> AddressTarget:
-    """Return the target; ``as_family`` makes it again with the family that it names."""
+    """Return the target; ``as_family`` makes it again with the family that the broker names."""
     given = values["endpoints"]
     endpoints = {key: _endpoint(key, value, path) for key, value in given.items()}
     if not endpoints:
@@ -462,8 +464,8 @@ def _stated_parameters(
     endpoints: Mapping[str, object],
     where: object,
 ) -> dict[str, Any]:
-    """Return the parameters by endpoint: those of the family's configuration, and what the file
-    states."""
+    """Return the parameters by endpoint: those of the family's configuration and those in the
+    file."""
     known: dict[str, Any] = {}
     if like := values.get("like"):
         config = likeness.config_of(like, shipped_targets.paths())
@@ -493,13 +495,13 @@ def _of_family(make: Callable[..., Target], family: str) -> AddressTarget:
 
 
 def _is_stranger(profile: profiles.Profile) -> bool:
-    """True if the profile says nothing about a broker's dialect, and nobody added to it."""
+    """True if the profile contains nothing about a broker's dialect, and nobody added to it."""
     stated = profile.parameters.items() - profiles.load(profile.name).parameters.items()
     return profile.name in ("stomp", "any") and {key for key, _ in stated} <= {"websocket_path"}
 
 
 _PARAMETERS_OF_ONE = {"connection_ttl_ms", "amqp_idle_timeout_ms"}
-"""Parameters that a profile leaves out on purpose: only an acceptor can have them."""
+"""Parameters that a profile omits on purpose: only an acceptor can have them."""
 
 
 def _endpoint(name: str, value: object, path: Path) -> endpoint.Endpoint:
@@ -517,8 +519,8 @@ def _endpoint(name: str, value: object, path: Path) -> endpoint.Endpoint:
 
 
 def _first(endpoints: Mapping[str, endpoint.Endpoint], protocols: tuple[str, ...]) -> str:
-    """The endpoint that cases use by default: the one called like the protocol, or the first that
-    speaks it."""
+    """Return the endpoint that cases use by default: the one with the protocol's name, or the first
+    that speaks it."""
     if protocols[0] in endpoints:
         return protocols[0]
     speaking = (name for name, given in endpoints.items() if given.protocol in protocols)

@@ -1,8 +1,8 @@
-"""Targets written as URLs: one for each endpoint, separated by commas.
+"""Targets written as URLs, one for each endpoint, separated by commas.
 
-The first one has the login and, as options, what applies to the whole target: ``like`` or
-``profile``, ``local=true``, a passcode's source, and any parameter of the profile. Each may be
-preceded by a name, as in ``ttl-2000=stomp://HOST:PORT``; otherwise it is named after its protocol.
+The first URL has the login and, as options, settings of the whole target: ``like`` or ``profile``,
+``local=true``, a passcode's source, and any parameter of the profile. A name may precede each, as
+in ``ttl-2000=stomp://HOST:PORT``; otherwise its name is its protocol's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMS = (
 
 
 def joined(target: str, endpoints: tuple[str, ...], like: str | None = None) -> str:
-    """Return the URLs of a target with further ``endpoints``, ``like`` among its options. A
+    """Return the URLs of a target with further ``endpoints`` and with the option ``like``. A
     ``HOST:PORT`` becomes a URL; anything else is returned unchanged."""
     if not endpoints and like is None:
         return target
@@ -73,11 +73,12 @@ def values(text: str) -> dict[str, Any]:
 
 
 def _options(address: str) -> tuple[str, ...]:
-    """The options of a first URL: any, because the profile's parameters are among them."""
+    """Return the options of a first URL: any are allowed, because they include the profile's
+    parameters."""
     try:
         given = [name for name, _ in parse_qsl(urlsplit(address).query, keep_blank_values=True)]
     except ValueError:
-        given = []  # reading it says what is wrong
+        given = []  # reading it reports the error
     return (*_OF_TARGET, *(name for name in given if name not in (*_TLS, *_OF_TARGET)))
 
 
@@ -88,7 +89,7 @@ def _of_target(first: Endpoint) -> dict[str, Any]:
         passcode = unquote(first.passcode)
     login = first.login
     if login:
-        # What a variable holds is not percent-encoded.
+        # The value of a variable is not percent-encoded.
         login = credentials.filled_in(login) if "${" in login else unquote(login)
     parameters = {name: _value(value) for name, value in options.items() if name not in _OF_TARGET}
     about = {

@@ -1,7 +1,7 @@
 """The columns of a trace, derived from the event classes, and their fingerprint.
 
 The recorder writes this schema and every reader checks it, so a run with another version of the
-schema is refused with one sentence rather than misread."""
+schema is rejected with one sentence rather than misread."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _arrow_type(annotation: object) -> pa.DataType:
 
 
 def _payload() -> dict[str, pa.DataType]:
-    """Payload columns by name; raises ``TypeError`` if two events use a field name with different
-    types."""
+    """Return payload columns by name. Raises ``TypeError`` if two events use a field name with
+    different types."""
     envelope = {name for name, _ in ENVELOPE}
     columns: dict[str, pa.DataType] = {}
     for kind in events.ALL:
@@ -99,7 +99,7 @@ FINGERPRINT = fingerprint()
 
 def batch(rows: Sequence[Event], envelope: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """Return the events ``rows`` as a batch of :data:`SCHEMA`; ``envelope`` has the columns that
-    are not in the events: run, target, case, seq and clock."""
+    events lack: run, target, case, seq and clock."""
     size = len(rows)
     columns: dict[str, list[Any]] = {}
     kinds = [type(event).__name__ for event in rows]

@@ -21,7 +21,7 @@ from brokerproof.harness.trace.events import (
 
 @dataclass(frozen=True, slots=True)
 class EventFactory:
-    """Creates the events of connection ``conn``. ``out``: written by the client."""
+    """Creates the events of connection ``conn``. ``out``: the client wrote the bytes."""
 
     conn: int
     vantage: Vantage = Vantage.PEER

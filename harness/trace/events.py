@@ -23,7 +23,7 @@ from brokerproof.harness.model.enums import CloseHow, Vantage
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 RECORDED_BYTES = 4096
-"""Bodies and raw bytes are recorded up to this length; their full size always is."""
+"""Bodies and raw bytes are recorded up to this length, their full size always."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +68,14 @@ class ConnectionOpened(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionClosed(Event):
-    """The harness saw that the broker ended the connection."""
+    """The harness noticed that the broker closed the connection."""
 
     how: CloseHow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionAbandoned(Event):
-    """The harness ended the connection itself: closed (EOF) or cut (RESET)."""
+    """The harness itself ended the connection: closed (EOF) or cut (RESET)."""
 
     how: CloseHow
 
@@ -136,8 +136,8 @@ class OctetsSentUnseen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsReceivedUnseen(Event):
-    """The broker wrote bytes that are missing from the recording, no earlier than ``at_ns``;
-    otherwise as :class:`OctetsSentUnseen`."""
+    """The broker wrote bytes that are missing from the recording, no earlier than ``at_ns``. Fields
+    are those of :class:`OctetsSentUnseen`."""
 
     protocol: str
     command: str
@@ -234,7 +234,7 @@ class Observed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted(Event):
-    """A step of the case, in words, for the reader of the report."""
+    """A step of the case, in words, for readers of the report."""
 
     detail: str
 

@@ -1,4 +1,4 @@
-"""Facts about messages that the frames of a connection establish.
+"""Facts about messages, established by the frames of a connection.
 
 Examples: a message was sent, delivered, settled; a consumer subscribed. Every protocol's fact
 reader (``harness/protocols/PROTOCOL/fact_reader.py``) turns rows of the trace into these facts, and
@@ -18,7 +18,7 @@ from brokerproof.harness.model.wire_numbers import whole_number
 from brokerproof.harness.trace import stamp as stamps
 
 When: TypeAlias = tuple[int, int]
-"""An instant (ns) and the position in the recording, which orders events of one instant."""
+"""An instant (ns) and the position in the recording, which orders events of the same instant."""
 
 FOREKNOWN: Duration = NS_PER_S
 """A broker may redeliver a closed connection's messages before we see the close, so the close is
@@ -33,7 +33,7 @@ class End(enum.Enum):
     ASKED = "asked"
     """Acknowledged without a request for confirmation. Deliveries in mode auto start like this."""
     SETTLED = "settled"
-    """Acknowledged and confirmed."""
+    """Acknowledged, and the broker confirmed it."""
     TENTATIVE = "tentative"
     """Acknowledged or refused in a transaction, which may be aborted."""
     REFUSED = "refused"
@@ -63,9 +63,9 @@ class Key(NamedTuple):
 class Sent:
     """A message that a producer sent.
 
-    ``anycast``: None if neither headers nor name show it. ``strange``: the broker may reorder,
-    delay or drop the message. ``channel``: channel of a multiplexed connection. ``routed``: True if
-    some queue is known to have received the message."""
+    ``anycast``: None if neither headers nor name show whether it is. ``strange``: the broker may
+    reorder, delay or drop the message. ``channel``: of a multiplexed connection. ``routed``: some
+    queue certainly received the message."""
 
     key: Key
     queue: str
@@ -81,9 +81,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A delivery and how it ended (``end`` at ``ended``).
+    """A delivery and its outcome (``end`` at ``ended``).
 
-    ``marked``: the broker called it a redelivery.
+    ``marked``: the broker marked it as a redelivery.
     """
 
     key: Key
@@ -110,7 +110,8 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """The end of a consumer. ``noticed``: the broker confirmed it, so no delivery is in flight."""
+    """The end of a consumer. ``noticed``: the broker confirmed the end, so no delivery is in
+    flight."""
 
     queue: str
     conn: int
@@ -174,7 +175,7 @@ class Row(NamedTuple):
 
 UNSEEN_KINDS = ("OctetsReceivedUnseen", "OctetsSentUnseen")
 UNTIL_NOW, FAR = "ENDS", "FAR"
-"""Reasons for unseen bytes that hide none: the recording ended before the connection did; the
+"""Reasons for unseen bytes that hide none: the recording ended before the connection; or the
 capture was not known to be near the broker, so that a silence may be the network's."""
 HIDING_NOTHING = frozenset({UNTIL_NOW, FAR})
 

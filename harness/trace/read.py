@@ -1,4 +1,4 @@
-"""Reads events of single cases from recorded segments. For whole runs use the PySpark pipeline."""
+"""Reads events of single cases from recorded segments. For whole runs, use the PySpark pipeline."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from brokerproof.harness.trace.columns import FIELDS, HEADERS, SCHEMA
 DAMAGED = (OSError, pa.ArrowException, MemoryError, OverflowError, ValueError)
 """Exceptions of Arrow for a damaged file. ``ValueError`` includes text that is not UTF-8."""
 MOST_ROWS = 1 << 31
-"""The largest segment. The recorder closes a segment near 50,000 rows."""
+"""The most bytes of a segment. The recorder closes a segment near 50,000 rows."""
 _KINDS = {kind.__name__: kind for kind in events.ALL}
 
 _LEAVES = {field.name for field in SCHEMA if field.type != HEADERS} | {
     f"headers.list.element.{name}" for name in ("name", "value")
 }
-"""The columns as Parquet names them, which may contradict the schema that Arrow stores with
-them."""
+"""The columns in Parquet's own metadata, which may contradict the Arrow schema stored with them."""
 _KNOWN: Mapping[str, Container[str | None]] = {
     "kind": _KINDS,
     "vantage": {vantage.value for vantage in Vantage},
@@ -35,19 +34,19 @@ _KNOWN: Mapping[str, Container[str | None]] = {
 
 
 class UnreadableTrace(OneSentence):
-    """A segment is not a trace of this version. The message says which file and why."""
+    """A segment is not a trace of this version. The message names the file and the reason."""
 
 
 def segments(run: Path, target: str) -> list[Path]:
-    """The segments of one target in a run folder, in writing order."""
+    """Return the segments of one target in a run folder, in writing order."""
     return sorted((run / "trace" / f"target={target}").glob("part-*.parquet"))
 
 
 def rows(segment: Path) -> Iterator[dict[str, Any]]:
-    """The rows of one segment as plain dictionaries.
+    """Return the rows of one segment as plain dictionaries.
 
-    Raises :class:`UnreadableTrace` for a file that is not Parquet or has other columns than this
-    version's table.
+    Raises :class:`UnreadableTrace` for a file that is not Parquet or whose columns are not this
+    version's.
     """
     row_count(segment)
     try:
@@ -112,7 +111,7 @@ def event(row: dict[str, Any]) -> events.Event:
 
 
 def case(run: Path, target: str, name: str) -> list[events.Event]:
-    """Every event of one case, in order; empty if the run has none."""
+    """Return every event of one case, in order; empty if the run has none."""
     return [
         event(row)
         for segment in segments(run, target)

@@ -20,8 +20,8 @@ from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.redaction import Redaction
 
 SEGMENT_ROWS = 50_000
-"""A segment is closed at the end of the case in which it reaches this many rows; of a case that
-goes on, of the write."""
+"""A segment is closed at the end of the case in which it reaches this many rows or, in a continuing
+case, at the end of the write."""
 
 _REPEATED = [
     *(
@@ -39,8 +39,8 @@ _REPEATED = [
     ),
     *("headers.list.element.name", "label", "requirement", "seen", "unit", "how"),
 ]
-"""Columns with few values. A dictionary of the others would cost more than it saves: a third of the
-time, for nothing."""
+"""Columns with few values. Dictionaries for the others would take a third of the time and save
+nothing."""
 
 
 class Recorder:
@@ -70,7 +70,7 @@ class Recorder:
         self._rows = 0
         self._segment = 0
         self._seq: dict[str, int] = {}
-        """Number of written events of a case that goes on."""
+        """Number of written events of a continuing case."""
         self.segments = 0
         """Number of closed segments."""
 
@@ -106,7 +106,6 @@ class Recorder:
         self._add(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
 
     def goes_on_behind(self, case: str, events: int) -> None:
-        """Record that ``count`` events of a continuing case were already written elsewhere."""
         self._seq[case] = events
 
     def _counted(self, case: str, size: int) -> int:
@@ -169,7 +168,7 @@ class Recorder:
 
 
 def _array(values: list[Any] | None, field: pa.Field, size: int) -> pa.Array:
-    """A column; None if all its ``size`` rows are empty."""
+    """Return a column; None if all its ``size`` rows are empty."""
     if values is None:
         return pa.nulls(size, field.type)
     if field.type != HEADERS:

@@ -6,7 +6,7 @@ placeholder names the header and says whether it was the target's own, so wrong 
 distinguishable. In bytes it has the length of the original. Recorded sizes do not change.
 
 A login is not a secret. A passcode that is short or equal to its login would match half of all
-texts, so it is only redacted in its place in a protocol."""
+texts, so it is redacted only in its place in a protocol."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ COMMANDS = frozenset(
         *("connection.start-ok", "connection.secure-ok", "createsession", "ConnectionInfo"),
     }
 )
-"""Frames whose headers are looked at by name; HTTP's always are."""
+"""Frames whose headers are examined by name; HTTP's always are."""
 SHORTEST = 6
-"""Characters of a passcode that is looked for by its value."""
+"""The least characters of a passcode that is searched for by its value."""
 MOST_LOG_BYTES = 256 << 20
 """A larger log is cut, because it could not be searched."""
 
@@ -105,7 +105,7 @@ class Redaction:
         return bytes(redacted)
 
     def _cut_off(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield the span of a passcode that was truncated at the end of a record."""
+        """Yield the span of a passcode truncated at the end of a record."""
         for length in range(len(self._beginning) - 1, 3, -1):
             if data.endswith(self._beginning[:length]):
                 yield len(data) - length, len(data)
@@ -151,7 +151,7 @@ class Redaction:
 
     def _placeholder(self, name: str, value: str, others: dict[tuple[str, str], str]) -> str:
         """Return ``<passcode>``, or ``<other passcode>`` and so on for each wrong one of a case. An
-        empty value stays, since it reveals no secret."""
+        empty value stays: it reveals no secret."""
         if not value or value == "0x":
             return value
         if self._passcode and value in self._right:
@@ -162,8 +162,8 @@ class Redaction:
         return others[name, value]
 
     def _join_pieces(self, events: list[Event]) -> None:
-        """Remove credentials from bytes that were written in pieces, none of which contains all of
-        them."""
+        """Remove credentials from bytes written in pieces, none of which contains the whole
+        credentials."""
         by_connection: dict[int | None, list[int]] = {}
         for place, event in enumerate(events):
             if isinstance(event, OctetsSent) and len(event.data) == event.size:

@@ -14,7 +14,7 @@ MARK = b"bp1:"
 PRODUCER_AT, PRODUCER_DIGITS = 4, 8
 NUMBER_AT, NUMBER_DIGITS = 13, 12
 LENGTH = 26
-"""Bytes of a whole stamp."""
+"""Bytes of a complete stamp."""
 
 _STAMP = re.compile(rb"bp1:([0-9]{8}):([0-9]{12});")
 
@@ -27,7 +27,7 @@ class Stamp(NamedTuple):
 
 
 def stamp(producer: int, number: int) -> bytes:
-    """The stamp's bytes; raises ``ValueError`` for numbers with too many digits."""
+    """Return the stamp's bytes. Raises ``ValueError`` for numbers with too many digits."""
     if not (0 <= producer < 10**PRODUCER_DIGITS and 0 <= number < 10**NUMBER_DIGITS):
         raise ValueError(
             f"a stamp has 8 digits for the producer and 12 for the number, not {producer} and"
@@ -37,6 +37,6 @@ def stamp(producer: int, number: int) -> bytes:
 
 
 def read(body: bytes) -> Stamp | None:
-    """The first stamp in ``body`` (in AMQP, sections may precede it), or None."""
+    """Return the first stamp in ``body`` (in AMQP, sections may precede it), or None."""
     match = _STAMP.search(body)
     return None if match is None else Stamp(int(match[1]), int(match[2]))

@@ -17,4 +17,4 @@ class BegunTrial:
     host: str
     port: int
     loaded: Callable[[], None]
-    """Called once the driver has reported that it is ready: from then on its process is watched."""
+    """Called once the driver has reported that it is ready. From then on its process is watched."""

@@ -12,10 +12,10 @@ from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 
 CHECK_EVERY: Duration = NS_PER_S // 4
-"""The longest that a waiting case takes to notice the end of its run."""
+"""The longest time for a waiting case to notice the end of its run."""
 _KEPT_ACTIONS = 4096
 _SHARE_CHECKED_EVERY = 64
-"""Frames."""
+"""Frames between two checks of the share."""
 _UNLIMITED = 2**63 - 1
 
 
@@ -60,26 +60,26 @@ class RunBounds:
         self.received_at: Instant = 0
         """The instant at which any connection last received bytes."""
         self.bytes_received: dict[CaseBounds, int] = {}
-        """Received bytes by running case."""
+        """Received bytes, by running case."""
         self.frames_received: dict[CaseBounds, int] = {}
         self._actions: deque[Action] = deque(maxlen=_KEPT_ACTIONS)
         self._stopping = threading.Lock()
         self._stopped = threading.Event()
         self._stop = RunStopped("")
         self.note_sent: Callable[[str, Instant], None] = lambda case, at: None
-        """Is told the case and the instant of each frame that a case sends."""
+        """Receives the case and the instant of each frame that a case sends."""
 
     def now(self) -> Instant:
         """The current instant, the same in every world of the run."""
         return self.host_clock.now()
 
     def case_deadline(self, limits: Limits) -> Instant:
-        """The instant at which a case that begins now will have used its ``case_seconds`` of host
-        time."""
+        """Return the instant at which a case that begins now will have used its ``case_seconds`` of
+        host time."""
         return self.now() + self.host_clock.of_host(limits.case_seconds * NS_PER_S)
 
     def stop(self, reason: str | RunStopped) -> None:
-        """Make every case of the run end soon. The first reason counts."""
+        """Make every case of the run end soon. Only the first reason counts."""
         with self._stopping:
             if not self._stopped.is_set():
                 self._stop = reason if isinstance(reason, RunStopped) else RunStopped(reason)
@@ -91,22 +91,23 @@ class RunBounds:
             raise type(self._stop)(*self._stop.args)
 
     def pause(self, duration: Duration) -> bool:
-        """Wait for ``duration``; return True at once when the run is stopped."""
+        """Wait for ``duration``; return True immediately once the run is stopped."""
         return self._stopped.wait(duration / NS_PER_S)
 
     def on_sent(self, at: Instant, case: str, command: str) -> None:
-        """Remember the last action of ``case``; a probe is not a case."""
+        """Remember the last action of ``case``. A probe does not count as a case."""
         if case:
             self._actions.append(Action(at, case, command))
             self.note_sent(case, at)
 
     def last_action(self, case: str = "") -> Action | None:
-        """The last frame sent by ``case``, or by any case."""
+        """Return the last frame sent by ``case``, or by any case."""
         latest = reversed(self._actions.copy())
         return next((action for action in latest if case in ("", action.case)), None)
 
     def unanswered(self) -> list[Action]:
-        """The frames sent after the target's last byte or, if none, the last frame sent."""
+        """Return the frames sent after the target's last byte or, without any, the last frame
+        sent."""
         actions = self._actions.copy()
         return [act for act in actions if act.at > self.received_at] or list(actions)[-1:]
 
@@ -136,8 +137,8 @@ class CaseBounds:
             self.deadline = self._run.case_deadline(limits)
 
     def check(self, now: Instant) -> None:
-        """Raise :class:`RunStopped` or :class:`LimitReached` if waiting must end; for too many
-        heartbeats only once, so that a case that closes the connection can continue."""
+        """Raise :class:`RunStopped` or :class:`LimitReached` if waiting must end. For too many
+        heartbeats it raises only once, so that a case that closes the connection can continue."""
         if self._run is not None:
             self._run.check()
             if self._flooding is not None:
@@ -173,7 +174,7 @@ class CaseBounds:
             self._run.frames_received.pop(self, None)
 
     def _exceeds_share(self, received: dict[CaseBounds, int], most: int) -> bool:
-        """True if the running cases received more than ``most``, and this one at least their
+        """True if the running cases received more than ``most``, and this case at least their
         average."""
         counts = received.copy().values()
         return sum(counts) > most and received[self] * len(counts) >= sum(counts)
@@ -201,8 +202,8 @@ class CaseBounds:
     def on_heartbeat_received(self, at: Instant, conn: int | None) -> None:
         """Count a heartbeat, which is also a frame. Raises :class:`LimitReached`.
 
-        One read may contain thousands. So :meth:`check` ends a case that received too many, and
-        only if it continues waiting: it may already have all it needs for its verdict."""
+        One read may contain thousands. So only :meth:`check` ends a case that received too many, if
+        it continues waiting: it may already have everything for its verdict."""
         self._heartbeats_on[conn] += 1
         exceeded = self._heartbeats_on[conn] > self._limits.connection_heartbeats
         if exceeded and self._flooding is None:
@@ -216,5 +217,5 @@ class CaseBounds:
 
     @property
     def most_events(self) -> int:
-        """The most events that a client's own threads may queue."""
+        """The most queued events of a client's own threads."""
         return _UNLIMITED if self._run is None else self._limits.connection_frames

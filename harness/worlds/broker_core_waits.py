@@ -1,5 +1,5 @@
-"""The time for which a broker's threads waited for a core. A harness that itself wakes in time
-cannot notice it otherwise.
+"""The time that a broker's threads waited for a core. A harness that itself wakes in time cannot
+notice this otherwise.
 
 Linux counts the nanoseconds for which each thread was runnable but not running (the second field of
 ``/proc/PID/task/TID/schedstat``). If the count is missing or the process inaccessible, the answer
@@ -18,7 +18,7 @@ from pathlib import Path
 from brokerproof.harness.model.time import Duration
 
 COMPILERS = ("C1 Compiler", "C2 Compiler")
-"""Beginnings of the names of HotSpot's compiler threads."""
+"""Prefixes of the names of HotSpot's compiler threads."""
 
 
 class SchedulerDelay:
@@ -31,10 +31,10 @@ class SchedulerDelay:
         self._compilers: set[Path] = set()
 
     def worst(self) -> Duration:
-        """The longest total time that one thread waited for a core since the last call.
+        """Return the longest total time that one thread waited for a core since the last call.
 
-        Waiting before a thread was first seen does not count. A thread that is still waiting is
-        counted once it runs."""
+        Waiting before a thread was first seen does not count. A waiting thread is counted once it
+        runs."""
         before, self._waited = self._waited, {}
         for thread in self._threads(self._pid):
             if thread in self._compilers:
@@ -53,7 +53,7 @@ class SchedulerDelay:
     def _threads(self, pid: int | str) -> Iterator[Path]:
         try:
             threads = list((self._proc / str(pid) / "task").iterdir())
-        except OSError:  # it has ended
+        except OSError:  # the thread has ended
             return
         yield from threads
         for thread in threads:

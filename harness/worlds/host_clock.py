@@ -1,7 +1,7 @@
 """The clock of a real-time target: the host's, or a faster one.
 
 A broker with an accelerated clock (``harness/targets/accelerated_clock.py``) completes a time-out
-of a minute within seconds. The harness uses the same clock, so cases need not know."""
+of a minute within seconds. The harness uses the same clock, so cases are unaware of it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class HostClock:
         return time.monotonic_ns() * self.rate
 
     def waiting_s(self, duration: Duration) -> float:
-        """Host seconds during which ``duration`` passes on this clock."""
+        """Return the host seconds during which ``duration`` passes on this clock."""
         return duration / self.rate / NS_PER_S
 
     def on_host(self, instant: Instant) -> Instant:
-        """The host's monotonic clock at ``instant`` of this clock."""
+        """Return the host's monotonic clock at ``instant`` of this clock."""
         return instant // self.rate
 
     def of_host(self, duration: Duration) -> Duration:
-        """Duration that passes on this clock while ``duration`` passes on the host's."""
+        """Return the duration on this clock while ``duration`` passes on the host's."""
         return duration * self.rate
 
 

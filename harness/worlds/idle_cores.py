@@ -1,4 +1,5 @@
-"""The idle share of the processor: a real-time run starts more cases while any is left.
+"""The idle share of the processor: a real-time run starts more cases while the processor is partly
+idle.
 
 Linux counts the idle time of each core in hundredths of a second (``/proc/stat``). If that is
 unreadable, nothing counts as idle."""
@@ -10,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 _IDLE, _IO_WAIT = 3, 4
-"""Fields of a core's line, counted from the first behind its name: proc_stat(5)."""
+"""Fields of a core's line after its name: proc_stat(5)."""
 
 
 class IdleCores:
@@ -32,7 +33,6 @@ class IdleCores:
         return idle / total if total > 0 else 0.0
 
     def _ticks(self) -> tuple[int, int]:
-        """Return their idle time and their total time."""
         idle = total = 0
         try:
             lines = self._stat.read_text("ascii").splitlines()
@@ -40,7 +40,7 @@ class IdleCores:
             return 0, 0
         for name, *fields in (line.split() for line in lines):
             if name in self._names:
-                ticks = [int(field) for field in fields[:8]]  # guests' are within the first two
+                ticks = [int(field) for field in fields[:8]]  # guest time is part of the first two
                 idle += ticks[_IDLE] + ticks[_IO_WAIT]
                 total += sum(ticks)
         return idle, total

@@ -1,7 +1,7 @@
 """Simulated links: latency, fragmentation and stalls, all from one seed.
 
-A link carries TCP, so it never reorders or loses bytes. It can be late, split the stream anywhere,
-and break."""
+A link carries TCP, so it never reorders or loses bytes. It can delay bytes, split the stream
+anywhere, and break."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from brokerproof.harness.model.time import Duration, Instant
 
 @dataclass(frozen=True, slots=True)
 class LinkFaults:
-    """The faults of a link. By default it is perfect: no latency, no splitting.
+    """The faults of a link. By default it has none: no latency, no splitting.
 
     ``latency`` and ``jitter`` apply to each direction: every piece takes latency plus up to jitter,
-    in order. ``fragment`` is the longest piece in bytes (0: never split); sizes are drawn from 1 to
-    that."""
+    in order. Piece sizes are drawn from 1 to ``fragment`` bytes (0: never split)."""
 
     latency: Duration = 0
     jitter: Duration = 0
@@ -36,7 +35,7 @@ class Direction:
         self._last: Instant = 0
 
     def carry(self, now: Instant, data: bytes) -> Iterator[tuple[Instant, bytes]]:
-        """The pieces of ``data`` with their instants of arrival, in order."""
+        """Return the pieces of ``data`` with their instants of arrival, in order."""
         start = 0
         while start < len(data):
             size = len(data) - start
@@ -46,7 +45,7 @@ class Direction:
             start += size
 
     def arrival(self, now: Instant) -> Instant:
-        """Return the arrival time of data written now: never before that of earlier data."""
+        """Return the arrival time of data written now, never before that of earlier data."""
         late = self._faults.latency
         if self._faults.jitter:
             late += self._dice.randint(0, self._faults.jitter)

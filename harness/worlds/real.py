@@ -1,5 +1,5 @@
-"""Real sockets and the host's monotonic clock. It waits with select, and stamps an arrival when
-select returns."""
+"""Real sockets and the host's monotonic clock. It waits by select and stamps arrivals when select
+returns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _AGREE_WITHIN: Duration = seconds(10)
 
 
 Accepted: TypeAlias = Callable[[], tuple[Receiver, Callable[[Channel], None]]]
-"""Called for each connection to us: its receiver, and what is done with its channel."""
+"""Called for each incoming connection: returns its receiver and a function that takes its
+channel."""
 
 
 class Watched(Protocol):
@@ -39,10 +40,10 @@ class Watched(Protocol):
     def fileno(self) -> int: ...
 
     def ready(self, mask: int) -> None:
-        """Select found something to do."""
+        """Handle an event that select reported."""
 
     def close(self) -> None:
-        """End it; harmless if it has ended."""
+        """Close it; harmless if closed already."""
 
 
 class _Socket:
@@ -66,7 +67,7 @@ class _Socket:
         self._closing = False
         try:
             self.remote = _place(connection.getpeername())
-        except OSError:  # it was reset at once
+        except OSError:  # reset immediately
             self.remote = "a closed connection"
         self.local = _place(connection.getsockname())
 
@@ -115,7 +116,7 @@ class _Socket:
             self._end()
 
     def _say_goodbye(self) -> None:
-        """End TLS, which has its own close, before TCP."""
+        """End TLS before TCP: TLS has its own close."""
         if self._tls is not None:
             self._tls.close()
             self._unsent += self._tls.outgoing()
@@ -132,7 +133,7 @@ class _Socket:
         self._watch()
 
     def ready(self, mask: int) -> None:
-        """Select found something to do."""
+        """Handle an event that select reported."""
         if mask & selectors.EVENT_WRITE:
             self._flush()
         if mask & selectors.EVENT_READ and self._open:
@@ -173,14 +174,14 @@ class _Socket:
             except BlockingIOError:
                 break
             except OSError as problem:
-                # The broker closed; what it sent before can still be read and says why.
+                # The broker closed; its earlier bytes can still be read and say why.
                 self._close_tracker.unsent(problem)
                 self._unsent.clear()
                 break
             del self._unsent[:sent]
         if self._closing and not self._unsent and self._open:
             self._closing = False
-            with contextlib.suppress(OSError):  # already ended: reading will say how
+            with contextlib.suppress(OSError):  # already closed: reading will show how
                 self._socket.shutdown(socket.SHUT_WR)
         self._watch()
 
@@ -192,7 +193,7 @@ class _Socket:
             self._world.watch(self, events)
 
     def fail(self) -> None:
-        """End the connection because the TLS handshake failed, and notify its user."""
+        """Close the connection because the TLS handshake failed, and notify its user."""
         self._world.at(self._world.now(), lambda: self._gone(CloseHow.RESET))
 
     def _gone(self, how: CloseHow) -> None:
@@ -236,8 +237,8 @@ def _place(address: object) -> str:
 class RealWorld:
     """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS for
     those in ``tls``. ``is_local``: see :class:`brokerproof.harness.targets.sockets.SocketTarget`.
-    Without ``bounds`` there is no limit. ``pages`` is the paging folder of a broker that we
-    started. Instants and durations are those of ``host_clock``."""
+    Without ``bounds`` there is no limit. ``pages``: the paging folder of a broker that we started.
+    Instants and durations are those of ``host_clock``."""
 
     clock = Clock.REAL
 
@@ -289,14 +290,14 @@ class RealWorld:
             if name.endswith(".page")
         ]
         for path in paths:
-            with suppress(FileNotFoundError):  # removed since it was listed
+            with suppress(FileNotFoundError):  # removed since the listing
                 data = path.read_bytes()
                 if content in data:
                     files[str(path.relative_to(self._pages))] = len(data)
         return files
 
     def endpoint(self, acceptor: str) -> tuple[str, int]:
-        """Host and port of the acceptor, for clients that open their own sockets. Raises
+        """Return host and port of the acceptor, for clients that open their own sockets. Raises
         :class:`Unreachable`."""
         if acceptor not in self._endpoints:
             raise Unreachable(
@@ -368,17 +369,18 @@ class RealWorld:
         return channel
 
     def watch_client(self, pid: int) -> None:
-        """From now on, count the time that threads of this process, a client on trial, wait for a
+        """From now on, count the time that threads of this process (a client on trial) wait for a
         core as the host's lateness."""
         self._client = SchedulerDelay(pid)
         self._client.worst()
 
     def on_close(self, action: Callable[[], None]) -> None:
-        """Do ``action`` when this world ends, once every connection has been closed."""
+        """Run ``action`` when this world closes, after every connection."""
         self._endings.append(action)
 
     def tls_layer(self, acceptor: str, certificate: Certificate | None = None) -> TlsLayer | None:
-        """TLS for one connection to the acceptor; None without TLS. Raises :class:`Unreachable`."""
+        """Return TLS for one connection to the acceptor; None without TLS. Raises
+        :class:`Unreachable`."""
         tls = self._tls.get(acceptor)
         if tls is None:
             return None
@@ -393,7 +395,7 @@ class RealWorld:
         def say() -> None:
             with contextlib.suppress(
                 OSError
-            ):  # the broker closed; what it sent before can still be read
+            ):  # the broker closed; its earlier bytes can still be read
                 connection.sendall(tls.outgoing())
 
         deadline = self.now() + self._clock.of_host(_AGREE_WITHIN)

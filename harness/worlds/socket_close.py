@@ -1,8 +1,8 @@
 """Classifies how the broker closed a TCP connection, from the results of calls on our socket.
 
 The kernel reports a reset once, to the next call. Bytes received before the reset stay readable
-even if a ``send`` fails. But after ``send`` has received the report, ``recv`` ends as in an orderly
-close, so a program that checks only ``recv`` mistakes a reset for an orderly close.
+even if a ``send`` fails. But once ``send`` has received the report, ``recv`` ends as after an
+orderly close, so a program that checks only ``recv`` mistakes a reset for an orderly close.
 ``docs/explanation/resets.md`` has the measurements."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import ssl
 from brokerproof.harness.model.enums import CloseHow
 
 OPEN = 4096
-"""Bytes, frame overhead included. While no more than this wait to be read, our receive window
-cannot have been closed."""
+"""Bytes, including frame overhead. If no more than these wait to be read, our receive window cannot
+have been closed."""
 
 
 class SocketCloseTracker:
@@ -34,12 +34,12 @@ class SocketCloseTracker:
         self._more = False
 
     def unsent(self, problem: OSError) -> None:
-        """A ``send`` failed. A broken pipe proves nothing: it follows an orderly close too."""
+        """A ``send`` failed. A broken pipe proves nothing: it occurs after an orderly close too."""
         if not isinstance(problem, BrokenPipeError | ssl.SSLError):
             self._reset = True
 
     def read(self, count: int, *, more: bool) -> None:
-        """``count`` bytes were readable; ``more``: and further ones."""
+        """``count`` bytes were readable, and more if ``more``."""
         self.all_received = self._is_local and count <= OPEN and not self._more
         self._more = more
 

@@ -18,8 +18,8 @@ Handler = Callable[[str, Instant, Any], None]
 
 class ThreadBridge:
     """Wakes ``world`` through a self-pipe when a foreign thread posts an event, and passes events
-    to ``handle`` in order. If the waiting thread cannot keep up and too many events are queued, the
-    case ends.
+    to ``handle`` in order. If too many events are queued because the waiting thread cannot keep up,
+    the case ends.
 
     ``close`` is called when the world closes and must end the foreign threads."""
 

@@ -1,8 +1,8 @@
-"""TLS on the client side: trusted authorities, the client certificate, and OpenSSL on memory
+"""TLS on the client's side: trusted authorities, the client certificate, and OpenSSL on memory
 buffers.
 
-Virtual time has no TLS. The broker is simply given the certificate's subject, which is all that it
-would learn from TLS."""
+Virtual time has no TLS. The broker receives the certificate's subject, which is all that it would
+learn from TLS."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ORGANIZATION, UNIT = "brokerproof", "throw-away"
-"""O and OU of all certificates that are made for a run."""
+"""O and OU of all certificates made for a run."""
 _READ = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A client certificate: its file, if there is one, and its owner's name."""
+    """A client certificate: its file, if any, and its owner's name."""
 
     file: str
     common_name: str
 
     @property
     def subject(self) -> str:
-        """The owner in the form that brokers use."""
+        """The owner's name in the form that brokers use."""
         return f"CN={self.common_name}, OU={UNIT}, O={ORGANIZATION}"
 
 
 CERTIFIED = Certificate("client.pem", "brokerproof-client")
 """Belongs to a user of the broker."""
 NOBODY = Certificate("nobody.pem", "nobody")
-"""A certificate of an authority that the broker trusts, for a user whom it does not know."""
+"""From an authority that the broker trusts, but for a user unknown to it."""
 STRANGER = Certificate("stranger.pem", "stranger")
-"""A certificate of an authority that the broker does not trust."""
+"""From an authority that the broker does not trust."""
 
 
 class TlsFailed(Exception):
@@ -46,9 +46,9 @@ class TlsFailed(Exception):
 class Tls:
     """TLS settings of an endpoint.
 
-    ``authority`` is a file with the trusted certificates (None: those of this machine). Without
-    ``verify`` all are trusted. ``certificates`` is the folder with the files of
-    :class:`Certificate`; ``own`` is the file with our default certificate and key."""
+    ``authority`` is a file with the trusted certificates (None: this machine's). Without ``verify``
+    all are trusted. ``certificates`` is the folder with the files of :class:`Certificate`; ``own``
+    is the file with our default certificate and key."""
 
     authority: Path | None = None
     verify: bool = True
@@ -56,7 +56,7 @@ class Tls:
     own: Path | None = None
 
     def shown(self, certificate: Certificate | None) -> Path | None:
-        """The file of our certificate. Raises :class:`TlsFailed` if we do not have it."""
+        """Return the file of our certificate. Raises :class:`TlsFailed` if we have none."""
         if certificate is None:
             return self.own
         if self.certificates is None:
@@ -64,7 +64,7 @@ class Tls:
         return self.certificates / certificate.file
 
     def context(self, certificate: Certificate | None = None) -> ssl.SSLContext:
-        """Raise :class:`TlsFailed` for unusable files."""
+        """Raises :class:`TlsFailed` for unusable files."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         shown = self.shown(certificate)
         try:
@@ -93,7 +93,7 @@ class Tls:
         return made
 
     def words(self) -> str:
-        """For people: how the broker's identity is verified."""
+        """Return, for people, how the broker's identity is verified."""
         if not self.verify:
             return "TLS, the broker's certificate NOT verified"
         return (
@@ -109,9 +109,9 @@ class TlsLayer:
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self.established = False
         self.ended = False
-        """The broker has said that it sends no more."""
+        """True once the broker has announced that it sends nothing more."""
         self.failed = ""
-        """Why there is no TLS with this broker, or no longer."""
+        """Why TLS with this broker failed or ended."""
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=host)
         self._early: list[bytes] = []
@@ -153,15 +153,16 @@ class TlsLayer:
     def close(self) -> None:
         """Send the closing alert; no more data follows."""
         if self.established:
-            with contextlib.suppress(ssl.SSLError):  # the broker has not said so yet, and need not
+            # the broker has not announced its close, and need not
+            with contextlib.suppress(ssl.SSLError):
                 self._tls.unwrap()
 
     def outgoing(self) -> bytes:
-        """Take the bytes to write to the broker's socket."""
+        """Return and remove the bytes to write to the broker's socket."""
         return self._out.read()
 
     def brief(self) -> str:
-        """The protocol and cipher agreed on, for people."""
+        """Return the agreed protocol and cipher, for people."""
         if not self.established:
             return f"no TLS: {self.failed or 'the handshake is not done'}"
         cipher = self._tls.cipher()

@@ -1,8 +1,9 @@
-"""Virtual time: one heap of deadlines, integer nanoseconds, jump to the next.
+"""Virtual time: one heap of deadlines in integer nanoseconds; time jumps to the next.
 
-Everything in flight is on the heap: if the heap and the broker have nothing before a deadline,
-nothing can happen before it, so waiting costs no time and silence is proved, not assumed. At equal
-instants arrivals precede the broker's timers, and both precede the case's next check.
+Everything in flight is on the heap: if neither the heap nor the broker has anything before a
+deadline, nothing can happen before it. So waiting costs no time, and silence is proved, not
+assumed. At equal instants arrivals precede the broker's timers, and both precede the case's next
+check.
 
 The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (ARCHITECTURE:
 two kinds of time, one core). It is driven, never imported.
@@ -46,7 +47,7 @@ from brokerproof.harness.worlds.world import Receiver, Unreachable
 
 _MOST_TIMERS_AT_ONE_INSTANT = 10_000
 SOCKET_BUFFER = 64 * 1024
-"""Bytes that a link holds for a receiver that does not read, before the broker is told so."""
+"""Bytes that a link holds for a receiver that does not read, before the broker is notified."""
 
 
 class SansIoBroker(Protocol):
@@ -58,16 +59,17 @@ class SansIoBroker(Protocol):
 
 
 PAGES = "paging/"
-"""The part of a broker's files that has its pages."""
+"""The part of a broker's files that contains its pages."""
 
 
 class SansIoDisk(Protocol):
-    """The files of a broker. It carries out requests and says when the broker learns the result."""
+    """The files of a broker. It executes requests, and determines when the broker learns the
+    results."""
 
     def carry(self, now: Instant, effect: FileEffect, /) -> tuple[Instant, Input]: ...
 
     def contents(self) -> Mapping[str, bytes]:
-        """The content of each file by its path."""
+        """The content of each file, by path."""
 
 
 class BrokerStuck(Exception):
@@ -112,7 +114,7 @@ class _Link:
         return True
 
     def secure(self, certificate: Certificate | None = None) -> None:
-        """There is no TLS here."""
+        """Do nothing: virtual time has no TLS."""
 
     # the harness's end
 
@@ -157,12 +159,13 @@ class _Link:
 
     def _leave(self, how: CloseHow) -> None:
         if self._broker_open and not self._broker_reads and how is CloseHow.EOF:
-            self._unread_by_broker.append(how)  # an end of stream is read after the bytes before it
+            # the end of the stream is read after the bytes before it
+            self._unread_by_broker.append(how)
         elif self._broker_open:
             self._broker_open = False
             self._world.feed(PeerGone(self._conn, how))
-            # The broker drops a connection whose peer has left without asking for Close, so end our
-            # side too.
+            # The broker drops a connection whose peer has left without requesting Close, so close
+            # our side too.
             self._end(how)
 
     def apply(self, effect: SendBytes | Close | StopReading | ResumeReading) -> None:
@@ -211,8 +214,8 @@ class _Link:
 
 
 class VirtualWorld:
-    """A world around one sans-I/O broker. ``acceptors`` are the names to which clients can connect;
-    ``disk`` has its files."""
+    """A world around one sans-I/O broker. ``acceptors``: the names to which clients can connect;
+    ``disk``: its files."""
 
     clock = Clock.VIRTUAL
     bounds = CaseBounds(None)
@@ -237,7 +240,7 @@ class VirtualWorld:
         self.reports: list[str] = []
         """Messages of the broker to its operator."""
         self.faults: LinkFaults = PERFECT
-        """The temper of the links opened from now on."""
+        """The faults of links opened from now on."""
 
     def now(self) -> Instant:
         return self._now
@@ -281,7 +284,7 @@ class VirtualWorld:
         return link
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
-        """Do ``action`` at ``instant`` (now, if past), after everything already scheduled for
+        """Run ``action`` at ``instant`` (now, if past), after everything already scheduled for
         it."""
         self._order += 1
         heapq.heappush(self._heap, (max(instant, self._now), self._order, action))
@@ -308,7 +311,7 @@ class VirtualWorld:
             elif isinstance(effect, Report):
                 self.reports.append(effect.sentence)
             elif isinstance(effect, AlarmChanged):
-                continue  # this broker is not linked with others
+                continue  # this broker has no linked brokers
             elif effect.conn in self._links:
                 self._links[effect.conn].apply(effect)
 

@@ -19,15 +19,15 @@ from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 
 PERIOD: Duration = 10 * NS_PER_MS
 LOOK: Duration = 100 * NS_PER_MS
-"""Interval at which the broker's threads are looked at …"""
+"""The least interval between two checks of the broker's threads …"""
 LOOK_SHARE = 100
-"""… or this many times as long as a look takes, whichever is more: a look at a hundred threads
-takes about 2 ms."""
+"""… unless this many times a check's own duration is longer. A check of a hundred threads takes
+about 2 ms."""
 CHAIN: Duration = 1_000 * NS_PER_MS
-"""A broker's threads wait one after the other for each other: what the slowest of them waited
-within this time adds up, to this time at most."""
+"""A broker's threads may wait for each other in turn, so the waits of the slowest within this time
+are added up, to this time at most."""
 _KEEP = 200_000
-"""Readings kept: about half an hour."""
+"""The number of readings kept: about half an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class Canary:
             self._looks.append(_Look(since, self._looked, waited))
 
     def worst(self, since: Instant, until: Instant | None = None) -> Duration:
-        """The worst lateness, including the broker's, of all readings at or after ``since``; 0 if
-        there are none. With ``until`` only of readings due or taken before it."""
+        """Return the worst lateness, including the broker's, of all readings at or after ``since``;
+        0 without any. With ``until``, only readings due or taken before it count."""
         self._look()
         since = self._clock.on_host(since)
-        # The last first.
+        # The last reading first.
         readings = list(takewhile(lambda entry: entry[0] >= since, reversed(self._readings.copy())))
         looks = list(takewhile(lambda look: look.at >= since, reversed(self._looks.copy())))
         if until is not None:
@@ -110,15 +110,15 @@ class Canary:
         return self._clock.of_host(worst)
 
     def quantile(self, share: float) -> Duration:
-        """This quantile of our own readings; 0 without readings."""
+        """Return this quantile of our own readings; 0 without readings."""
         ordered = sorted(late for _, late in self._readings.copy())
         late = ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
         return self._clock.of_host(late)
 
 
 def _worst_chain(looks: list[_Look]) -> Duration:
-    """The largest sum of looks taken within :data:`CHAIN`, or the largest look if that exceeds
-    :data:`CHAIN`; ``looks`` is in reverse order."""
+    """Return the largest sum of checks within :data:`CHAIN`, or the largest check if that exceeds
+    :data:`CHAIN`. ``looks`` is in reverse order."""
     total = 0
     worst = max((look.waited for look in looks), default=0)
     chain: deque[_Look] = deque()

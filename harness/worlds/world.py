@@ -39,11 +39,11 @@ class Channel(Protocol):
 
     @property
     def security(self) -> str:
-        """The TLS agreed on, for people; empty without."""
+        """The agreed TLS, for people; empty without TLS."""
 
     @property
     def all_received(self) -> bool:
-        """True if every byte the broker wrote before it reset the connection has certainly
+        """True if every byte that the broker wrote before it reset the connection has certainly
         arrived."""
 
     def secure(self, certificate: Certificate | None = None) -> None:
@@ -54,10 +54,10 @@ class Channel(Protocol):
         """Pass ``data`` to the link; never blocks."""
 
     def half_close(self) -> None:
-        """End our direction only (FIN)."""
+        """Close only our direction (FIN)."""
 
     def close(self) -> None:
-        """End both directions (orderly close)."""
+        """Close both directions (orderly close)."""
 
     def cut(self) -> None:
         """Break the connection (RST; in virtual time the broker sees the link break)."""
@@ -93,8 +93,7 @@ class ForwardingChannel:
 
 
 class World(Protocol):
-    """Time and links. One world belongs to one case (virtual: to one example) and is used by one
-    thread."""
+    """Time and links. A world belongs to one case (virtual: to one example); one thread uses it."""
 
     @property
     def clock(self) -> Clock: ...
@@ -125,21 +124,23 @@ class World(Protocol):
 
     def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
         """Let time pass until ``ready()`` or ``deadline``, whichever is first; return ``ready()``.
-        In real time it raises what :class:`CaseBounds` raises."""
+        In real time it raises the errors of :class:`CaseBounds`."""
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
-        """Do ``action`` at ``instant`` (at once if past), while a caller waits in this world."""
+        """Run ``action`` at ``instant`` (immediately if past), while a caller waits in this
+        world."""
 
     def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
-        """The host's worst lateness since that instant, or between the two; 0 in virtual time."""
+        """Return the host's worst lateness since that instant, or between the two; 0 in virtual
+        time."""
 
     def of_host(self, duration: Duration) -> Duration:
-        """Return how much time passes in this world during ``duration`` on the host: more if the
+        """Return the time that passes in this world during ``duration`` on the host: more if the
         target's clock is accelerated, otherwise the same (also in virtual time)."""
 
     def page_files(self, content: bytes) -> Mapping[str, int]:
-        """Sizes in bytes of the broker's page files that contain these bytes, by path below its
-        paging folder. For targets with the capability "page-files"."""
+        """Return the sizes in bytes of the broker's page files that contain these bytes, by path
+        below its paging folder. For targets with the capability "page-files"."""
 
     def close(self) -> None:
         """End every connection of this world."""

@@ -79,7 +79,7 @@ def dial(endpoint: Endpoint, deadline: Deadline | None = None) -> socket.socket:
 
 
 class Dialogue:
-    """One connection that asks for ``protocol`` with ``question``."""
+    """One connection that asks question in protocol."""
 
     def __init__(
         self, endpoint: Endpoint, question: str, protocol: str, deadline: Deadline | None = None
@@ -98,12 +98,12 @@ class Dialogue:
         self._socket.close()
 
     def write(self, data: bytes) -> None:
-        """Send ``data``. The end of the connection is noticed when it is read."""
+        """Send data. A closed connection is noticed on reading."""
         with contextlib.suppress(OSError):
             self._socket.sendall(data)
 
     def items(self, feed: Callable[[bytes], Iterable[T]]) -> Iterator[T]:
-        """Yield the replies, as ``feed`` splits the bytes; ends only with an exception."""
+        """Yield the replies as feed splits the bytes. Ends only with an exception."""
         asks = f"is it {'an' if self._protocol[0] == 'A' else 'a'} {self._protocol} port?"
         while True:
             self._socket.settimeout(self._deadline.left_s)
@@ -155,4 +155,4 @@ _OTHERS: Mapping[bytes, tuple[str, str]] = {
     b"ERROR": ("STOMP", "write stomp://HOST:PORT"),
     b"\x00\x00\x01": ("OpenWire", "write openwire://HOST:PORT"),
 }
-"""Other protocols that may answer, by how their answer begins: name and advice."""
+"""Other protocols that may answer, by the beginning of their answer: name and advice."""

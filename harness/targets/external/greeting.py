@@ -1,7 +1,6 @@
 """Greets a broker in each protocol, to learn whether it speaks it, and its name and release. Over
 STOMP these are in the header ``server`` of CONNECTED, over AMQP 1.0 in the properties of its open,
-over AMQP 0-9-1 in the server-properties of connection.start.
-"""
+over AMQP 0-9-1 in the server-properties of connection.start."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from brokerproof.harness.targets.external.dialogue import Deadline, Dialogue, No
 from brokerproof.harness.targets.failure import SetUpFailed
 
 FAMILIES = {"artemis": "Artemis", "rabbitmq": "RabbitMQ", "activemq": "ActiveMQ"}
-"""Shipped targets by a part of the name that their family gives itself, the first that fits, and
-the family's name."""
+"""Shipped targets and names of families, by a part of the broker's own name; the first match
+counts."""
 OLDER = {"rabbitmq": ("rabbitmq3", 4)}
 """Built-in targets for releases before a major one, by family."""
 _MOST_OF_ANSWER = 200
@@ -29,8 +28,8 @@ _MOST_OF_ANSWER = 200
 class Greeting:
     """A broker that speaks ``protocol``; ``broker`` and ``version`` are empty if it names none.
 
-    ``host`` is the virtual host that admitted us, and ``announced`` the extensions that the broker
-    announces: capabilities of its open (AMQP 1.0) or server-properties (AMQP 0-9-1).
+    ``host``: the virtual host that admitted us; ``announced``: the broker's extensions,
+    capabilities of its open (AMQP 1.0) or server-properties (AMQP 0-9-1).
     """
 
     protocol: str
@@ -41,7 +40,7 @@ class Greeting:
 
     @property
     def family(self) -> str:
-        """The family that it names, by its shipped target; empty if none is known."""
+        """The family of the broker, by its shipped target; empty if unknown."""
         name = self.broker.lower()
         return next((family for family in FAMILIES if family in name), "")
 
@@ -55,7 +54,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The credentials that a client shows when it connects."""
+    """The credentials that a client presents when it connects."""
 
     login: str | None = None
     passcode: str | None = None
@@ -197,7 +196,7 @@ def _method(name: str, fields: Mapping[str, object]) -> bytes:
 
 
 def _symbols(offered: types.Item | None) -> frozenset[str]:
-    """Return the names in an array of symbols, or in the one symbol that stands for it."""
+    """Return the names in an array of symbols, or in a single symbol."""
     plain = None if offered is None else types.plain(offered)
     several = plain if isinstance(plain, list | tuple) else [plain]
     return frozenset(str(one) for one in several if one is not None)

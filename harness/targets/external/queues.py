@@ -1,4 +1,4 @@
-"""Declares a queue over AMQP 0-9-1, on a broker whose AMQP 1.0 requires that it exists."""
+"""Declares a queue over AMQP 0-9-1, on a broker whose AMQP 1.0 requires it to exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.harness.targets.external.greeting import Credentials
 from brokerproof.harness.targets.failure import SetUpFailed
 
 TIMEOUT_S = 30.0
-"""A broker that many cases use may take long: a quorum queue is written to disk."""
+"""A busy broker may take long: a quorum queue is written to disk."""
 
 
 def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) -> None:

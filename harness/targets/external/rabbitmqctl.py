@@ -10,7 +10,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.rabbitmq.alarms import CLEAR_ALARM, RAISE_ALARM, limit_commands
 
 TIMEOUT_S = 60
-"""Seconds that a call may take; half a second is usual."""
+"""Seconds that a call may take; 0.5 s is usual."""
 
 
 class Rabbitmqctl:
@@ -20,15 +20,14 @@ class Rabbitmqctl:
         self._command = list(command)
 
     def raise_alarm(self, resource: str) -> None:
-        """Make the broker short of memory or disk. Raises :class:`SetUpFailed`."""
+        """Cause a memory or disk alarm. Raises :class:`SetUpFailed`."""
         self._call(*RAISE_ALARM[resource])
 
     def clear_alarm(self, resource: str) -> None:
-        """End the shortage. Raises :class:`SetUpFailed`."""
+        """End the alarm. Raises :class:`SetUpFailed`."""
         self._call(*CLEAR_ALARM[resource])
 
     def set_limits(self, limits: LimitsSet) -> None:
-        """Set the limits of memory and disk. Raises :class:`SetUpFailed`."""
         for arguments in limit_commands(limits):
             self._call(*arguments)
 

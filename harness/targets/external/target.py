@@ -1,4 +1,4 @@
-"""A broker that is already running, reached at its endpoints: it is neither started, stopped nor
+"""A broker that is already running, reached at its endpoints; it is not started, stopped or
 configured."""
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _EXTENSIONS: Mapping[str, Mapping[str, str]] = {
     "amqp": {"ANONYMOUS-RELAY": "amqp-anonymous"},
     "amqp091": extensions.ANNOUNCED,
 }
-"""By protocol the capability for the name by which a broker announces an extension."""
+"""By protocol and name of an announced extension: the capability."""
 _ALARMS = frozenset({"alarms", "memory-paging", "amqp-alarm-window", "connection-flow"})
-"""Capabilities of a target that can be put under alarm."""
+"""The capabilities of a target on which alarms can be raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """The broker's own name and release (empty if it names none), and the sentence that says by
-    which rules it is judged (empty if the user stated them)."""
+    """The broker's own name and release (empty if it gives none), and the sentence on the rules by
+    which it is judged (empty if the user stated them)."""
 
     broker: str
     version: str
@@ -49,13 +49,13 @@ class Discovered:
 
 
 class AddressTarget(SocketTarget):
-    """The broker behind ``endpoints``, by name.
+    """The broker at ``endpoints``, which are by name.
 
-    ``acceptors`` are parameters by the name of an endpoint, ``release`` is the broker's if it names
+    ``acceptors`` are parameters by endpoint name, ``release`` is the release of a broker that names
     none, ``rabbitmqctl`` is the command that raises alarms, ``queue_type`` the type of queues that
-    must exist before they are used. ``local``: see :attr:`is_local`. ``as_family`` creates the
-    target of a shipped target's family at the same endpoints; None if a family, or the lack of one,
-    was stated. ``is_stranger``: nothing is known but the address.
+    must exist before their use. ``local``: see :attr:`is_local`. ``as_family`` makes a target of a
+    shipped target's family at the same endpoints; None if a family, or none, was stated.
+    ``is_stranger``: only the address is known.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class AddressTarget(SocketTarget):
         is_stranger: bool = False,
     ) -> None:
         super().__init__(_narrowed(identity, endpoints, bool(rabbitmqctl)), config)
-        # Which of the capabilities of addresses it has is a matter of the addresses that are named.
+        # The named addresses determine which capabilities about addresses it has.
         everything = dataclasses.replace(identity, addresses=SHIPPED)
         self._possible = _narrowed(everything, endpoints, bool(rabbitmqctl)).capabilities
         self._given = dict(endpoints)
@@ -85,9 +85,9 @@ class AddressTarget(SocketTarget):
         self._as_family = as_family
         self.is_stranger = is_stranger
         self._given_up: dict[str, str] = {}
-        """Protocols that the broker does not speak, and how that was seen."""
+        """Protocols that the broker does not speak, and the evidence."""
         self.declares = False
-        """True if a queue has to be there before an AMQP 1.0 link is."""
+        """True if a queue must exist before an AMQP 1.0 link to it."""
         self.tls = {
             name: endpoint.tls for name, endpoint in endpoints.items() if endpoint.tls is not None
         }
@@ -116,7 +116,7 @@ class AddressTarget(SocketTarget):
         self.watch_the_host(listening_process(first.host, first.port))
 
     def discover(self) -> Discovered:
-        """Log in over each protocol that cases use, and assume the family that the broker names.
+        """Log in over each protocol that cases use, and adopt the family that the broker names.
         Raises :class:`SetUpFailed`, within seconds whatever the broker does."""
         deadline = Deadline()
         for endpoint in self._given.values():
@@ -146,8 +146,8 @@ class AddressTarget(SocketTarget):
         return Discovered(broker, version, judged_as)
 
     def _adopt(self, other: AddressTarget) -> None:
-        """Become what a target of the broker's family at these endpoints is, except for protocols
-        that the broker does not speak."""
+        """Become the target of the broker's family at these endpoints, without protocols that the
+        broker does not speak."""
         self.identity = dataclasses.replace(other.identity, name=self.identity.name)
         for protocol, reason in self._given_up.items():
             self._give_up(protocol, reason)
@@ -157,7 +157,8 @@ class AddressTarget(SocketTarget):
         self._queue_type = other._queue_type
 
     def _offer(self, greetings: Sequence[Greeting]) -> None:
-        """Add the extensions that the broker announces, unless its file says that it lacks them."""
+        """Add the extensions that the broker announces, unless the target file says that it lacks
+        them."""
         identity = self.identity
         known = identity.capabilities | identity.absent.keys()
         offered: set[str] = set()
@@ -172,7 +173,7 @@ class AddressTarget(SocketTarget):
         self.identity = dataclasses.replace(identity, capabilities=announced).without(absent)
 
     def _use_hosts(self, hosts: Mapping[str, str]) -> None:
-        """Keep the virtual hosts that admitted us, by protocol."""
+        """Store the virtual hosts that admitted us, by protocol."""
         profile = self.identity.profile
         parameters = {f"{name}_host": host for name, host in hosts.items() if host}
         self.identity = dataclasses.replace(
@@ -181,8 +182,8 @@ class AddressTarget(SocketTarget):
         )
 
     def _greetings(self, deadline: Deadline) -> list[Greeting]:
-        """Properties that the broker announces over the protocols that cases use by default.
-        Capabilities of a protocol that an endpoint does not speak are given up."""
+        """Return the properties that the broker announces over the protocols that cases use by
+        default. Give up the capabilities of a protocol that an endpoint does not speak."""
         identity, credentials = self.identity, self._credentials()
         greetings: list[Greeting] = []
         stomp = self._given.get(identity.default_acceptor)
@@ -200,14 +201,14 @@ class AddressTarget(SocketTarget):
             if answers.spoken or isinstance(problem, NotSpoken):
                 self._give_up(protocol, str(problem))
             elif not greetings:
-                raise problem  # otherwise the probes of the run find out what is wrong
+                raise problem  # otherwise the run's probes find the reason
         if not answers.spoken and not greetings and protocols:
             raise SetUpFailed(f"{amqp.where} speaks neither AMQP 1.0 nor AMQP 0-9-1")
         return [*greetings, *answers.spoken]
 
     def use_addresses(self, addresses: FullAddresses, absent: Mapping[str, str]) -> None:
-        """Adopt what was found out about addresses since :meth:`start`; ``absent`` has capabilities
-        that the target turned out to lack, with reasons."""
+        """Adopt the addresses found since :meth:`start`; ``absent`` has capabilities that the
+        target lacks after all, with reasons."""
         by_address = addresses.capabilities & self._possible
         others = self.identity.capabilities - full_addresses.CAPABILITIES.keys()
         self.identity = dataclasses.replace(
@@ -221,7 +222,6 @@ class AddressTarget(SocketTarget):
         return Credentials(identity.login, identity.passcode, *hosts)
 
     def _give_up(self, protocol: str, reason: str) -> None:
-        """Drop the capabilities of a protocol that the broker does not speak."""
         self._given_up[protocol] = reason
         lost = [name for name in self.identity.capabilities if _protocol(name) == protocol]
         self.identity = self.identity.without(dict.fromkeys(lost, reason))
@@ -265,8 +265,8 @@ def _protocol(name: str) -> str:
 
 
 def _narrowed(identity: Identity, endpoints: Mapping[str, Endpoint], has_control: bool) -> Identity:
-    """``identity`` without what nobody configured: capabilities of protocols that no endpoint
-    speaks, of endpoints and addresses that are not named, and of our own fixtures."""
+    """Return ``identity`` without capabilities that nobody configured: those of protocols that no
+    endpoint speaks, of endpoints and addresses that are not named, and of our own fixtures."""
     parameters = identity.profile.parameters
     spoken = {endpoint.protocol for endpoint in endpoints.values()}
     if identity.default_amqp_acceptor in endpoints:

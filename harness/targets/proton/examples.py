@@ -1,9 +1,9 @@
 """The example brokers of Apache Qpid Proton as native processes: ``broker.c`` and ``broker.py``.
 
-Both are in Debian's package of examples. That package and, for the one in C, the library are
-fetched with ``apt-get download`` into the cache, unpacked there and compiled: nothing is installed,
-and none of their text is in this repository. The one in Python runs on the ``python-qpid-proton``
-of this interpreter. Both take ANONYMOUS only and listen on 127.0.0.1 only.
+Both are in Debian's package of examples. That package and, for the C broker, the library are
+fetched into the cache by ``apt-get download``, unpacked and compiled there: nothing is installed,
+and none of their text is in this repository. The Python broker runs on this interpreter's
+``python-qpid-proton``. Both accept only ANONYMOUS and listen only on 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBro
 
 NAMES = ("proton-c", "proton-python")
 START_S = 30
-"""Seconds until a broker must accept connections; less than one is usual."""
+"""Seconds until a broker must accept connections; less than 1 s is usual."""
 STOP_S = 5
 """Seconds until a stopping broker is killed."""
 TRIES = 3
-"""Attempts with another free port when one was taken between choosing and listening."""
+"""The most attempts with another free port, if another program took one before the broker
+listened."""
 
 _EXAMPLES = "libqpid-proton11-dev-examples"
 _PACKAGES = {
@@ -42,12 +43,11 @@ _TOOL_WITHIN_S = 180
 
 
 def home_of(name: str, version: str) -> Path:
-    """Return the folder of the unpacked release, which may not exist yet."""
     return cache_folder() / name / version
 
 
 def installed(name: str) -> dict[str, Path]:
-    """Every release in the cache with its folder, the newest last."""
+    """Return every release in the cache with its folder, newest last."""
     packages = [
         path for path in (cache_folder() / name).glob("[0-9]*") if (path / _PROGRAM[name]).is_file()
     ]
@@ -60,7 +60,7 @@ def installed(name: str) -> dict[str, Path]:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Fetch, unpack and build what ``name`` needs unless that was done; return its folder.
+    """Fetch, unpack and build what ``name`` needs unless that is done already; return its folder.
 
     ``version`` is a release (None: the newest in the cache, else the one that apt offers). Raises
     :class:`SetUpFailed` if apt, dpkg-deb or a C compiler is missing, or if apt offers another
@@ -72,7 +72,7 @@ def install(name: str, version: str | None = None) -> Path:
     if version is not None and version in have:
         return have[version]
     with locked(cache_folder() / name / "download"):
-        # Fetched first, for the names of the files say which release it is.
+        # Fetched first, because the names of the files show the release.
         fetched = cache_folder() / name / "download"
         shutil.rmtree(fetched, ignore_errors=True)
         fetched.mkdir(parents=True)
@@ -168,8 +168,8 @@ class ProtonProcess(ManagedBroker):
     """One example broker, as a context manager that installs, starts and stops it.
 
     ``name`` is one of :data:`NAMES`, ``version`` a release of the examples (None: see
-    :func:`install`). ``folder`` receives the log. ``free`` leaves the broker running when the
-    harness ends. The running broker's only port is ``amqp``.
+    :func:`install`). ``folder`` receives the log. ``free``: the broker keeps running when the
+    harness ends. Its only port is ``amqp``.
     """
 
     def __init__(
@@ -182,13 +182,13 @@ class ProtonProcess(ManagedBroker):
 
     @property
     def log(self) -> Path:
-        """Return the broker's output, which is only the errors of its peers."""
+        """Return the broker's output, which has only the errors of its peers."""
         return self._folder / "console.log"
 
     def start(self) -> RunningBroker:
         """Install what is missing, start the broker and wait until it accepts connections.
 
-        Raises :class:`SetUpFailed`; nothing is left running then.
+        Raises :class:`SetUpFailed`, leaving nothing running.
         """
         if self._process is not None:
             raise SetUpFailed(

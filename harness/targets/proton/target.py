@@ -11,8 +11,8 @@ from brokerproof.harness.targets.target import Identity, TargetFacts
 
 
 class ProtonTarget(SocketTarget):
-    """Fetches and builds (once), starts and stops example broker ``name``. Its examples are of
-    ``version`` (None: any)."""
+    """Fetches and builds (once), starts and stops example broker ``name`` of ``version`` (None:
+    any)."""
 
     is_local = True  # Proton sets TCP_NODELAY
 

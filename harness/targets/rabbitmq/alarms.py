@@ -1,4 +1,4 @@
-"""Arguments of rabbitmqctl that raise alarms, end them, and set the limits at which they begin."""
+"""Arguments of rabbitmqctl that raise alarms, end them, and set their limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RAISE_ALARM = {
     "memory": ("set_vm_memory_high_watermark", "0"),
     "disk": ("set_disk_free_limit", "9000000000000000"),
 }
-"""Arguments of rabbitmqctl that make a node short of a resource."""
+"""Arguments of rabbitmqctl that cause a shortage of a resource on a node."""
 CLEAR_ALARM = {
     "memory": ("set_vm_memory_high_watermark", "0.9"),
     "disk": ("set_disk_free_limit", "1000000"),
@@ -19,7 +19,7 @@ CLEAR_ALARM = {
 
 def limit_commands(limits: LimitsSet) -> Iterator[tuple[str, ...]]:
     if limits.paging is not None:
-        # there is no command for it; it is looked up whenever it is used
+        # no command sets it; RabbitMQ looks it up at each use
         setting = f"rabbit, vm_memory_high_watermark_paging_ratio, {_written(limits.paging)}"
         yield "eval", f"application:set_env({setting})."
     if limits.memory is not None:
@@ -31,5 +31,5 @@ def limit_commands(limits: LimitsSet) -> Iterator[tuple[str, ...]]:
 
 
 def _written(limit: float | int) -> str:
-    """A number as rabbitmqctl reads it: without an exponent."""
+    """Return a number as rabbitmqctl reads it: without an exponent."""
     return f"{limit:.9f}" if isinstance(limit, float) else f"{limit}"

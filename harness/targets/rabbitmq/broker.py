@@ -1,9 +1,8 @@
 """Runs RabbitMQ as a native process: a private node, with its own folder, ports and epmd. It uses
-the launcher in the release's own ``sbin``, because the wrappers of the package switch to the user
-``rabbitmq``. Nothing of the system's node is read or written, and nothing listens on anything but
-127.0.0.1. :mod:`brokerproof.harness.targets.rabbitmq.release` finds the release, on this machine or
-in a Debian root. See ``docs/explanation/brokers.md``.
-"""
+the launcher in the release's own ``sbin``, because the package's wrappers switch to the user
+``rabbitmq``. It neither reads nor writes data of the system's node, and listens only on 127.0.0.1.
+:mod:`brokerproof.harness.targets.rabbitmq.release` finds the release, on this machine or in a
+Debian root. See ``docs/explanation/brokers.md``."""
 
 from __future__ import annotations
 
@@ -23,13 +22,14 @@ from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.release import Release, our_files
 
 START_S = 90
-"""Seconds until a broker must accept connections; about 4 are usual."""
+"""Seconds until a broker must accept connections; about 4 s are usual."""
 STOP_S = 20
-"""Seconds until a stopping broker is killed; 1 to 6 are usual."""
+"""Seconds until a stopping broker is killed; 1 to 6 s are usual."""
 CONTROL_S = 60
-"""Seconds that rabbitmqctl may take; about 2 are usual."""
+"""Seconds that rabbitmqctl may take; about 2 s are usual."""
 TRIES = 3
-"""Attempts with other free ports when one was taken between choosing and listening."""
+"""The most attempts with other free ports, if another program took one before the broker
+listened."""
 
 _STARTED = "Server startup complete"
 _IN_USE = re.compile(r"eaddrinuse|epmd does not answer|could not bind")
@@ -44,9 +44,9 @@ _REASONS = (
     re.compile(r"^ERROR: (?P<text>.+)$", re.MULTILINE),
     re.compile(r"\[error\] (?:<[^>]*> )?(?P<text>\S.{8,})"),
 )
-# An epmd that the node starts by itself is a daemon: it would outlive it, and us. This one ends
-# when the node does, whose process is the shell's. The node looks for it at once, so it has to
-# answer before.
+# An epmd started by the node would be a daemon and outlive the node and us. This one ends with the
+# node, whose process is the shell's. The node looks for epmd immediately, so epmd must answer
+# first.
 _WITH_EPMD = (
     'setpriv --pdeathsig KILL epmd -address 127.0.0.1 -port "$ERL_EPMD_PORT" & tries=0; until epmd'
     ' -names >/dev/null 2>&1; do tries=$((tries + 1)); [ "$tries" -lt 300 ] || { echo "epmd does'
@@ -56,17 +56,17 @@ _WITHOUT = 'exec $CLOCK "$0"'
 
 
 def default_plugins(version: str) -> tuple[str, ...]:
-    """Plugins that are enabled by default. AMQP 1.0 was a plugin before 4.0."""
+    """Return the plugins enabled by default. AMQP 1.0 was a plugin before 4.0."""
     before = ("rabbitmq_amqp1_0",) if int(version.partition(".")[0]) < 4 else ()
     return ("rabbitmq_stomp", "rabbitmq_web_stomp", "rabbitmq_management", *before)
 
 
 def settings(config: Path) -> dict[str, str]:
-    """The settings of a ``rabbitmq.conf``, or of a classic ``rabbitmq.config``, whose applications
-    are left out of the names.
+    """Return the settings of a ``rabbitmq.conf``, or of a classic ``rabbitmq.config`` (without
+    applications in the names).
 
     Raises :class:`SetUpFailed` for a file that cannot be read, a line that is not a setting, and a
-    setting of a listener: those are chosen by the harness.
+    setting of a listener, because the harness chooses these.
     """
     if config.suffix == erlang_config.SUFFIX:
         return _classic(config)
@@ -103,12 +103,11 @@ class RabbitmqProcess(ManagedBroker):
     """One RabbitMQ node, as a context manager that starts and stops it. ``folder`` becomes the
     node's (configuration, logs, data, Erlang cookie), and is emptied at the start. ``config`` is a
     ``rabbitmq.conf`` or a classic ``rabbitmq.config`` without listeners (None: ours). ``plugins``
-    are enabled in addition to what they need (None: :func:`default_plugins`). ``release`` is the
-    release to start (None: this machine's). ``free`` leaves the broker running when the harness
-    ends. ``beside`` is a running node that forms a cluster with this one, and is stopped after it.
-    The running broker's ports are ``amqp``, and ``stomp``, ``web_stomp`` and ``management`` if
-    their plugins are enabled.
-    """
+    are enabled, with the plugins that they need (None: :func:`default_plugins`). ``release`` is the
+    release to start (None: this machine's). ``free``: the broker keeps running when the harness
+    ends. ``beside`` is a running node that forms a cluster with this one and stops after it. The
+    running broker's ports are ``amqp``, and ``stomp``, ``web_stomp`` and ``management`` if their
+    plugins are enabled."""
 
     def __init__(
         self,
@@ -131,7 +130,7 @@ class RabbitmqProcess(ManagedBroker):
         """Start the node and wait until it has started completely and every port accepts
         connections.
 
-        Raises :class:`SetUpFailed`; nothing is left running then.
+        Raises :class:`SetUpFailed`, leaving nothing running.
         """
         if self._process is not None:
             raise SetUpFailed(
@@ -156,7 +155,7 @@ class RabbitmqProcess(ManagedBroker):
             ),
         ]
         for attempt in range(1, TRIES + 1):
-            if not self.keeps_data or not self._ports:  # the data belong to a node of that name
+            if not self.keeps_data or not self._ports:  # the data belongs to a node of that name
                 self._ports = free_ports(len(names) + 2)
             numbers = self._ports
             ports = dict(zip(names, numbers, strict=False))
@@ -178,8 +177,8 @@ class RabbitmqProcess(ManagedBroker):
         raise AssertionError("the last try returns or raises")
 
     def control(self, *arguments: str) -> None:
-        """Run a command of the release's own rabbitmqctl on the running node; takes seconds. Raises
-        :class:`SetUpFailed`."""
+        """Run a command of the release's rabbitmqctl on the running node, which takes seconds.
+        Raises :class:`SetUpFailed`."""
         assert self._running is not None, "call start() first"
         release, environment = self._running
         entering = [] if release.root is None else debian.entering(release.root, self._folder)
@@ -219,7 +218,7 @@ class RabbitmqProcess(ManagedBroker):
 
     @property
     def log(self) -> Path:
-        """The node's own log. What it prints is in ``console.log`` next to it."""
+        """The node's own log. Its output is in ``console.log`` next to it."""
         return self._folder / "log" / "rabbitmq.log"
 
     @property
@@ -264,8 +263,8 @@ class RabbitmqProcess(ManagedBroker):
                 listeners.append(f"cluster_formation.classic_config.nodes.{number} = {peer}")
         try:
             self._make(*(folder / name for name in ("etc", "log", "data", "home")))
-            # Whichever form the file has, RabbitMQ reads the files of this folder as well, in the
-            # newer one.
+            # Whatever the file's format, RabbitMQ also reads the files in this folder, in the newer
+            # format.
             (folder / "etc" / "conf.d").mkdir()
             (folder / "etc" / "conf.d" / "harness.conf").write_text(
                 "\n".join([*listeners, ""]), "utf-8"
@@ -304,8 +303,8 @@ class RabbitmqProcess(ManagedBroker):
             "RABBITMQ_DIST_PORT": str(distribution),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": loopback,
             "RABBITMQ_CTL_ERL_ARGS": loopback,
-            # The launcher then becomes the node instead of waiting for it, so the process that we
-            # end is the node.
+            # The launcher then becomes the node instead of waiting for it, so we end the node
+            # itself.
             "RUNNING_UNDER_SYSTEMD": "true",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(epmd),

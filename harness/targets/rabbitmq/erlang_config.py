@@ -19,9 +19,9 @@ from brokerproof.harness.targets.failure import SetUpFailed
 SUFFIX = ".config"
 MOST_BYTES = 4 << 20
 MOST_DIGITS = 40
-"""The longest number."""
+"""The most digits of a number."""
 MOST_DEPTH = 50
-"""Lists and tuples inside each other. RabbitMQ's own examples need seven."""
+"""The deepest nesting of lists and tuples. RabbitMQ's own examples need seven levels."""
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:\s|%[^\n]*)+)
@@ -44,14 +44,14 @@ class Atom(str):
 
 
 class Tuple(tuple[Any, ...]):
-    """A tuple, and the line in which it begins."""
+    """A tuple, and the line on which it begins."""
 
     line = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """``key`` of ``application`` in a line of the file. Lists are lists, tuples tuples, strings and
+    """``key`` of ``application`` on a line of the file. Lists are lists, tuples tuples, strings and
     binaries ``str``."""
 
     application: str
@@ -61,8 +61,8 @@ class Setting:
 
 
 def settings(path: Path) -> list[Setting]:
-    """Return a file's settings, in order. Raises :class:`SetUpFailed` with file, line and what
-    would be right."""
+    """Return a file's settings, in order. Raises :class:`SetUpFailed` with file, line and the
+    remedy."""
     try:
         text = input_file.read_text(path, MOST_BYTES)
     except BadInput as problem:

@@ -1,5 +1,5 @@
-"""RabbitMQ's management API, as far as targets need it: queues that must exist before an AMQP 1.0
-link is attached."""
+"""RabbitMQ's management API, for targets' needs: declares queues that must exist before an AMQP 1.0
+link."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from urllib.parse import quote
 from brokerproof.harness.targets.failure import SetUpFailed
 
 TIMEOUT_S = 30
-"""Seconds that an answer may take; about 0.01 are usual."""
+"""Seconds that an answer may take; about 0.01 s are usual."""
 
 
 class Management:
-    """The API of one node at ``host:port``. May be used from several threads at once."""
+    """The API of one node at ``host:port``. Several threads may use it concurrently."""
 
     def __init__(
         self, host: str, port: int, login: str, passcode: str, *, vhost: str = "/"
@@ -63,15 +63,15 @@ class Management:
             )
 
     def _asked(self, path: str, body: str) -> tuple[int, bytes]:
-        """Ask once more over a new connection when an old one breaks: the node ends connections
-        that were idle for a while, and a PUT may be said twice."""
+        """Ask again over a new connection if the old one breaks: the node closes idle connections,
+        and a PUT may be repeated."""
         for last in (self._connection.sock is None, True):
             try:
                 self._connection.request("PUT", f"/api/{path}", body, self._headers)
                 answer = self._connection.getresponse()
                 return answer.status, answer.read()
             except (ConnectionError, http.client.HTTPException):
-                self._connection.close()  # the next request opens it anew
+                self._connection.close()  # the next request reopens it
                 if last:
                     raise
             except OSError:

@@ -1,5 +1,5 @@
 """Finds releases of RabbitMQ: the one that the user named, this machine's package, or one in our
-Debian roots."""
+Debian chroots."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _VERSION = re.compile(r"\d+(\.\d+)*")
 class Release:
     version: str
     home: Path
-    """The release's folder, as the running broker sees it."""
+    """The release's folder as the running broker sees it."""
     root: Path | None = None
-    """The Debian root that it is in; None: this machine's own system."""
+    """The Debian chroot that contains it; None for this machine's own system."""
 
     @property
     def folder(self) -> Path:
@@ -45,21 +45,19 @@ class Release:
 
 
 def our_files() -> Path:
-    """The folder with the configuration that we ship for RabbitMQ."""
     return Path(str(files("brokerproof.fixtures"))) / "brokers" / "rabbitmq"
 
 
 def default_version() -> str:
-    """The release that is used if none is named."""
+    """The release used if none is named."""
     return str(_known()["default"])
 
 
 def find(version: str | None = None) -> Release:
-    """The release of that version, which may be abbreviated to its leading numbers; None: this
-    machine's. The one that ``BROKERPROOF_RABBITMQ`` names comes first, then the newest that this
-    machine's package installed, then the Debian roots; at last a root is created. Raises
-    :class:`SetUpFailed`.
-    """
+    """Return the release of that version, which may be abbreviated to its leading numbers (None:
+    this machine's). It tries the one that ``BROKERPROOF_RABBITMQ`` names, then the newest that this
+    machine's package installed, then the Debian chroots; finally it creates a chroot. Raises
+    :class:`SetUpFailed`."""
     for release in (*_named(), *_packaged()):
         if version is None or _is(release, version):
             return release
@@ -87,7 +85,7 @@ def find(version: str | None = None) -> Release:
 
 
 def installed() -> Iterator[Release]:
-    """Every release that can be started without installing anything."""
+    """Return every release that can start without installing anything."""
     yield from _named()
     yield from _packaged()
     for entry in _known()["release"]:
@@ -97,7 +95,7 @@ def installed() -> Iterator[Release]:
 
 
 def version_of(home: Path) -> str:
-    """The release in ``home``. Raises :class:`SetUpFailed` if it cannot be identified."""
+    """Return the release in ``home``. Raises :class:`SetUpFailed` if it cannot be identified."""
     for name in (
         home.name,
         *(f"rabbitmq_server-{path.name[7:]}" for path in (home / "plugins").glob("rabbit-*")),
@@ -134,7 +132,7 @@ def _in_root(root: Path) -> Release | None:
 
 
 def _homes(folder: Path) -> list[Path]:
-    """The releases in a folder, the newest first."""
+    """Return the releases in a folder, newest first."""
     folders = [
         path
         for path in folder.glob("rabbitmq_server-*")

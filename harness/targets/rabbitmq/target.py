@@ -18,15 +18,14 @@ from brokerproof.harness.targets.target import Identity, TargetFacts
 from brokerproof.harness.worlds.world import World
 
 NATIVE_AMQP = 4
-"""Since this major release AMQP 1.0 is native, and queues are no longer made by attaching to their
-address."""
+"""From this major release AMQP 1.0 is native, and attaching to an address no longer creates its
+queue."""
 
 
 class RabbitmqTarget(SocketTarget):
     """Finds or installs, configures, starts and stops a RabbitMQ of ``version`` with ``config``, a
-    ``rabbitmq.conf``. ``queue_type`` is the type of queues that are declared for AMQP 1.0: "quorum"
-    or "classic" (the broker's default).
-    """
+    ``rabbitmq.conf``. ``queue_type``: type of queues declared for AMQP 1.0, "quorum" or "classic"
+    (the broker's default)."""
 
     is_local = True  # nodelay is true unless a configuration says otherwise
 
@@ -37,7 +36,7 @@ class RabbitmqTarget(SocketTarget):
         version: str | None = None,
         queue_type: str = "classic",
     ) -> None:
-        super().__init__(identity)  # no acceptor has parameters of its own
+        super().__init__(identity)  # acceptors have no parameters of their own
         self._path, self._version, self._queue_type = config, version, queue_type
         self._process: RabbitmqProcess | None = None
         self._management: Management | None = None
@@ -67,13 +66,13 @@ class RabbitmqTarget(SocketTarget):
             self._management = self._management.in_fork()
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Declare the queue ``name`` if AMQP 1.0 requires that it exists. Topics need nothing:
-        they are routing keys."""
+        """Declare the queue ``name`` if AMQP 1.0 requires it to exist. Topics need nothing: they
+        are routing keys."""
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Raise the alarm with rabbitmqctl, for the whole node: it also blocks concurrent cases."""
+        """Raise the alarm for the whole node, by rabbitmqctl: it also blocks concurrent cases."""
         self._node(node).control(*RAISE_ALARM[resource])
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:

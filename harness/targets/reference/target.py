@@ -24,8 +24,6 @@ _ENOUGH = {"memory": LimitsSet(memory=_TOTAL), "disk": LimitsSet(disk=0)}
 
 
 class Made(Protocol):
-    """The result of the factory."""
-
     broker: SansIoBroker
     acceptors: Mapping[str, Mapping[str, object]]
     version: str
@@ -33,8 +31,8 @@ class Made(Protocol):
 
 
 class VirtualTarget:
-    """``factory`` has the signature ``(config, overrides, *, start) -> Made``, or names a function
-    that has it: ``package.module:function``."""
+    """``factory`` has the signature ``(config, overrides, *, start) -> Made``, or names such a
+    function: ``package.module:function``."""
 
     clock = Clock.VIRTUAL
 
@@ -59,7 +57,7 @@ class VirtualTarget:
         )
 
     def maker(self) -> Callable[..., Made]:
-        """The factory's function. Raises :class:`SetUpFailed` if there is none of that name."""
+        """The factory function. Raises :class:`SetUpFailed` if none has that name."""
         if not isinstance(self._factory, str):
             return self._factory
         module, _, function = self._factory.partition(":")
@@ -83,14 +81,14 @@ class VirtualTarget:
         return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Do nothing: the broker creates places when they are used."""
+        """Do nothing: the broker creates addresses on use."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Set a limit of that resource which the machine's fixed readings exceed."""
+        """Set a limit of that resource that the machine's fixed readings exceed."""
         _feed_limits(world, _SHORT[resource], node)
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Set a limit of that resource which the machine's fixed readings stay within."""
+        """Set a limit of that resource that the machine's fixed readings do not reach."""
         _feed_limits(world, _ENOUGH[resource], node)
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
