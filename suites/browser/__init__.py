@@ -1,2 +1,2 @@
-"""Real browsers as clients. Not collected with the rest: they need Chromium and npm (``tox -e
+"""Real browsers as clients: only collected when named, because they need Chromium and npm (``tox -e
 browser``)."""

@@ -1,5 +1,4 @@
-"""Chromium's developer tools over a pair of pipes, which show one of our pages as a reader would
-see it, at any width, without a server.
+"""Chromium's developer tools over a pair of pipes: shows one of our pages as a reader sees it.
 
 A command is a JSON object that ends with a zero byte, and so is every answer and event; the
 browser reads them from its file descriptor 3 and writes them to 4 (``--remote-debugging-pipe``).
@@ -32,7 +31,7 @@ _FLAGS = (
 )
 _ANSWERS_WITHIN_S = 60.0
 _LOOKS, _LOOKS_AGAIN_MS = 1200, 50
-"""How often the browser is asked whether something has come, and how long it waits between."""
+"""How often, and at what interval, the browser is asked whether something has arrived."""
 
 
 class BrowserGone(Exception):
@@ -55,10 +54,10 @@ class Browser:
         self._number = 0
         self._session = ""
         self.events: list[dict[str, Any]] = []
-        """Unsolicited events of the browser: loads, and what pages wrote on the console."""
+        """Unsolicited events of the browser: loads, and console messages of pages."""
 
         def as_3_and_4() -> None:
-            # Either may be 3 or 4 already: both go out of the way first.
+            # Either may already be 3 or 4: move both out of the way first.
             high = [os.dup(descriptor) for descriptor in (to_browser, from_browser)]
             for number, given in zip((3, 4), high, strict=True):
                 os.dup2(given, number)
@@ -108,7 +107,7 @@ class Browser:
     def look(
         self, *, width: int = 1400, height: int = 2000, scheme: str = "light", media: str = "screen"
     ) -> None:
-        """Use from now on a window of that size (CSS pixels), ``scheme`` light or dark, ``media``
+        """From now on use a window of that size (CSS pixels), ``scheme`` light or dark, ``media``
         screen or print."""
         self._call(
             "Emulation.setDeviceMetricsOverride",
@@ -121,10 +120,9 @@ class Browser:
         self._call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def open(self, path: Path, fragment: str = "") -> float:
-        """Loads a file; returns how many seconds it took, by the page's own clock, until it had
-        drawn once."""
-        # An empty page first, or only the fragment would change. Its load event may come late, and
-        # would be taken for the file's.
+        """Load a file; return the seconds until its first drawing, by the page's own clock."""
+        # First an empty page, or only the fragment would change. Its load event may arrive late,
+        # and would be mistaken for the file's.
         self._navigate("about:blank")
         self._navigate(path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -136,7 +134,7 @@ class Browser:
         self._until(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
 
     def run(self, script: str) -> Any:
-        """The value of a JavaScript expression in the page; of a promise, once it is resolved.
+        """Return the value of a JavaScript expression in the page, or what its promise resolves to.
         Raises ``RuntimeError`` with the page's exception as its message."""
         answer = self._call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
@@ -153,8 +151,8 @@ class Browser:
         self._until(lambda: bool(self.run(script)))
 
     def busy(self) -> float:
-        """The seconds of processor time that the page has used since it was opened, for scripts,
-        styles, layout and drawing."""
+        """Return the processor time in seconds that the page has used since it was opened, for
+        scripts, styles, layout and drawing."""
         metrics = self._call("Performance.getMetrics")["metrics"]
         return float(
             next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
@@ -181,14 +179,14 @@ class Browser:
         return [node for node in nodes if not node.get("ignored")]
 
     def shot(self, to: Path, *, whole: bool = False) -> None:
-        """A picture (PNG) of the window, or of the ``whole`` page."""
+        """Take a picture (PNG) of the window, or of the ``whole`` page."""
         data = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)[
             "data"
         ]
         to.write_bytes(base64.b64decode(data))
 
     def printed(self, to: Path) -> None:
-        """The page as it is printed (PDF)."""
+        """Print the page (PDF)."""
         to.write_bytes(
             base64.b64decode(self._call("Page.printToPDF", printBackground=True)["data"])
         )

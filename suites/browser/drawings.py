@@ -301,7 +301,7 @@ def stalled() -> list[ev.Event]:
 
 
 def texts(drawing: str) -> dict[str, float]:
-    """The texts of a drawing, and how far to the right each begins or ends."""
+    """Return the texts of a drawing, and the horizontal position at which each begins or ends."""
     return {
         "".join(element.itertext()).strip()
         if len(element) == 0
@@ -320,7 +320,7 @@ def test_the_axis_reaches_to_the_violation_and_names_what_decides(
     assert {"ACK", "MESSAGE", "10 s"} <= set(found)
     (mark,) = ElementTree.fromstring(drawing).findall("line[@class='violated']")
     violated = float(mark.get("x1", 0))
-    # The silence does not press the rest flat: the ACK stands well away from the beginning.
+    # The silence does not compress the rest: the ACK is well away from the beginning.
     assert found["10 s"] < violated < width
     assert found["CONNECT"] < found["ACK"] < violated
 
@@ -393,7 +393,7 @@ def test_a_curve_has_its_bounds_and_words(viewer: Viewer) -> None:
     }
     drawn = viewer.call("plot", held)
     assert "consumer-window-size: 1\N{NARROW NO-BREAK SPACE}000 bytes" in drawn
-    # What is far above is only named.
+    # Values far above the axis are only named.
     assert len(ElementTree.fromstring(drawn).findall("line[@class='bound']")) == 1
     words = viewer.call("curve_in_words", held)
     assert words.startswith(
@@ -403,12 +403,12 @@ def test_a_curve_has_its_bounds_and_words(viewer: Viewer) -> None:
 
 
 def drawn(viewer: Viewer, events: Sequence[ev.Event]) -> ElementTree.Element:
-    """The diagram, which must be well-formed."""
+    """Return the diagram, which must be well-formed."""
     return ElementTree.fromstring(viewer.sequence(events))
 
 
 def words(drawing: ElementTree.Element) -> dict[str, float]:
-    """The texts of a drawing, and how far down each one is."""
+    """Return the texts of a drawing, and the vertical position of each."""
     return {
         (element.text or "").strip(): float(element.get("y", 0)) for element in drawing.iter("text")
     }

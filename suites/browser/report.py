@@ -91,7 +91,7 @@ FAILING = urlencode(
 
 
 def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
-    """Open a page and wait for it; the page of a case is that of a failed one."""
+    """Open a page and wait for it; for a case, the page of a failed one."""
     drawn = page.name == "case.html"
     browser.open(page, fragment if drawn else "")
     if drawn:
@@ -99,14 +99,14 @@ def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
 
 
 def every(browser: Browser, selector: str, value: str) -> list[Any]:
-    """The values of an expression for ``each`` element."""
+    """Return the values of an expression for ``each`` element."""
     script = f"[...document.querySelectorAll({selector!r})].map(each => {value})"
     values: list[Any] = browser.run(script)
     return values
 
 
 def names(browser: Browser) -> list[str]:
-    """The ids of the cases that the list shows, which are below their titles."""
+    """Return the ids of the listed cases, which are below their titles."""
     return every(
         browser, "#rows tbody th", "(each.querySelector('.mono') || each.firstChild).textContent"
     )
@@ -468,7 +468,7 @@ CONTRAST = """(() => {
     return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), each.className + ' ' + each.textContent.trim().slice(0, 30)];
   }).filter(([ratio]) => ratio < 4.5).slice(0, 5);
 })()"""  # noqa: E501
-"""Texts, those of drawings too, whose contrast is below what WCAG 2.2 asks for (AA, 4.5 to 1)."""
+"""Texts, including those of drawings, with less contrast than WCAG 2.2 requires (AA, 4.5 to 1)."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -482,8 +482,8 @@ def test_texts_stand_out_from_what_is_behind_them(
 
 
 def test_what_is_out_of_sight_is_told_all_the_same(full: Path, browser: Browser) -> None:
-    """Documents of the matrix that are out of sight are laid out when there is time, and are then
-    visible to a screen reader."""
+    """Documents of the matrix that are outside the window are laid out when the browser is idle,
+    and are then visible to a screen reader."""
     browser.look(height=500)
     index(browser, full)
     browser.wait_for("!document.querySelector('#matrix section:not(.told)')")

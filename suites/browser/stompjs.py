@@ -19,7 +19,7 @@ INCOMING_MS, OUTGOING_MS = 500, 1000
 
 
 def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
-    """Return a page whose client is connected, with heartbeats both ways."""
+    """Return a page whose client is connected, with heartbeats in both directions."""
     page = target.stompjs(acceptor=acceptor)
     page.do(
         "connect",
@@ -48,7 +48,7 @@ def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object)
 def test_a_page_sends_and_receives(target: Bench) -> None:
     """A page sends text and bytes, which reach a plain client; it subscribes, gets a plain client's
     messages, and acknowledges one of three. After it has disconnected, another client gets the
-    others. Messages of several WebSocket frames arrive too.
+    other two. Messages of several WebSocket frames arrive too.
 
     One scenario: the life of a page's connection, one requirement.
     """
@@ -92,8 +92,7 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
 
 @case(WEBSOCKET_ACCEPTED, needs={"websocket", "tls-fixtures"})
 def test_a_page_speaks_over_tls(target: Bench) -> None:
-    """A page connects by wss, sends, subscribes and gets a plain client's messages, one of several
-    frames among them."""
+    """A page connects by wss, sends, subscribes and gets messages, some of several frames."""
     there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
     plain = target.stomp()
     page = open_page(target, "wss")
@@ -120,8 +119,9 @@ def test_a_page_speaks_over_tls(target: Bench) -> None:
     needs={"websocket", "heart-beat", "connection-ttl"},
 )
 def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
-    """A page sends nothing but heartbeats for six seconds, longer than the TTL that they imply. The
-    server's heartbeats arrive, and neither side closes the connection. Then a SEND is confirmed."""
+    """For six seconds, longer than the TTL that its heartbeats imply, a page sends only heartbeats.
+    The server's heartbeats arrive, and neither side closes the connection. Then a SEND is
+    confirmed."""
     to = target.destination()
     plain = target.stomp()
     plain.subscribe(to)
@@ -131,7 +131,7 @@ def test_an_idle_page_stays_connected_by_heart_beats(target: Bench) -> None:
     ended = [step.brief() for step in page.inbox if page.fatal(step)]
     arrived, sent = (sum(word in line for line in lines) for word in ("PONG", "PING"))
     detail = f"in 6 s {arrived} beats arrived, {sent} were sent; {ended or 'it is open'}"
-    # At least every other beat that was agreed: a page has no more than the timers of its browser.
+    # At least every other agreed heartbeat: a page depends on its browser's timers.
     target.record_finding(
         SERVER_HEARTBEATS, not ended and arrived >= seconds(6) // ms(2 * INCOMING_MS), detail
     )

@@ -14,13 +14,13 @@ NEIGHBOURS = ("n", "c", "r", "t", "\\n", "\\c", "\\\\", " ", "é", "€", "𝄞"
 
 @st.composite
 def texts(draw: st.DrawFn) -> str:
-    """Text around the characters that must be escaped, beginning and ending with a letter."""
+    """Draw text with every character that must be escaped, beginning and ending with a letter."""
     pieces = draw(st.lists(st.sampled_from(("\\", "\n", ":", *NEIGHBOURS)), max_size=8))
     return "<" + "".join(draw(st.permutations(["\\", "\n", ":", *pieces]))) + ">"
 
 
 def named(numbers: list[int]) -> str:
-    """The messages of these numbers as the subject of a sentence."""
+    """Return the messages of these numbers as the subject of a sentence."""
     if not numbers:
         return "none was"
     listed = ", ".join(f"m{number}" for number in numbers)
@@ -30,8 +30,7 @@ def named(numbers: list[int]) -> str:
 def judge_beats(
     target: Bench, peer: StompPyPeer, requirements: tuple[str, ...], period: Duration
 ) -> bool:
-    """Judge the longest silence of the server while stomp.py was connected; beats are agreed, so
-    there should be some."""
+    """Judge the server's longest silence while stomp.py was connected with heartbeats."""
     agreed, at_least = requirements
     until = target.now() if peer.left is None else peer.left.at
     if peer.ended is not None:

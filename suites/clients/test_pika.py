@@ -55,8 +55,8 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
 @case(PREFETCH_LIMIT, PREFETCH_REPLENISHED, needs={"amqp091"})
 @over(examples=4, prefetch=st.sampled_from([1, 5]), multiple=st.booleans())
 def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple: bool) -> None:
-    """pika consumes with a prefetch. It gets that many messages and no more, and as many again
-    after each acknowledgement."""
+    """pika consumes with a prefetch. It gets exactly that many messages, and as many again after
+    each acknowledgement."""
     peer = target.pika()
     peer.open_channel()
     queue = peer.declare(exclusive=True)
@@ -86,8 +86,8 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
     PUBLISHER_CONFIRMS, MANDATORY_RETURNED, REJECT_PUBLISH, needs={"amqp091", ARGUMENTS, CONFIRMS}
 )
 def test_pika_gets_confirms_and_returns(target: Bench) -> None:
-    """pika publishes with confirms. A routed message gets basic.ack, one for a full queue
-    basic.nack, and a mandatory one without a queue basic.return and then basic.ack."""
+    """pika publishes with confirms. It gets basic.ack for a routed message, basic.nack for one to a
+    full queue, and basic.return and then basic.ack for a mandatory one without a queue."""
     peer = target.pika()
     peer.open_channel(confirms=True)
     full = peer.declare(
@@ -114,8 +114,7 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
 
 @case(QUEUE_MISSING, OTHER_CHANNELS_CONTINUE, needs={"amqp091", "amqp091-undeclared"})
 def test_pika_is_told_of_errors(target: Bench) -> None:
-    """A failed passive declaration closes pika's channel with 404 NOT_FOUND. Another channel still
-    works."""
+    """A failed passive declaration closes pika's channel with 404. Another channel still works."""
     peer = target.pika()
     peer.open_channel(1)
     peer.open_channel(2)

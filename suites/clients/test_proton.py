@@ -1,5 +1,4 @@
-"""Proton's engine, the common AMQP client of Python, against the broker: send, receive, drain and
-settle."""
+"""Proton's engine, Python's common AMQP client, against the broker."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ DISPOSITION_ROLE = "AMQP10-DISP-01"
 
 @case(OPEN_BEFORE_OTHER_FRAMES, HEADERS_AFTER_SASL, CLOSE_WRITTEN, needs={"amqp"})
 def test_proton_connects_and_closes(target: Bench) -> None:
-    """Proton logs in, opens, begins a session and closes. Each step is answered, and the close has
-    no error."""
+    """Proton logs in, opens, begins a session and closes without an error. Each is answered."""
     answer = target.amqp().sender(target.node()).answer
     descriptor = getattr(answer and answer.fields.get("target"), "descriptor", None)
     numeric = getattr(descriptor, "type", "") == "ulong"
@@ -89,8 +87,8 @@ def test_what_proton_sends_it_gets_again(
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp"})
 @over(examples=20, count=st.integers(0, 4), credit=st.integers(1, 8))
 def test_proton_drains(target: Bench, count: int, credit: int) -> None:
-    """Proton drains a queue. It gets the waiting messages, up to its credit, and the rest of the
-    credit back."""
+    """Proton drains a queue. It gets the waiting messages, up to its credit, and then the remaining
+    credit is used up."""
     node = target.node()
     peer = target.proton()
     session = peer.session()
@@ -127,8 +125,8 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     ],
 )
 def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
-    """Proton settles a message as accepted, released or modified. It is consumed, or the next
-    connection gets it with the right delivery-count. A broker without modified is not asked for it.
+    """Proton settles a message as accepted, released or modified (if the broker has that). It is
+    consumed, or the next connection gets it with the correct delivery-count.
 
     One scenario: each example judges the requirements of its outcome.
     """
@@ -169,8 +167,8 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
 @case(REMOTE_INCOMING_WINDOW, MESSAGES_NOT_MIXED, DISPOSITION_ROLE, needs={"amqp"})
 @over(examples=10, size=st.sampled_from([500, 1500, 2500]), window=st.sampled_from([4096, 8192]))
 def test_messages_come_through_a_small_window(target: Bench, size: int, window: int) -> None:
-    """Proton's session window has room for a few frames, and the messages have several frames each.
-    They arrive whole as it opens the window, and the broker never exceeds it."""
+    """Proton's session window has room for a few frames, and each message has several. They arrive
+    whole as Proton opens the window, and the broker never exceeds it."""
     node = target.node()
     peer = target.proton(max_frame_size=512)
     session = peer.session(incoming_bytes=window)

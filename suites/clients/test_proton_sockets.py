@@ -1,5 +1,4 @@
-"""Proton over its own sockets: ``BlockingConnection`` and ``Container`` send, receive, settle,
-drain, and use transactions."""
+"""Proton over its own sockets: ``BlockingConnection`` and ``Container``."""
 
 from __future__ import annotations
 
@@ -34,19 +33,19 @@ def heard(*names: str) -> Match[ProtonEvent]:
 
 
 def encoded(message: Any) -> bytes:
-    """Return the bytes of a Proton message with one data section: its body is a view of memory that
-    is freed with the message."""
+    """Return the bytes of a Proton message with one data section, whose body is a view of memory
+    that is freed with the message."""
     return bytes(message.body)
 
 
 def left(target: Bench, node: Node, count: int) -> list[bytes]:
-    """Return the bodies that another connection receives, when ``count`` messages are expected."""
+    """Return the bodies that another connection receives; ``count`` are expected."""
     peer = target.amqp()
     return bodies(collect(target, peer, peer.receiver(node, credit=count + 5), count))
 
 
 def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list[Arrived]:
-    """Return the next messages of a receiver with credit for them; their arrival is a control."""
+    """Return the next messages of a receiver with credit for them. Control: they arrive."""
     peer.receive(node.address, count, capabilities=node.capabilities)
     arrivals = [peer.expect(event_named("message")).subject for _ in range(count)]
     target.control(
@@ -62,10 +61,10 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
 )
 def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int]) -> None:
     """A BlockingConnection sends messages and waits until each is accepted. Another receives them
-    unchanged and in order, accepts them, and both close."""
+    unchanged and in order and accepts them; both close."""
     node, peer, other = target.node(), target.proton_blocking(), target.proton_blocking()
     sender = peer.sender(node.address, capabilities=node.capabilities, proves=DISPOSITION_ROLE)
-    most = (sender.link.remote_max_message_size or 2**20) - 100  # for what is around the body
+    most = (sender.link.remote_max_message_size or 2**20) - 100  # the rest is around the body
     sent = [bytes([number]) * min(size, most) for number, size in enumerate(sizes)]
     for body in sent:
         peer.publish(sender, body, proves=DISPOSITION_ROLE)
@@ -83,8 +82,8 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
 
 @case(RELEASED_AVAILABLE, ACCEPTED_NOT_RESENT, needs={"amqp", "sockets", "amqp-redelivery"})
 def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
-    """A BlockingConnection releases one message and accepts another. The first can be received
-    again, the second cannot."""
+    """A BlockingConnection releases one message and accepts another. Only the released one can be
+    received again."""
     node = target.node()
     fill(target, node, [b"released", b"accepted"])
     peer = target.proton_blocking()
@@ -124,7 +123,7 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     arrived = []
     for _ in sent[:-1]:
         arrival = other.expect(event_named("message")).subject
-        other.settle(arrival)  # ActiveMQ pages in no more than 200 that nobody settled
+        other.settle(arrival)  # ActiveMQ pages in at most 200 unsettled messages
         arrived.append(encoded(arrival.message))
     target.record_finding(
         BARE_MESSAGE,
@@ -144,8 +143,8 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp", "sockets"})
 @over(examples=4, count=st.integers(0, 3), credit=st.integers(4, 8))
 def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
-    """A Container drains a queue with fewer messages than its credit. It gets the messages and the
-    rest of the credit back."""
+    """A Container drains a queue with fewer messages than its credit. It gets the messages, and the
+    remaining credit is used up."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.proton_container()
@@ -173,9 +172,8 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     count=st.integers(1, 3),
 )
 def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -> None:
-    """In one transaction a Container sends messages and accepts others. After a commit the sent
-    ones are in their queue and the accepted ones consumed; after an abort it is the other way
-    round."""
+    """In one transaction a Container sends messages and accepts others. After a commit the former
+    are in their queue and the latter consumed; after an abort it is the other way round."""
     there, back = target.node(), target.node()
     fill(target, back, numbered(count))
     peer = target.proton_container()

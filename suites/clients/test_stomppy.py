@@ -1,11 +1,10 @@
-"""stomp.py, the client that people use from Python, against the broker: connect, send, subscribe,
-settle, beat, leave.
+"""stomp.py, the common STOMP client of Python, against the broker.
 
-Here the client is the library itself. The same cases run over sockets, with the library's own
-threads, and in virtual time, without them. The frames it sends are its own choice (STOMP instead of
-CONNECT, sorted headers, content-length on every body, a heartbeat whenever it has been silent for
-the agreed time), so these cases judge whether the broker serves a real client. An expectation sees
-a frame only when the library has delivered it as it crossed the wire.
+The client is the library itself. The same cases run over sockets, with the library's own threads,
+and in virtual time, without them. It chooses the frames it sends (STOMP instead of CONNECT, sorted
+headers, content-length on every body, a heartbeat whenever it has been silent for the agreed time),
+so these cases judge whether the broker serves a real client. An expectation sees a frame only once
+the library has delivered it as it crossed the wire.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ PIECES = (b"\x00", b"\n", b"\r\n", b"\x00\n", b"\n\n", b"\xff", b"SEND\n\n\x00",
 
 @case(CONNECTED_ANSWERS, SESSION_OR_VERSION)
 def test_it_connects(target: Bench, version: str) -> None:
-    """stomp.py connects and is answered with CONNECTED in its version; in 1.0 CONNECTED has a
+    """stomp.py connects and is answered with CONNECTED for its version; in 1.0 CONNECTED has a
     session id that no other session has."""
     first, second = (target.stomppy(version, proves=CONNECTED_ANSWERS[version]) for _ in range(2))
     assert first.connected is not None
@@ -145,7 +144,7 @@ def test_it_connects(target: Bench, version: str) -> None:
 @case(RECEIPT_ID)
 def test_every_call_that_asks_gets_its_receipt(target: Bench, version: str) -> None:
     """stomp.py sends each of its frames with a receipt header. Each is answered with RECEIPT. The
-    message of the transaction goes to a queue without a subscription: none is in flight when the
+    transaction's message goes to a queue without a subscription, so that none is in flight when the
     client unsubscribes."""
     queue, peer = target.destination(), target.stomppy(version)
     peer.publish(queue, b"1", proves=RECEIPT_ID[version])
@@ -154,7 +153,7 @@ def test_every_call_that_asks_gets_its_receipt(target: Bench, version: str) -> N
     if "transactions" in target.capabilities:
         kept, dropped = f"{peer.transaction}-kept", f"{peer.transaction}-dropped"
         peer.begin(kept, proves=RECEIPT_ID[version])
-        # A server may hold a SEND to be processed, and confirm it, with its transaction.
+        # A server may delay a SEND, and its RECEIPT, until its transaction ends.
         peer.publish(target.destination(), b"2", {"transaction": kept}, receipt=False)
         peer.commit(kept, proves=RECEIPT_ID[version])
         peer.begin(dropped, proves=RECEIPT_ID[version])
@@ -188,7 +187,7 @@ def test_it_leaves_in_order(target: Bench, version: str) -> None:
 @case(DELIVERED, DESTINATION, MESSAGE_ID, FOURTH_SENTENCE)
 def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
     """One stomp.py sends five messages to another in auto mode. They arrive in order, each with its
-    destination, a unique message-id and the id of the subscription (1.0: with its body). One
+    destination, a unique message-id and the id of the subscription (in 1.0 with its body). One
     scenario: the sentences describe one frame."""
     queue = target.destination()
     consumer, producer = target.stomppy(version), target.stomppy(version)
@@ -237,8 +236,8 @@ def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
         for_=QUIET, of=MESSAGE, proves=UNSUBSCRIBED[version], why="it has unsubscribed"
     )
     left = left_in(target, queue, version, 1)
-    # Not judged here: a broker may settle what it delivered in mode auto only later, and then give
-    # it to the next one too.
+    # Not judged here: a broker may settle messages delivered in mode auto later, and then deliver
+    # them to the next consumer too.
     target.control(
         left[-1:] == [b"after"],
         f"a message to a queue without a consumer should wait for one; {listed(left)} waited",
@@ -249,8 +248,8 @@ def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
 @over(examples=40, text=texts(), name=st.sampled_from(["x-word", "слово", "naïve_𝄞"]))
 def test_header_text_survives(target: Bench, version: str, text: str, name: str) -> None:
     """stomp.py sends a header value with every character that its version escapes. Another stomp.py
-    gets the same value. One scenario: one header has every escape, and others have one each, which
-    shows the faulty escape."""
+    gets the same value. One scenario: one header has every escape; further ones have one each,
+    which shows the faulty escape."""
     value = text.replace("a", "\r") + "\r>" if version == "1.2" else text
     queue = target.destination()
     consumer, producer = target.stomppy(version), target.stomppy(version)
@@ -302,7 +301,7 @@ def test_bodies_of_any_octets_survive(
     target: Bench, version: str, pieces: list[bytes], large: int
 ) -> None:
     """stomp.py sends bodies of any bytes with content-length. Another stomp.py gets the same bytes,
-    and the message after them."""
+    and the next message."""
     body = b"\x00" + b"".join(pieces) + "é𝄞\x00".encode() * (large // 7 + 1)
     queue = target.destination()
     consumer, producer = target.stomppy(version), target.stomppy(version)
@@ -340,7 +339,7 @@ def test_in_mode_auto_nothing_comes_again(target: Bench, version: str) -> None:
 @case(UNSETTLED_IS_KEPT)
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_what_is_not_acknowledged_comes_again(target: Bench, version: str, ack: str) -> None:
-    """stomp.py gets three messages, acknowledges the first, and its connection is reset. The next
+    """stomp.py gets three messages and acknowledges the first; its connection is reset. The next
     consumer gets the other two."""
     mode = ack if version != "1.0" else "client"
     queue, consumer = target.destination(), target.stomppy(version)
@@ -362,8 +361,8 @@ def test_what_is_not_acknowledged_comes_again(target: Bench, version: str, ack: 
 def test_in_mode_client_an_ack_covers_what_came_before(
     target: Bench, version: str, last: int
 ) -> None:
-    """stomp.py gets five messages in client mode, acknowledges one, and its connection is reset.
-    The next consumer gets exactly the later ones."""
+    """stomp.py gets five messages in client mode and acknowledges one; its connection is reset. The
+    next consumer gets exactly the later messages."""
     queue, consumer = target.destination(), target.stomppy(version)
     for body in numbered(5):
         consumer.publish(queue, body, receipt=False)
@@ -382,8 +381,8 @@ def test_in_mode_client_an_ack_covers_what_came_before(
 def test_in_mode_client_individual_an_ack_covers_one(
     target: Bench, version: str, settled: list[int], last: bool
 ) -> None:
-    """stomp.py gets five messages in client-individual mode, acknowledges some, and its connection
-    is reset. The next consumer gets exactly the others."""
+    """stomp.py gets five messages in client-individual mode and acknowledges some; its connection
+    is reset. The next consumer gets exactly the remaining messages."""
     queue, consumer = target.destination(), target.stomppy(version)
     for body in numbered(5):
         consumer.publish(queue, body, receipt=False)
@@ -406,8 +405,8 @@ def test_in_mode_client_individual_an_ack_covers_one(
 
 @case(INDIVIDUAL_NACK, needs={"nack"})
 def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) -> None:
-    """stomp.py gets three messages in client-individual mode, refuses the second, and its
-    connection is reset. The next consumer gets the first and the third."""
+    """stomp.py gets three messages in client-individual mode and refuses the second; its connection
+    is reset. The next consumer gets the first and the third."""
     queue, consumer = target.destination(), target.stomppy(version)
     for body in numbered(3):
         consumer.publish(queue, body)
@@ -466,8 +465,8 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
 @case(LATE_BEATS_BORNE, needs={"client-clocks", "heart-beat"})
 @pytest.mark.parametrize("period", [500, 700])
 def test_while_it_beats_the_session_lives(target: Bench, version: str, period: int) -> None:
-    """stomp.py sends only its heartbeats, each a little late, as timers are. After many agreed
-    periods the session works."""
+    """stomp.py sends only its heartbeats, each slightly late, as timers are. After many agreed
+    periods the session still works."""
     peer = target.stomppy(version, heart_beat=(period, 0))
     assert peer.connected is not None
     asked = int((peer.connected.get("heart-beat") or "0,0").partition(",")[2])
@@ -491,8 +490,8 @@ def test_while_it_beats_the_session_lives(target: Bench, version: str, period: i
 @case(TTL_OF_HEART_BEAT, needs={"client-clocks", "heart-beat", "connection-ttl"})
 @pytest.mark.parametrize("period", [500, 1000])
 def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> None:
-    """stomp.py beats for several times its TTL and then stops. The connection is closed within the
-    interval of TTL and check interval."""
+    """stomp.py sends heartbeats for several times its TTL and then stops. The connection is closed
+    within the interval of TTL and check interval."""
     peer = target.stomppy("1.2", heart_beat=(period, 0))
     expected = target.negotiated((period, 0))
     target.advance(3 * ms(expected.ttl_ms))
@@ -501,8 +500,8 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
     peer.stop_beating()
     bounds = target.silence_interval(expected.ttl_ms)
     target.wait_until(lambda: peer.ended is not None, ms(period) + bounds[1] + seconds(3))
-    # Only now is it known which beat was the last: one may have been on its way when the loop was
-    # told to end.
+    # Only now is the last heartbeat known: one may have been on its way when the loop was told to
+    # end.
     since = peer.spoke_at
     assert since is not None
     target.expect_interval(TTL_OF_HEART_BEAT, "close of the silent connection", since, bounds)
@@ -521,8 +520,8 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
 @case(SERVER_BEATS, AT_LEAST_EVERY, needs={"client-clocks", "heart-beat"})
 @pytest.mark.parametrize("period", [500, 800])
 def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, period: int) -> None:
-    """stomp.py asks for a heartbeat at an interval and closes a connection that is silent for half
-    a period longer. Heartbeats arrive as agreed, and it stays connected."""
+    """stomp.py asks for a heartbeat at an interval, and closes a connection that is silent for one
+    and a half of it. Heartbeats arrive as agreed, and the connection stays open."""
     peer = target.stomppy(version, heart_beat=(2 * period, period))
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").partition(",")[0])
@@ -547,7 +546,7 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
         peer.ended is None,
         f"stomp.py sends heartbeats, so the server should stay: {peer.instead()}",
     )
-    if target.virtual:  # on a real host stomp.py may be late itself, and then gives up who was not
+    if target.virtual:  # on a slow host stomp.py itself may be late, and close without reason
         target.control(
             peer.left is None or not on_time,
             "the server sent heartbeats on time, yet stomp.py closed the connection",
@@ -559,9 +558,9 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
 @case(ANY_BYTE_COUNTS, BEATS_ARRIVE, needs={"client-clocks", "heart-beat"})
 def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> None:
     """stomp.py and the server have agreed on heartbeats in both directions, and stomp.py sends
-    itself messages. Messages arrive whole between the heartbeats, and neither side closes the
-    connection. stomp.py 9 drops bytes read after two heartbeats in one read, which a slow host
-    provokes, so one message is proof enough."""
+    messages to itself. Messages arrive whole between the heartbeats, and neither side closes the
+    connection. stomp.py 9 drops bytes that it reads after two heartbeats in one read, which a slow
+    host provokes, so one message is proof enough."""
     queue, peer = target.destination(), target.stomppy(version, heart_beat=(500, 500))
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").partition(",")[0])
@@ -588,7 +587,7 @@ def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> N
         f"the server {'stayed' if peer.ended is None else 'left'}",
         uncertain=late,
     )
-    if target.virtual:  # on a real host stomp.py may be late itself, and then gives up who was not
+    if target.virtual:  # on a slow host stomp.py itself may be late, and close without reason
         target.control(
             peer.left is None or not on_time,
             "the server sent heartbeats on time, yet stomp.py closed the connection",

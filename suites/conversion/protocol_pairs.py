@@ -27,8 +27,7 @@ class Queue:
 
 
 def queue(target: Bench, owner: Amqp091Peer | None = None) -> Queue:
-    """Return a queue that has not been used before. ``owner`` declares it, if clients of AMQP 0-9-1
-    are to use it."""
+    """Return an unused queue. ``owner`` declares it if clients of AMQP 0-9-1 are to use it."""
     name = target.fresh_name()
     destination = target.destination(name=name)
     if owner is None:
@@ -57,7 +56,7 @@ def send(
 
 
 def post(target: Bench, to: Queue, payload: bytes) -> None:
-    """Send these bytes as an AMQP message; its acceptance is a control."""
+    """Send these bytes as an AMQP message. Control: it is accepted."""
     peer = target.amqp()
     link = peer.sender(to.node)
     granted(target, peer, link)

@@ -1,7 +1,7 @@
-"""A message that a broker has taken arrives by each of its protocols, whatever values its headers
-and properties have, and so does a plain message behind it.
+"""An accepted message arrives over each protocol of a broker, whatever its headers contain.
 
-A value that one protocol can write may be unknown to another, or look like one of the broker's own.
+So does a plain message behind it. A value that one protocol can write may be unknown to another, or
+resemble one of the broker's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMES = {
 }
 
 OTHERS = ("message-id", "subscription", "destination", "ack", "x-death", "a:b\n")
-"""Names of headers that a broker, or another protocol, has a meaning of its own for."""
+"""Names of headers to which a broker, or another protocol, gives its own meaning."""
 _NUMBERS = {
     **{"ubyte": 2**8 - 1, "ushort": 2**16 - 1, "uint": 2**32 - 1, "ulong": 2**64 - 1},
     **{"byte": -(2**7), "short": -(2**15), "int": -(2**31), "long": -(2**63)},
@@ -53,7 +53,7 @@ FIELDS = {
     **{"I": -(2**31), "f": math.inf, "d": math.nan, "D": (255, 2**32 - 1), "T": 2**64 - 1},
     **{"t": True, "V": None, "x": b"b", "S": b"b", "F": {"k": 1}, "A": [Typed("D", (1, 1))]},
 }
-"""A value of each type of a field in a table of AMQP 0-9-1."""
+"""A value of each type that an AMQP 0-9-1 table field may have."""
 
 Values = Mapping[str, Any]
 _ODDITIES: Mapping[str, Mapping[str, Values]] = {
@@ -122,8 +122,8 @@ def messages_for(target: Target, receiver: str) -> list[str]:
 def through_a_queue(
     target: Bench, of: Queue, receiver: str, sender: str, values: Values
 ) -> tuple[QueueClient, bool]:
-    """Send a message with ``values`` and a plain one to a queue. Return its consumer, and whether
-    the broker took the first."""
+    """Send a message with ``values`` and a plain one to a queue. Return the queue's consumer, and
+    whether the broker accepted the first."""
     consumer, producer = (
         CLIENTS[name](target, of.name, **({"node": of.node} if name == "amqp" else {}))
         for name in (receiver, sender)
@@ -141,7 +141,7 @@ def through_a_queue(
 
 
 def arrived(receiver: str, consumer: QueueClient) -> int:
-    """Return how many of the two messages have arrived; part of a broken MESSAGE frame is none."""
+    """Return how many of the two messages have arrived; a part of a broken MESSAGE is none."""
     if receiver != "stomp":
         return consumer.waiting_here()
     bodies = [message.body for message in consumer.peer.inbox if message.command == "MESSAGE"]
@@ -158,15 +158,15 @@ def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient]) -> bo
 
 
 def judge(target: Bench, receiver: str, arrives: str) -> None:
-    """Judge whether every message that the broker takes reaches ``receiver``, and so does a plain
-    one behind it. That plain messages do is a control."""
+    """Judge whether every message that the broker accepts reaches ``receiver``, and so does a plain
+    one behind it. Control: plain messages alone do."""
     names = messages_for(target.target, receiver)
     owner = target.amqp091() if "amqp091" in target.capabilities else None
     for sender in dict.fromkeys(MESSAGES[name][0] for name in names):
         consumer, _ = through_a_queue(target, queue(target, owner), receiver, sender, {})
         count = len(consumer.receive(2))
         target.control(count == 2, f"{count} of 2 plain messages over {sender} arrived")
-    # All are under way together, because one that never arrives costs the whole wait.
+    # All are in flight together, because one that never arrives costs the whole wait.
     consumers = {
         name: through_a_queue(target, queue(target, owner), receiver, *MESSAGES[name])
         for name in names
@@ -185,7 +185,7 @@ def judge(target: Bench, receiver: str, arrives: str) -> None:
 
 
 def by_place(names: Iterable[str]) -> str:
-    """List names of MESSAGES, with those that differ by their type alone in one."""
+    """List names of MESSAGES; those that differ only in their type share an entry."""
     types: dict[str, list[str]] = {}
     for name in names:
         place, _, kind = name.partition(" of type ")
@@ -199,7 +199,7 @@ def by_place(names: Iterable[str]) -> str:
 @case(BY_STOMP, needs={"stomp-1.2"})
 def test_any_message_reaches_a_stomp_consumer(target: Bench) -> None:
     """A message has a value of any type in a header or property, or a name that STOMP uses. It is
-    refused, or arrives over STOMP, and so does a plain message behind it."""
+    refused, or arrives over STOMP with the plain message behind it."""
     judge(target, "stomp", BY_STOMP)
 
 

@@ -1,4 +1,4 @@
-"""Bodies: text is a string and bytes are data, in either direction."""
+"""Bodies: text is a string and bytes are data, in both directions."""
 
 from __future__ import annotations
 
@@ -72,8 +72,7 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     body=BODIES,
 )
 def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
-    """A body with content-length is sent over STOMP. Over AMQP it arrives as data, the same
-    bytes."""
+    """A body with content-length is sent over STOMP. Over AMQP it is data of the same bytes."""
     delivery = to_amqp(target, body)
     detail = (
         f"{body[:40]!r} with content-length arrived as {kind(delivery)}, {delivery.message.body!r}"[
@@ -94,8 +93,8 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     body=st.one_of(TEXTS, BODIES),
 )
 def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
-    """A string or data is sent over AMQP. Over STOMP 1.0 it arrives with the same bytes, and with a
-    content-length if it was data."""
+    """A string or data is sent over AMQP. Over STOMP 1.0 the same bytes arrive, with a
+    content-length if they were data."""
     frame = to_stomp(target, message(body), "1.0")
     data = body if isinstance(body, bytes) else body.encode()
     target.record_finding(
@@ -160,7 +159,7 @@ STRANGE: Mapping[str, Any] = {
 )
 def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     """A list, map, number or null is sent over AMQP as amqp-value. Over STOMP a MESSAGE arrives,
-    and the next message after it."""
+    and then the next message."""
     through = queue(target)
     peer = target.stomp()
     peer.subscribe(through.destination)

@@ -84,7 +84,7 @@ def test_durability_and_priority_go_to_stomp(
 @over(examples=8, expires=st.integers(FAR, FAR + 10**12))
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     """A message expires at a time in the far future. STOMP's expires and AMQP's
-    absolute-expiry-time have the same value, in either direction."""
+    absolute-expiry-time have the same value, in both directions."""
     properties = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     value = properties.get("absolute-expiry-time")
     target.record_finding(
@@ -109,8 +109,8 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
 )
 def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     """Two messages with different ttls are sent over AMQP. Over STOMP each has an expires, as far
-    apart as the ttls and the sends. One sent over STOMP with such an expires arrives over AMQP with
-    the remaining ttl."""
+    apart as the ttls and the sends. A message sent over STOMP with such an expires arrives over
+    AMQP with the remaining ttl."""
     sent: list[int] = []
     instants: list[int] = []
     for ttl in ttls:
@@ -148,8 +148,8 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     headers=st.fixed_dictionaries({}, optional=dict.fromkeys(PROPERTY, WORDS)),
 )
 def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, str]) -> None:
-    """A message is sent over STOMP with correlation-id, reply-to and type, or some of them. Over
-    AMQP correlation-id, reply-to and subject have the same values; absent ones stay absent."""
+    """A message is sent over STOMP with some or all of correlation-id, reply-to and type. Over AMQP
+    correlation-id, reply-to and subject have the same values; absent ones stay absent."""
     properties = to_amqp(target, b"x", headers).message.fields("properties")
     for header, name in PROPERTY.items():
         value, expected = properties.get(name), headers.get(header)
@@ -165,7 +165,7 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
     texts=st.fixed_dictionaries({}, optional=dict.fromkeys(PROPERTY, WORDS)),
 )
 def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, str]) -> None:
-    """A message is sent over AMQP with correlation-id, reply-to and subject, or some of them. Over
+    """A message is sent over AMQP with some or all of correlation-id, reply-to and subject. Over
     STOMP correlation-id, reply-to and type have the same values; reply-to may have a prefix, as in
     queue://name."""
     properties = {PROPERTY[header]: text for header, text in texts.items()}
@@ -192,7 +192,7 @@ def test_headers_of_an_application_are_application_properties(
     target: Bench, headers: dict[str, str]
 ) -> None:
     """A message is sent over STOMP with headers of the application. Over AMQP they are
-    application-properties of these names, strings with the same values."""
+    application-properties with these names, strings with the same values."""
     have = to_amqp(target, b"x", headers).message.map("application-properties")
     kept = {name: have.get(name) for name in headers}
     words = f"the headers {shown(headers)} arrived as {shown(have)}"
@@ -218,7 +218,7 @@ VALUES: tuple[tuple[Any, str], ...] = (
 )
 def test_application_properties_are_headers(target: Bench, chosen: dict[str, int]) -> None:
     """A message is sent over AMQP with application-properties: strings, numbers, a boolean. Over
-    STOMP they are headers of these names, written as text."""
+    STOMP they are headers with these names, written as text."""
     properties = {name: VALUES[which][0] for name, which in chosen.items()}
     frame = to_stomp(target, message(b"x", application_properties=properties or None))
     expected = {name: VALUES[which][1] for name, which in chosen.items()}

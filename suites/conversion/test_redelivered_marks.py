@@ -1,5 +1,4 @@
-"""A message that was delivered before is marked as such, whatever protocol its last consumer
-spoke."""
+"""A message that was delivered before is marked so, whatever protocol its last consumer spoke."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from brokerproof.suites.steps.queues import QUIET
 
 MARKED = "AMQP091-RED-01"
 HOLDERS = ("stomp", "amqp091")
-"""Over AMQP 1.0 a queue of RabbitMQ is another kind than over these."""
+"""Over AMQP 1.0, RabbitMQ's queue is of another kind than over these."""
 SENT = 4
 
 
 def hold(target: Bench, reader: QueueClient, plan: list[tuple[str, int]], lost: bool) -> int:
-    """Consumers hold the oldest messages one after the other and settle none; return how many one
-    of them had at most. Each begins when all messages wait again."""
+    """Consumers in turn hold the oldest messages and settle none; return the most that one of them
+    held. Each begins when all messages wait again."""
     had, name = [], reader.name
     for protocol, count in plan:
         client = CLIENTS[protocol](target, name)
@@ -51,7 +50,7 @@ def test_a_message_that_any_protocol_had_is_redelivered(
     target: Bench, plan: list[tuple[str, int]], lost: bool
 ) -> None:
     """Consumers of several protocols hold the oldest messages of a queue and settle none. Over AMQP
-    0-9-1 those messages arrive with the redelivered flag, and the others without."""
+    0-9-1 those messages arrive with the redelivered flag, and the rest without."""
     name = target.fresh_name()
     reader = CLIENTS["amqp091"](target, name)
     reader.send([b"%d" % number for number in range(SENT)])

@@ -1,5 +1,4 @@
-"""Acknowledgement and outcomes: a message left unsettled over one protocol is delivered over the
-other, and counted."""
+"""A message left unsettled over one protocol is delivered over the other, and counted."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     target: Bench, mode: str, count: int, acked: list[int], how: str
 ) -> None:
     """Messages are sent over AMQP. A STOMP subscription gets them, acknowledges some (in client
-    mode cumulatively) and ends. An AMQP receiver gets exactly the others.
+    mode cumulatively) and ends. An AMQP receiver gets exactly the remaining messages.
 
     One scenario: the mode of each example selects the requirement on ACK.
     """
@@ -65,7 +64,7 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
         done |= set(range(number + 1)) if mode == "client" else {number}
     if how == "UNSUBSCRIBE":
         peer.request("UNSUBSCRIBE", {"id": "0"})
-        # Until the connection ends STOMP leaves open whose the messages are.
+        # STOMP does not say whose the messages are until the connection ends.
         peer.close_socket()
     else:
         peer.close_socket(CloseHow(how))
@@ -100,7 +99,7 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
 def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -> None:
     """Messages are sent over STOMP. An AMQP receiver accepts, releases or fails them, or keeps some
     and detaches. A STOMP subscription gets exactly those not accepted, unchanged; failed ones have
-    redelivered:true where the broker has that header."""
+    redelivered:true if the broker has that header."""
     through = queue(target)
     sent = numbered(len(fates))
     producer = target.stomp()
@@ -159,8 +158,8 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
 def test_deliveries_by_stomp_that_failed_count_by_amqp(
     target: Bench, lost: int, how: CloseHow
 ) -> None:
-    """A message goes to several STOMP subscriptions one after the other, each lost without an ACK.
-    Over AMQP it arrives whole, with a delivery-count no higher than the number of losses."""
+    """A message goes to several STOMP subscriptions in turn, each lost without an ACK. Over AMQP it
+    arrives whole, with a delivery-count no higher than the number of losses."""
     through = queue(target)
     send(target.stomp(), through, b"unlucky", {"own": "header"})
     for _ in range(lost):

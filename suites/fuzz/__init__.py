@@ -1,2 +1,1 @@
-"""Fuzzers, which feed damaged bytes to every reader of foreign bytes. Findings are kept as
-vectors."""
+"""Fuzzers, which feed damaged bytes to every reader of foreign bytes. Findings become vectors."""

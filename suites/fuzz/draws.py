@@ -1,6 +1,6 @@
 """Peers of the protocol fuzzer, and how they draw numbers, names and bodies.
 
-Fields are small numbers and the names that other frames use, so that frames meet, and now and then
+Fields are small numbers and names that other frames use, so that frames interact, and occasionally
 a boundary number or text.
 """
 
@@ -11,13 +11,13 @@ from random import Random
 from brokerproof.suites.fuzz.operators import INTEGERS, TEXTS
 
 NAMES = ("q", "t", "/queue/q", "queue://q", "topic://t", "jms.queue.q", "amq.topic", "DLQ", "x")
-"""Few, so that frames meet at the same address. ``queue://q`` is ActiveMQ's name over AMQP."""
+"""Few, so that frames use the same addresses. ``queue://q`` is ActiveMQ's name over AMQP."""
 SELECTORS = ("a = 1", "a", "NOT (a LIKE '%x')", "1=1", "(" * 40 + "a" + ")" * 40, "a IN ('b')")
 
 
 @dataclass
 class Memory:
-    """A peer's memory: numbers that it may use next, and what the broker sent last."""
+    """A peer's memory: numbers that it may use next, and what the broker last sent."""
 
     received: bytes = b""
     next_id: int = 0
@@ -40,9 +40,9 @@ class Speaker:
     acceptor: str
     openings: Callable[[Random], Sequence[bytes]]
     frame: Callable[[Random], bytes]
-    """Any frame that keeps to the structure."""
+    """Makes any frame that keeps to the structure."""
     sensible: Callable[[Random, Memory], bytes] | None = None
-    """A frame that makes sense behind those before it, where that takes a memory."""
+    """Makes a frame that fits the previous ones, if that takes a memory."""
 
 
 def number(random: Random, bits: int, *, signed: bool = False) -> int:

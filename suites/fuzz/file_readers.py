@@ -1,7 +1,7 @@
 """Every reader of files, with seeds, operators and the exceptions by which it may refuse.
 
 Seeds are shipped files and freshly recorded ones. A reader gets the path of a damaged file and uses
-what it read as its commands do; it returns, or raises one of its refusals with one sentence.
+the content as its commands do; it returns, or raises one of its refusals with one sentence.
 """
 
 import functools
@@ -57,7 +57,7 @@ from brokerproof.suites.units.drivers import synthetic_run
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader: the place of its file, seeds, the function that reads, and what it may raise."""
+    """A reader: the path of its file, seeds, the function that reads, and its exceptions."""
 
     name: str
     file: str
@@ -66,7 +66,7 @@ class Reader:
     refusals: tuple[type[Exception], ...]
     operators: tuple[Operator, ...]
     prepare: Callable[[Path], object] | None = None
-    """Puts what else the reader needs into the folder."""
+    """Puts further files that the reader needs into the folder."""
 
     def path(self, folder: Path) -> Path:
         return folder / self.file
@@ -139,7 +139,7 @@ def _block(kind: int, body: bytes) -> bytes:
 
 
 def _in_gzip(random: Random, seed: bytes, corpus: Sequence[bytes]) -> bytes:
-    """Change what is compressed, or compress what is not."""
+    """Change the compressed data, or compress plain data."""
     data = seed
     if seed.startswith(b"\x1f\x8b"):
         try:
@@ -321,7 +321,7 @@ def _read_rabbitmq(path: Path) -> None:
 
 
 def _both(*readings: Callable[[], object]) -> None:
-    """Let every reading have its turn; raise the first refusal at the end."""
+    """Try every reading; raise the first refusal at the end."""
     refusals = []
     for reading in readings:
         try:
@@ -380,7 +380,7 @@ _RUN = (BadRunFolder, UnreadableRun, UnreadableResults)
 
 
 def _of_run(name: str, file: str, read: Callable[[Path], object]) -> Reader:
-    """The reader of one file of a run, which stands among the others."""
+    """The reader of one file of a run, with the run's other files next to it."""
     return Reader(name, file, _file_of_run(file), read, _RUN, operators.JSON, _write_run)
 
 
@@ -392,7 +392,7 @@ def _text(
     *refusals: type[Exception],
     prepare: Callable[[Path], object] | None = None,
 ) -> Reader:
-    """The reader of what a user writes: a broker's configuration, unless ``refusals`` are given."""
+    """The reader of a user's file: of a broker's configuration, if no ``refusals`` are given."""
     return Reader(name, file, seeds, read, refusals or _SETTING, operators.TEXT, prepare)
 
 
@@ -454,7 +454,7 @@ class BadRefusal(Exception):
 
 
 def check_sentence(refusal: BaseException) -> None:
-    """Raise :class:`BadRefusal` for words that are empty, long, or of several lines."""
+    """Raise :class:`BadRefusal` for words that are empty, long, or on several lines."""
     text = str(refusal)
     if not text or "\n" in text or "Traceback" in text or len(text) > MOST_CHARACTERS:
         raise BadRefusal(f"{type(refusal).__name__} says {text[:300]!r} ({len(text)} characters)")

@@ -29,7 +29,7 @@ NUMBERS = (
     *("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e-999", "0x10", "010", "1_000", ""),
     *("9" * 400, "9" * 4301, "0." + "3" * 5000, "1" + "0" * 400, "true", "null", "-"),
 )
-"""Numbers as texts have them, and what is no number to some readers."""
+"""Numbers as text, and texts that some readers do not take as a number."""
 TEXTS = (
     *("", "\0", "\ufeff", "\u2028", "\x1b[31m", "\ud7ff", "é", "😀", "../../../etc/passwd", "\n"),
     *("${HOME}", "%s%n", "a" * 5000, "<!--", "-->", '"', "'", "\\", "=", ";", "[[", "{{", "#"),

@@ -1,15 +1,15 @@
 """Runs the fuzzer of protocols: ``python -m brokerproof.suites.fuzz.protocols --seconds 60``, in
 process, or with ``--sockets`` over TCP (:mod:`brokerproof.suites.fuzz.sockets`).
 
-A scene is one broker with up to :data:`PEERS` peers, each of one protocol and somewhere between its
-first byte and its end. Peers send frames of their protocol
-(:mod:`brokerproof.suites.fuzz.speakers`), whole or broken, in one piece or in parts; they stop
-reading, reset their connections, and reconnect. :mod:`brokerproof.suites.fuzz.scene` defines what
-must hold throughout. An input is one chunk of bytes.
+A scene is one broker with up to :data:`PEERS` peers, each of one protocol and at any point of its
+connection. Peers send frames of their protocol (:mod:`brokerproof.suites.fuzz.speakers`), whole or
+broken, in one piece or in parts; they stop reading, reset their connections, and reconnect.
+:mod:`brokerproof.suites.fuzz.scene` defines what must hold throughout. An input is one chunk of
+bytes.
 
-In process, a scene is made from the seed, its family and its number, so it can be made again. A
-finding is shortened, in process, and written to ``fixtures/vectors/protocols/``, where
-``test_protocol_fuzz.py`` replays it in every run.
+In process, a scene is made from the seed, its family and its number, so it can be repeated. A
+finding is shortened and written to ``fixtures/vectors/protocols/``, where ``test_protocol_fuzz.py``
+replays it in every run.
 """
 
 import contextlib
@@ -55,13 +55,13 @@ INPUTS = 250
 CHECK_EVERY = 25
 """Events between two checks of the bystander."""
 POOL = 500
-"""Frames of a speaker that are drawn in advance: to encode one takes longer than to read it."""
+"""Frames of a speaker that are drawn in advance: encoding one takes longer than reading it."""
 SHARED_BY = 100
 """Scenes that share a pool of frames."""
 FRESH = 0.1
 """How often a frame is drawn anew."""
 LATE = 0.7
-"""How often a peer that was closed goes on for one more event."""
+"""How often a closed peer continues for one more event."""
 MOST_CHUNK = 64 * 1024
 MOST_GROWTH = 300 << 20
 """Bytes by which the process may grow from its hundredth scene on."""
@@ -122,8 +122,8 @@ class Player:
         self._world: World
 
     def play(self, inputs: int) -> None:
-        """Play ``inputs`` chunks of bytes and the events between them. Raises what
-        :meth:`Scene.play` raises."""
+        """Play ``inputs`` chunks of bytes and the events between them. Raises the exceptions of
+        :meth:`Scene.play`."""
         world = self._world = self._make(self.setting)
         try:
             while self.inputs.total() < inputs:
@@ -233,7 +233,7 @@ class Finding:
         return vectors() / f"{self.setting.family}-{digest}.jsonl"
 
     def write(self, path: Path) -> None:
-        """Write it as lines of JSON: the broker, then the events."""
+        """Write the finding as lines of JSON: the broker, then the events."""
         lines = [{"problem": self.problem, **dataclasses.asdict(self.setting)}]
         for event in self.events:
             line = {"event": type(event).__name__, **dataclasses.asdict(event)}

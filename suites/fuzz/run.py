@@ -1,9 +1,9 @@
 """Runs the fuzzer of file readers: ``python -m brokerproof.suites.fuzz.run --inputs 200000``.
 
-Inputs are made from a seed, a reader and a number, so each can be made again. They are tried in
-forked workers. If a worker is killed by a signal, as by a fault in a C library, or takes longer
-than :data:`MOST_SECONDS` for one input, that is a finding like an exception. A finding is written
-to ``fixtures/vectors/files/READER/``, where ``test_file_readers.py`` tries it in every run.
+Inputs are made from a seed, a reader and a number, so each can be repeated. Forked workers try
+them. If a worker is killed by a signal, as by a fault in a C library, or takes longer than
+:data:`MOST_SECONDS` for one input, that is a finding, as an exception is. A finding is written to
+``fixtures/vectors/files/READER/``, where ``test_file_readers.py`` tries it in every run.
 """
 
 import functools
@@ -29,7 +29,7 @@ from brokerproof.suites.fuzz.file_readers import READERS, Reader, try_one
 MOST_SECONDS = 10
 """The most processor time for one input; the slowest accepted one takes under a second."""
 MOST_BYTES = 4 << 30
-"""The address space of a worker: what asks for more is a finding."""
+"""The address space of a worker: asking for more is a finding."""
 BATCH = 500
 """Inputs of one worker process."""
 
@@ -131,7 +131,7 @@ def _work(reader: Reader, seed: str, first: int, count: int, sending: Any) -> No
             signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
             try:
                 outcome = try_one(reader, folder, data) or "read"
-            except BaseException as problem:  # all that a reader raises besides is what we look for
+            except BaseException as problem:  # any other exception of a reader is what we look for
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 sending.send(("finding", number, _words(problem)))
             else:

@@ -53,10 +53,10 @@ MOST_NS = 250 * NS_PER_MS
 HANGS_S = 5.0
 BYSTANDER = 0
 LARGE = 2000
-"""Bytes from which on a body is a file of its own, where there are files."""
+"""Bodies with at least this many bytes get their own file, if there are files."""
 _OPTIONS = StoreOptions(journaled=True, segment=4096, ballast=16 * 1024)
 _USED = 1 << 29
-"""Bytes of memory that a broker of RabbitMQ's kind is told it uses."""
+"""The memory use in bytes that is reported to a broker of RabbitMQ's kind."""
 
 FAMILIES = ("artemis", "rabbitmq", "activemq")
 
@@ -198,7 +198,7 @@ class Scene:
         return f"{of}-type:ANYCAST\n" if self.setting.family == "artemis" else ""
 
     def received(self, conn: int) -> bytes:
-        """Return what ``conn`` was sent since the last call, or how it ended."""
+        """Return what was sent to ``conn`` since the last call, or how it ended."""
         return self._received.pop(conn, b"")
 
     def is_closed(self, conn: int) -> bool:
@@ -207,8 +207,7 @@ class Scene:
     # --- events -----------------------------------------------------------------------------------
 
     def play(self, event: Event) -> None:
-        """Let ``event`` happen. Raises :class:`Broken`, :class:`Hangs` and what the broker
-        raises."""
+        """Let ``event`` happen. Raises :class:`Broken`, :class:`Hangs`, the broker's exceptions."""
         match event:
             case Data(conn, data):
                 self.feed(BytesReceived(conn, data))
@@ -228,7 +227,7 @@ class Scene:
                 self.alarm(short)
 
     def feed(self, event: Input) -> None:
-        """Hand one input to the broker; check what comes out."""
+        """Pass one input to the broker; check its effects."""
         signal.setitimer(signal.ITIMER_PROF, HANGS_S)
         began = time.thread_time_ns()
         try:
@@ -293,7 +292,7 @@ class Scene:
         self.feed(BytesReceived(BYSTANDER, frame.encode()))
 
     def check_bystander(self) -> None:
-        """The bystander sends a message and gets it, and its receipt not before it is stored."""
+        """The bystander sends a message and gets it; the receipt arrives only once it is stored."""
         self.alarm(False)
         self.settle()
         self._number += 1
@@ -310,7 +309,7 @@ class Scene:
                 raise Broken(f"bystander: no {what.strip()!a} ({bytes(self._sent[:200])!r})")
 
     def end(self, conns: Iterable[int]) -> None:
-        """All peers leave. Nothing of them may remain."""
+        """All peers leave. Nothing of theirs may remain."""
         for conn in conns:
             self.feed(PeerGone(conn, CloseHow.RESET))
         self.check_bystander()
@@ -352,8 +351,7 @@ def _hangs(*_: object) -> None:
 
 
 def problem_of(setting: Setting, events: Sequence[Event]) -> str:
-    """Play ``events`` and return the problem as one line that begins with its kind; "" if there is
-    none."""
+    """Play ``events`` and return the problem as one line that begins with its kind, or ""."""
     signal.signal(signal.SIGPROF, _hangs)
     try:
         scene = Scene(setting)
@@ -383,7 +381,7 @@ def words(problem: BaseException) -> str:
 
 
 def kind(problem: str) -> str:
-    """Return the part of a line by which findings are told apart."""
+    """Return the part of a line that distinguishes findings."""
     return problem.partition(": ")[0]
 
 

@@ -40,14 +40,14 @@ WITHIN_NS = NS_PER_S
 HANGS_S = 30.0
 SCENES = 40
 MOST_GROWTH = 300 << 20
-"""Bytes: what the scenes of one process leave in queues is far less."""
+"""In bytes; the scenes of one process leave far less in queues."""
 _RESET = struct.pack("ii", 1, 0)
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def _serve(setting: Setting, folder: Path, pipe: Connection) -> None:
-    """Serve in a process of its own until SIGTERM; send the acceptors' ports."""
+    """Serve in a separate process until SIGTERM; send the acceptors' ports."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr = (folder / "complaints").open("w", buffering=1)
     settings = scene.settings(setting)
@@ -76,7 +76,7 @@ class Process:
         self.ports: Mapping[str, int] = ours.recv()
         self.scenes = 0
         self.sockets: set[socket.socket] = set()
-        """Open sockets of scenes, to be closed where a scene breaks."""
+        """Open sockets of scenes, to be closed when a scene breaks."""
         self.first = self.most = self.memory()
 
     def _stat(self) -> list[str]:
@@ -147,7 +147,7 @@ class Pool:
         return SocketScene(setting, self.get(setting))
 
     def drop(self, setting: Setting) -> None:
-        """End the process of ``setting``: it is broken, or has served enough."""
+        """End the process of ``setting``: it is broken, or has served enough scenes."""
         process = self._processes.pop(setting, None)
         if process is None:
             return
@@ -192,7 +192,7 @@ class SocketScene:
         return peer
 
     def received(self, conn: int) -> bytes:
-        """Return what ``conn`` was sent since the last call."""
+        """Return what was sent to ``conn`` since the last call."""
         return self._received.pop(conn, b"")
 
     def is_closed(self, conn: int) -> bool:
@@ -218,7 +218,7 @@ class SocketScene:
                 (self._paused.add if paused else self._paused.discard)(conn)
 
     def _send(self, conn: int, data: bytes) -> None:
-        """Send what the broker takes at once. Where it does not read, the rest is left out."""
+        """Send what the broker accepts immediately. If it does not read, drop the rest."""
         with contextlib.suppress(OSError):
             self._peers[conn].send(data)
 
@@ -281,8 +281,7 @@ class SocketScene:
             )
 
     def check_bystander(self) -> None:
-        """The bystander sends a message and gets it with its receipt; the process reports no
-        error."""
+        """The bystander sends a message and gets it with its receipt; no error is reported."""
         self._number += 1
         name = f"still-here-{self._number}"
         head = f"SEND\ndestination:{self._queue}\npersistent:true\nreceipt:{name}\n"

@@ -1,2 +1,2 @@
-"""Clients that need more than Python. Not collected with the rest: they need node and npm (``tox -e
-interop``)."""
+"""Clients that need more than Python: only collected when named, because they need node and npm
+(``tox -e interop``)."""

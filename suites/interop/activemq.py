@@ -1,7 +1,6 @@
-"""ActiveMQ's own client against an acceptor for OpenWire: windows, prefetch, transactions, topics,
-and other features of JMS.
+"""ActiveMQ's own client against an OpenWire acceptor: windows, prefetch, transactions, topics, JMS.
 
-Not collected with the rest, since it needs a JDK and the jars of ActiveMQ: name the file.
+Not collected with the rest, because it needs a JDK and the jars of ActiveMQ: name the file.
 """
 
 from brokerproof.harness.cases.bench import Bench

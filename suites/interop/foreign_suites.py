@@ -60,7 +60,7 @@ STOMPPY_TESTS = (
     *("basic", "cli", "context", "misc", "nonascii", "override_threading"),
     *("rabbitmq", "rabbitmq_ws", "s10", "s11", "s12", "threading"),
 )
-"""Modules of stomp.py that need no other broker, certificates or proxy."""
+"""Modules of stomp.py that need no other broker, no certificates and no proxy."""
 STOMPPY_BROKER = {
     "RABBITMQ_HOST": "localhost",
     "RABBITMQ_WS_HOST": "localhost",
@@ -75,7 +75,7 @@ DIFFERENCES = {
         "The test asks for the product RabbitMQ in connection.start; the reference gives its name."
     )
 }
-"""Tests that end otherwise on the reference, and why that is right."""
+"""Tests that end differently on the reference, and why that is right."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def from_junit(path: Path) -> Outcomes:
             if suite.get("name") != "pytest"
         ]
         class_name = test.get("classname", "")
-        if class_name != "test":  # what node calls each class
+        if class_name != "test":  # node's name for each class
             names.append(class_name)
         kinds = {etree.QName(child).localname for child in test if isinstance(child.tag, str)}
         failed, skipped = kinds & {"failure", "error"}, "skipped" in kinds
@@ -133,8 +133,7 @@ def from_json(path: Path) -> Outcomes:
 
 
 def pytest_command(*words: str) -> tuple[str, ...]:
-    """Return pytest's command: a hanging test fails, and an exception in a thread counts only
-    there."""
+    """Return pytest's command: hanging tests fail, and only there exceptions in threads count."""
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:threadexception", "--timeout", "60")
     return (sys.executable, "-m", "pytest", *options, "--junitxml", "{outcomes}", *words)
 

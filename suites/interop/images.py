@@ -109,8 +109,7 @@ def _under(root: Path) -> Iterator[Path]:
 
 
 def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
-    """Build the image of ``broker``, one of :data:`RECIPES`, through the file ``out``; return its
-    tag."""
+    """Build the image of ``broker``, one of :data:`RECIPES`, through ``out``; return its tag."""
     recipe = RECIPES[broker](*_wanted(broker))
     with tarfile.open(fileobj=out, mode="w") as tar:
         _root(tar)
@@ -122,7 +121,7 @@ def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
 
 
 def _wanted(broker: str) -> tuple[Path, str | None]:
-    """Configuration and version of the target that we ship."""
+    """Return configuration and version of the target that we ship."""
     file = shipped_targets.paths()[f"{broker}-container"]
     settings = tomllib.loads(file.read_text("utf-8"))
     return file.with_name(settings["config"]), settings.get("version")

@@ -38,9 +38,9 @@ SHIPPED = {
     "rabbitmq": ("rabbitmq",),
     "activemq": ("activemq", "activemq-flow"),
 }
-"""The shipped targets that together have what the printed text configures."""
+"""The shipped targets that together have everything the printed text configures."""
 LOGIN = "brokerproof"
-"""Login and passcode of the brokers that are started here."""
+"""Login and passcode of the brokers started here."""
 JUDGED = frozenset(Verdict) - {Verdict.SKIP, Verdict.ERROR, Verdict.INCONCLUSIVE}
 
 
@@ -56,12 +56,12 @@ def configuration(family: str) -> str:
     for element in [element for element in pasted if isinstance(element.tag, str)]:
         name = etree.QName(element).localname
         if name not in PARENTS:
-            continue  # the permission, which the login has already
+            continue  # the permission that the login already has
         parent = next(root.iter(f"{{{namespace}}}{PARENTS[name]}"))
         keys = ("name", "match", "queue", "topic")
         for old in parent.findall(element.tag):
             if all(old.get(key) == element.get(key) for key in keys):
-                parent.remove(old)  # what a plain configuration would not have
+                parent.remove(old)  # settings that a plain configuration would not have
         parent.insert(0, element)
     return etree.tostring(root, encoding="unicode")
 
@@ -102,7 +102,7 @@ def urls(family: str, broker: SocketTarget) -> str:
 
 
 def written(family: str, broker: SocketTarget, folder: Path) -> str:
-    """Write the target file that says what the URLs say; return its path."""
+    """Write the target file that corresponds to the URLs; return its path."""
     lines = ['kind = "address"', f'like = "{family}"', f'login = "{LOGIN}"']
     lines += [f'passcode = "{LOGIN}"', "local = true"]
     if family == "artemis":

@@ -1,7 +1,6 @@
-"""Brokers without a fixture, judged from HOST:PORT alone: coilmq, Vert.x STOMP, go-stomp's server,
-HornetQ.
+"""Brokers without a fixture, judged by HOST:PORT: coilmq, Vert.x STOMP, go-stomp, HornetQ.
 
-``strangers.toml`` has the requirements that each of them breaks: they were examined one by one
+``strangers.toml`` lists the requirements that each of them breaks. They were examined one by one
 (``docs/explanation/strangers.md``), so a difference is a fault of ours or another release. Not
 collected with the rest, since it needs the package coilmq, Maven, a JDK and Go: name the file, or
 ``tox -e strangers``.
@@ -20,8 +19,7 @@ from brokerproof.harness.results import records
 from brokerproof.harness.targets import strangers
 
 RELEASES = {"coilmq": "1.1.0", "go-stomp": "3.1.3", "vertx": "4.5.10", "hornetq": "2.4.7.Final"}
-# go-stomp's server never confirms a SUBSCRIBE, so that most cases wait for nothing. This one ends
-# its process ("panic: missing destination"), and the run goes on.
+# go-stomp's server never confirms a SUBSCRIBE, so most cases would wait in vain
 CHOSEN = {"go-stomp": ("--case", "a_send_without_a_destination")}
 KEPT, _ = tables.read(Path(__file__).with_name("strangers.toml"))
 DIALECTS, ACCUSED = KEPT["dialects"], KEPT["accused"]

@@ -16,8 +16,8 @@ from brokerproof.suites.mini_brokers.styles import STYLES
 
 
 def obey(broker: Broker) -> None:
-    """Take limits from standard input: lines of JSON, each written at once."""
-    # Not readline(): it would keep a second line to itself until a third arrives.
+    """Take limits from standard input: lines of JSON, each written in one go."""
+    # Not readline(): it would withhold a second line until a third arrives.
     lines = os.read(sys.stdin.fileno(), 1 << 16).splitlines()
     if not lines:
         broker.loop.remove_reader(sys.stdin)

@@ -59,7 +59,7 @@ class Subscription:
 
     @property
     def is_open(self) -> bool:
-        """True if the window lets another message out."""
+        """True if the window has room for another message."""
         return self.window == UNLIMITED or self.used < max(1, self.window)
 
 
@@ -86,12 +86,12 @@ class Queue:
             taker.connection.deliver(taker, self.messages.popleft())
 
     def end_turn(self, taker: Subscription) -> None:
-        """Let others take their turn before ``taker`` does again."""
+        """Put ``taker`` last in turn."""
         self.subscriptions.remove(taker)
         self.subscriptions.append(taker)
 
     def give_back(self, messages: list[Message]) -> None:
-        """Put messages that were not settled back in their places."""
+        """Return unsettled messages to their positions."""
         for message in messages:
             message.redelivered = True
         self.messages = deque(
@@ -102,7 +102,7 @@ class Queue:
 
 class Connection(asyncio.Protocol):
     keeps: bool | None = None
-    """True where every destination is a queue, False where every one is a topic."""
+    """True if every destination is a queue, False if every one is a topic."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
             self.end()
 
     def unblock(self) -> None:
-        """Continue with what a shortage left unread."""
+        """Continue with the frames that a shortage left unread."""
         if self.is_blocked:
             self.is_blocked = False
             data, self.unread = self.unread, b""
@@ -289,7 +289,7 @@ class Connection(asyncio.Protocol):
         self.write(Frame("CONNECTED", headers))
 
     def agree(self, asked: str) -> tuple[int, int]:
-        """The heartbeat that the server sends and the one that it asks for, in ms."""
+        """The heartbeat intervals that the server offers and requests, in ms."""
         words = asked.split(",")
         if len(words) != 2 or not all(word.isascii() and word.isdecimal() for word in words):
             raise BadFrame(f"heart-beat:{asked} is not a pair of numbers")
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
         return sx, max(500, cx)
 
     def beat_every(self, period: float) -> None:
-        """Send an end of line after each ``period`` seconds."""
+        """Send an end of line every ``period`` seconds."""
 
         def beat() -> None:
             self.send(self.beat())
@@ -367,7 +367,7 @@ class Connection(asyncio.Protocol):
         return len(body)
 
     def charge(self, subscription: Subscription, size: int) -> None:
-        """Take a delivery's bytes from the window."""
+        """Charge a delivery's bytes to the window."""
         subscription.used += size
 
     # settlement
@@ -398,7 +398,7 @@ class Connection(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The classes of which a broker is made, and how often it looks for silent connections."""
+    """The classes that make up a broker, and how often it checks for silent connections."""
 
     connection: type[Connection] = Connection
     queue: type[Queue] = Queue

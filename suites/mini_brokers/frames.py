@@ -18,7 +18,7 @@ Headers = list[tuple[str, str]]
 
 
 class BadFrame(Exception):
-    """A frame that the broker refuses, with the sentence that its ERROR has."""
+    """A frame that the broker refuses, with the sentence for its ERROR."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Frame:
     body: bytes = b""
 
     def get(self, name: str) -> str | None:
-        """The first header of that name."""
+        """Return the first header of that name."""
         return next((value for header, value in self.headers if header == name), None)
 
     def need(self, name: str) -> str:
-        """The first header of that name. Raises :class:`BadFrame`."""
+        """Return the first header of that name. Raises :class:`BadFrame`."""
         value = self.get(name)
         if not value:
             raise BadFrame(f"{self.command} needs the header {name}")
@@ -42,7 +42,7 @@ class Frame:
 
 
 def encode(frame: Frame, version: str, *, plain: str = "") -> bytes:
-    """The bytes of ``frame``. The letters of ``plain`` are not escaped."""
+    """Return the bytes of ``frame``. The characters in ``plain`` are not escaped."""
     known = {} if frame.command in NOT_ESCAPED else ESCAPES[version]
     escapes = {letter: escape for letter, escape in known.items() if letter not in plain}
     lines = [frame.command]
@@ -80,7 +80,7 @@ class Parser:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that ``data`` completes. Raises :class:`BadFrame`."""
+        """Return the frames that ``data`` completes. Raises :class:`BadFrame`."""
         self._buffer += data
         while (frame := self._next()) is not None:
             yield frame

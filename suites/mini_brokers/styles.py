@@ -82,7 +82,7 @@ class NoLength(Connection):
 
 
 class OwnNumbers(Connection):
-    """In STOMP 1.2 a header ack, "an arbitrary value", counts what its connection was sent."""
+    """In STOMP 1.2 a header ack, "an arbitrary value", numbers the messages of its connection."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
@@ -227,7 +227,7 @@ class ClosesLater(Connection):
 
 
 class GreedyQueue(Queue):
-    """The earliest consumer gets the next message if it has room: there are no turns."""
+    """The earliest consumer gets the next message if it has room: consumers do not take turns."""
 
     def end_turn(self, taker: Subscription) -> None:
         pass
@@ -243,7 +243,7 @@ class EndsWithItsConsumer(Queue):
 
 
 class TopicsOnly(Connection):
-    """Every destination is a topic: messages that nobody is subscribed to are lost."""
+    """Every destination is a topic: messages without a subscriber are lost."""
 
     keeps = False
 

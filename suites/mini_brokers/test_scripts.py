@@ -38,7 +38,7 @@ AT_ONCE = 4
 
 @contextmanager
 def mini_broker(name: str) -> Iterator[str]:
-    """The address of a mini-broker in a separate process."""
+    """Yield the address of a mini-broker in a separate process."""
     command = [sys.executable, "-m", "brokerproof.suites.mini_brokers", name, "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -49,7 +49,7 @@ def mini_broker(name: str) -> Iterator[str]:
 
 
 def found(name: str, folder: Path) -> Path:
-    """The case file of the counterexample for one mini-broker."""
+    """Return the case file of the counterexample for one mini-broker."""
     calls = [call for call in all_calls() if re.search(KINDS[name][0], call.id) is not None]
     folder.mkdir()
     judge(str(write_target(name, folder)), calls, folder, counterexamples=folder)
@@ -67,7 +67,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def answers(kept: dict[str, Path]) -> dict[tuple[str, str], dict[str, tuple[int, str]]]:
-    """By fault and by broker: what each script and each way of replaying returned and printed."""
+    """Return, by fault and broker, the result and output of each script and way of replaying."""
 
     def asked(pair: tuple[str, str]) -> dict[str, tuple[int, str]]:
         name, broker = pair

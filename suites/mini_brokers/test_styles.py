@@ -1,7 +1,7 @@
 """Legal styles, judged by their addresses alone: none is accused.
 
-With BROKERPROOF_MINI_BROKERS=all every case runs, else a part of the cases of STOMP that the
-choices touch; BROKERPROOF_MINI_BROKERS_SEED draws other examples.
+With BROKERPROOF_MINI_BROKERS=all every case runs, otherwise some of the STOMP cases that the
+choices affect; BROKERPROOF_MINI_BROKERS_SEED draws other examples.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ TOUCHED = (
     r"stomp\.(ack|errors|nack|heart_beats|receipts|subscribe|unsubscribe|send|message_frames|escapes"
     r"|bodies\.content_length|transactions\.a_name_in_use|negotiation|connecting)"
 )
-"""Cases of what the styles choose."""
+"""Cases that the styles' choices affect."""
 ACCUSED = {Verdict.FAIL, Verdict.ERROR}
-"""A WARN is not an accusation: it says which recommendation a style does not follow."""
+"""A WARN is not an accusation: it names a recommendation that a style does not follow."""
 
 
 def results_of(name: str, folder: Path, touched: str = TOUCHED) -> list[Result]:

@@ -1,2 +1,1 @@
-"""Conformance to OpenWire, ActiveMQ's own protocol: negotiation, responses, windows of producers
-and consumers, inactivity."""
+"""Conformance to OpenWire, ActiveMQ's own protocol."""

@@ -15,20 +15,20 @@ QUIET: Duration = ms(300)
 
 
 def fresh_queue(target: Bench) -> Structure:
-    """Return a queue that has not been used before."""
+    """Return an unused queue."""
     return queue(target.fresh_name())
 
 
 def bystander(target: Bench) -> AbstractContextManager[OpenWirePeer]:
-    """The control around a negative case: another connection works before and after it."""
+    """Control around a negative case: another connection works before and after it."""
     return beside(target.openwire)
 
 
 def take(
     target: Bench, peer: OpenWirePeer, count: int, consumer: Structure | None = None
 ) -> list[Structure]:
-    """Return the next ``count`` messages for ``consumer``, and any that arrive shortly after; fewer
-    if they do not arrive in time."""
+    """Return the next ``count`` messages for ``consumer`` (fewer if they are late), and any that
+    arrive shortly after."""
     match_delivery = dispatch(consumer)
 
     def here() -> int:

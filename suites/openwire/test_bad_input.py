@@ -14,12 +14,12 @@ COMMAND_SIZE = "OPENWIRE-CMD-1"
 COMMAND_TYPE_UNKNOWN = "OPENWIRE-CMD-2"
 MAX_FRAME_SIZE = "OPENWIRE-SIZE-1"
 KNOWN_TYPES = frozenset({40, 50, 52, 53, 54, 55, 60, 61, 65, *range(70, 80), 90, 91, 92, *BY_CODE})
-"""The numbers of the types that exist."""
+"""The numbers of the existing types."""
 UNKNOWN_TYPES = [code for code in range(1, 256) if code not in KNOWN_TYPES]
 
 
 def ends(target: Bench, peer: OpenWirePeer, data: bytes, proves: str) -> None:
-    """These bytes close the connection of ``peer`` without an answer."""
+    """These bytes must close the connection of ``peer`` without an answer."""
     peer.write(data)
     peer.expect_end(proves=proves)
     answers = [reply.brief() for reply in peer.inbox if reply.name.endswith("Response")]
@@ -35,8 +35,7 @@ def ends(target: Bench, peer: OpenWirePeer, data: bytes, proves: str) -> None:
     content=st.binary(max_size=40),
 )
 def test_a_type_that_nobody_knows_ends_it(target: Bench, code: int, content: bytes) -> None:
-    """A command of an unknown type closes the connection without an answer; another connection
-    still works."""
+    """A command of an unknown type closes the connection unanswered; another still works."""
     with bystander(target):
         ends(target, target.openwire(), frame(code, content), COMMAND_TYPE_UNKNOWN)
 
@@ -62,8 +61,7 @@ def test_a_structure_that_nobody_knows_ends_it(target: Bench, code: int) -> None
     size=st.integers(-(2**31), -1),
 )
 def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
-    """A command with a negative size closes the connection without an answer; another connection
-    still works."""
+    """A command with a negative size closes the connection unanswered; another still works."""
     with bystander(target):
         ends(target, target.openwire(), frame(10, bytes(5), size=size), COMMAND_SIZE)
 
@@ -71,8 +69,8 @@ def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
 @case(COMMAND_SIZE, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"left": 1}], left=st.integers(1, 200))
 def test_a_command_is_waited_for(target: Bench, left: int) -> None:
-    """A message is sent without its last bytes, which follow later. It is not answered before they
-    arrive, and then it is."""
+    """A message is sent without its last bytes, which follow later. It is answered only once they
+    have arrived."""
     peer, place = target.openwire(), fresh_queue(target)
     producer = peer.open_producer(place)
     message = peer.message(producer, place, b"x" * 300)
@@ -93,8 +91,8 @@ def test_a_command_is_waited_for(target: Bench, left: int) -> None:
     above=st.sampled_from([-1, 0, 1, 1000]),
 )
 def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, above: int) -> None:
-    """The client announces a maxFrameSize. A message of exactly that size is answered; one that is
-    larger closes the connection. Another connection still works."""
+    """The client announces a maxFrameSize. A message of exactly that size is answered; a larger one
+    closes the connection. Another connection still works."""
     with bystander(target):
         peer, place = target.openwire(MaxFrameSize=limit), fresh_queue(target)
         producer = peer.open_producer(place)

@@ -1,4 +1,4 @@
-"""How an OpenWire connection begins: WireFormatInfo from either side, and what both agree on."""
+"""How an OpenWire connection begins: WireFormatInfo in both directions, and the result."""
 
 from __future__ import annotations
 

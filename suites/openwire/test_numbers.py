@@ -1,7 +1,7 @@
 """Every number of the commands and ids that an OpenWire client sends, at its boundaries.
 
 Each value gets a connection and a conversation that uses every command with a number. The fields
-come from the codec's tables.
+are taken from the codec's tables.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ SENT = (
     "ConsumerId",
     "ProducerId",
 )
-"""The commands and ids that clients send and that have numbers."""
+"""The commands and ids with numbers that clients send."""
 FIELDS = {
     str(field): field
     for name in SENT
     for field in fields(
         name, [(field, kind) for field, kind, _ in BY_NAME[name].fields], JAVA_RANGES
     )
-    if field.name != "commandId" or name == "FlushCommand"  # one command stands for all
+    if field.name != "commandId" or name == "FlushCommand"  # one command represents all
 }
 FAR_MS = 2**53 - 1
-"""A time that is not past, whatever clock the broker has."""
+"""A time in the future for any broker's clock."""
 BEGIN, COMMIT = 0, 2
 """Types of TransactionInfo."""
 REFUSALS = ("ExceptionResponse", "ConnectionError")
@@ -73,7 +73,7 @@ def silence_is_right(replaced: Replaced) -> bool:
         case "ConsumerInfo.prefetchSize" | "ConsumerControl.prefetch":
             return replaced.value < 0  # no more than that are dispatched (OPENWIRE-PREFETCH-1)
         case "TransactionInfo.type" | "MessageAck.ackType":
-            return True  # what was published in a transaction may stay there, or be gone
+            return True  # a message published in a transaction may stay there, or be gone
     return False
 
 
@@ -134,7 +134,7 @@ class Conversation:
         self._call(MESSAGE, dict(message.fields))
 
     def _receive(self, reader: Mapping[str, Any]) -> Structure:
-        """The next message, which is pulled if necessary: without a limit nothing is pushed."""
+        """Return the next message, pulled if necessary: without a limit nothing is pushed."""
         self._say("MessagePull", {**reader, "timeout": 0})
         right = silence_is_right(self.replaced)
         match_message: Match[Structure] = Match(
@@ -183,9 +183,9 @@ class Conversation:
 @pytest.mark.parametrize("field", sorted(FIELDS))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
-    """One number of a conversation is replaced by one of its boundary values. The broker answers
-    with an exception, or every command gets its response and every message arrives; another
-    connection still works."""
+    """One number of a conversation is replaced by a boundary value. The broker answers with an
+    exception, or every command gets its response and every message arrives; another connection
+    still works."""
     replaced = FIELDS[field].replaced(position)
     stage, detail = "", f"{replaced}: {Outcome.WORKED}"
     with bystander(target):

@@ -29,8 +29,7 @@ def test_no_more_than_the_limit_is_out(
     target: Bench, limit: int, waiting: int, cumulative: bool
 ) -> None:
     """A consumer acknowledges half of its messages, one by one or cumulatively, until the queue is
-    empty. It never has more messages than its prefetch limit, and has that many while messages
-    wait."""
+    empty. It never has more messages than its prefetch limit, and that many while any wait."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, waiting)
     consumer = peer.open_consumer(place, prefetch=limit)
@@ -64,8 +63,7 @@ def test_no_more_than_the_limit_is_out(
 
 @case(PREFETCH_LIMIT, needs={OPENWIRE})
 def test_two_consumers_have_a_limit_each(target: Bench) -> None:
-    """Two consumers of one queue have limits of 2 and 5, and 20 messages wait. They have exactly 2
-    and 5."""
+    """Two consumers of one queue have limits of 2 and 5, and hold so many of 20 messages."""
     peer, place = target.openwire(), fresh_queue(target)
     one, two = peer.open_consumer(place, prefetch=2), peer.open_consumer(place, prefetch=5)
     publish(peer, place, 20)
@@ -83,8 +81,8 @@ def test_two_consumers_have_a_limit_each(target: Bench) -> None:
 @case(MESSAGE_PULL, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"pulls": 3}], pulls=st.integers(1, 5))
 def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> None:
-    """A consumer has a limit of 0. Nothing is dispatched until MessagePull, and each pull brings
-    one message."""
+    """A consumer has a limit of 0. Nothing is dispatched until it pulls; a pull gets one
+    message."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, pulls + 2)
     consumer = peer.open_consumer(place, prefetch=0)
@@ -111,7 +109,7 @@ def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> No
 def test_a_pull_that_ended_brings_nothing_later(target: Bench, timeouts: list[int]) -> None:
     """A consumer with a limit of 0 pulls from an empty queue, several times, with or without a time
     limit. Each pull ends with a dispatch without a message. Messages published later are not
-    pushed, and each further pull brings one."""
+    pushed; each further pull gets one."""
     peer, place = target.openwire(), fresh_queue(target)
     consumer = peer.open_consumer(place, prefetch=0)
     pull = {"consumerId": consumer, "destination": place}

@@ -1,9 +1,9 @@
-"""Prefetch and acknowledgements of OpenWire's consumers together: a plan is drawn, and a model
-knows after each step which messages are dispatched, which its client has seen, and which wait.
+"""Prefetch and acknowledgements of OpenWire's consumers together, judged by a model.
 
-Two things are judged at every stop. No message arrived beyond a limit, or after it was
-acknowledged. And no consumer has room while messages wait. Which of several consumers gets a
-message is the broker's choice.
+A plan is drawn, and after each step the model knows which messages are dispatched, which their
+client has seen, and which wait. Two things are judged at every stop: no message arrived beyond a
+limit, or after it was acknowledged; and no consumer has room while messages wait. Which of several
+consumers gets a message is the broker's choice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Consume:
-    """A consumer starts on one of two connections. With a limit of 0 it pulls."""
+    """Start a consumer on one of two connections. With a limit of 0 it pulls."""
 
     connection: int
     limit: int
@@ -57,7 +57,7 @@ class Consume:
 
 @dataclass(frozen=True)
 class Change:
-    """A consumer's limit changes to another one above 0."""
+    """Change a consumer's limit to another one above 0."""
 
     which: int
     limit: int
@@ -73,7 +73,7 @@ class See:
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """Messages of a consumer are acknowledged, as a range or one by one, at once or with the commit
+    """Acknowledge messages of a consumer, as a range or one by one, immediately or with the commit
     of a transaction."""
 
     which: int
@@ -99,15 +99,14 @@ class Pull:
 
 @dataclass(frozen=True)
 class Remove:
-    """A consumer ends. Its unacknowledged messages return to the queue."""
+    """End a consumer. Its unacknowledged messages return to the queue."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Stall:
-    """The connections of the consumers are not read while messages are published, acknowledged and
-    pulled."""
+    """The consumers' connections are not read while messages are published and acknowledged."""
 
     steps: tuple[Publish | See | Acknowledge | Pull, ...]
 
@@ -181,9 +180,9 @@ class Run:
     model: QueueModel = field(default_factory=QueueModel)
     consumers: list[Consumer] = field(default_factory=list)
     settled_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message is consumed, by number."""
+    """The requirement by which a message is consumed, by its number."""
     spared_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message stays that the last acknowledgement left out."""
+    """The requirement by which the last acknowledgement leaves a message, by its number."""
     transactions: int = 0
     answered: bool = True
     """False while no answer can arrive."""
@@ -198,7 +197,9 @@ class Run:
         self.stop(shown(step), judged)
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers, in virtual time: real buffers are large."""
+        """Carry out steps without waiting for answers, in virtual time: real links have large
+        buffers.
+        """
         if self.target.virtual:
             with stalls.openwire(self.target, self.peers, MORE):
                 self.answered = False
@@ -281,8 +282,7 @@ class Run:
             self._spare(consumer, POISON_ACK)
 
     def _acknowledge(self, step: Acknowledge) -> None:
-        """Acknowledge seen messages, or any if none was seen: clients do not skip messages that
-        they saw."""
+        """Acknowledge seen messages, or any if none was seen: clients skip no seen messages."""
         holders = [consumer for consumer in self.consumers if consumer.out]
         if not holders:
             return
@@ -294,8 +294,8 @@ class Run:
             self.target.reached(MIDDLE)
         if consumer.seen:
             self.target.reached(SEEN_SETTLED)
-        # What was seen and is then acknowledged alone in a transaction counts twice in release
-        # 6.3.1. No client does that.
+        # A message that was seen and is then acknowledged alone in a transaction counts twice in
+        # release 6.3.1. No client does that.
         transacted = step.transacted and not (step.individual and consumer.seen)
         fields: dict[str, Any] = {"transactionId": self._begin(consumer)} if transacted else {}
         if step.individual:
@@ -330,7 +330,7 @@ class Run:
         return begin(consumer.peer, self.transactions)
 
     def _pull(self, which: int) -> None:
-        """Pull where a message waits, so that one answers."""
+        """Pull where a message waits, so that one arrives."""
         pulling = [consumer for consumer in self.consumers if not consumer.limit]
         if pulling and self.model.waiting:
             consumer = pulling[which % len(pulling)]
@@ -339,7 +339,7 @@ class Run:
             consumer.pulled = 1
 
     def stop(self, after: str, judged: str) -> None:
-        """Wait until nothing more should arrive, and a little longer; judge what arrived."""
+        """Wait until nothing more should arrive, and slightly longer; judge what arrived."""
         rest = self.target.wait_until(lambda: self._take(after) or not self._idle(), PATIENCE)
         for peer in self.peers:
             peer.settle()
@@ -352,7 +352,7 @@ class Run:
         idle = ", ".join(map(str, self._idle())) or "nobody"
         detail = f"after {after}: {idle} has room while {len(self.model.waiting)} messages wait"
         if self._idle():
-            self.finish()  # messages that are lost keep nobody waiting
+            self.finish()  # first rule out that messages were lost
         self.target.require((judged, MORE), rest and idle == "nobody", detail)
 
     def _idle(self) -> list[Consumer]:
@@ -413,12 +413,12 @@ UNREAD: list[Step] = [
     Stall((See(0, 1), Acknowledge(0, 0, 1, True, False), Publish(1))),
     Remove(0),
 ]
-"""Consumers whose connections are not read acknowledge and pull."""
+"""While their connections are not read, consumers acknowledge and pull."""
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Histories that need more than a few steps: messages that were seen and are acknowledged in
-    parts, in ranges from the middle, and many rounds."""
+    """Histories that need more than a few steps: seen messages acknowledged in parts, in ranges
+    from the middle, and in many rounds."""
     histories: list[dict[str, object]] = [
         {
             "rounds": 1,
@@ -463,7 +463,7 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def unread(target: Target) -> tuple[str, ...]:
-    """Return the situations in virtual time."""
+    """Return the situations that only virtual time reaches."""
     return (STALLED,) if target.clock is Clock.VIRTUAL else ()
 
 

@@ -1,5 +1,4 @@
-"""ProducerAcks: a producer with a window learns how many of its bytes were accepted; other
-producers get none."""
+"""ProducerAcks tell a producer with a window how many of its bytes were accepted."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def _place(target: Bench, is_topic: bool) -> Structure:
 
 
 def _told(target: Bench, peer: OpenWirePeer) -> bool:
-    """Wait until the ProducerAcks cover everything sent, and a little longer."""
+    """Wait until the ProducerAcks cover everything sent, and slightly longer."""
 
     def all_taken() -> bool:
         producer_states, wrong = producers(target.events, peer.conn)
@@ -51,8 +50,8 @@ def _told(target: Bench, peer: OpenWirePeer) -> bool:
 def test_all_that_was_sent_is_told(
     target: Bench, window: int, sizes: list[int], persistent: bool, is_topic: bool
 ) -> None:
-    """A producer with a window sends messages of all sizes without asking for responses. The
-    ProducerAcks add up to the size of the messages, and never to more."""
+    """A producer with a window sends messages of all sizes without requesting responses. The
+    ProducerAcks add up to the size of the messages, and never exceed it."""
     peer, place = target.openwire(), _place(target, is_topic)
     producer = peer.open_producer(place, window=window)
     for number, size in enumerate(sizes):
@@ -73,8 +72,8 @@ def test_all_that_was_sent_is_told(
     sends=st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=12),
 )
 def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, bool]]) -> None:
-    """Three producers of one connection send in turn, the first without a window. Each with a
-    window gets ProducerAcks for its own messages; a message that asks for a response gets that
+    """Three producers of one connection send in turn, the first without a window. Each of the other
+    two gets ProducerAcks for its own messages; a message that requests a response gets that
     instead."""
     peer, place = target.openwire(), fresh_queue(target)
     made = [peer.open_producer(place, window=window) for window in (0, 4096, 10**6)]
@@ -93,7 +92,7 @@ def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, 
 @case(ACKS_FOR_WINDOWS_ONLY, needs={OPENWIRE})
 def test_a_window_that_has_closed_is_not_told_of(target: Bench) -> None:
     """A producer with a window gets its ProducerAck and is removed. A second one without a window
-    sends; no ProducerAck arrives."""
+    sends, and gets no ProducerAck."""
     peer, place = target.openwire(), fresh_queue(target)
     first = peer.open_producer(place, window=2048)
     peer.publish(peer.message(first, place, b"one"))

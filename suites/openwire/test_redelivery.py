@@ -11,7 +11,7 @@ from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, numb
 RESENT = "OPENWIRE-REDELIVERY-1"
 BROWSED = "OPENWIRE-BROWSE-1"
 UNKNOWN = -2
-"""A RemoveInfo that does not say what was delivered."""
+"""The field of a RemoveInfo that does not state what was delivered."""
 LOST, SILENT = "its connection is lost", "it ends and tells nothing"
 SENT = 6
 
@@ -29,10 +29,9 @@ SENT = 6
     ),
 )
 def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str]]) -> None:
-    """Consumers follow each other, hold some messages of a queue and acknowledge none. Each ends:
-    it names the last message that its client saw, names none, or loses its connection. The
-    redelivery counter of each message is the number of consumers that had it and saw it, or did not
-    say."""
+    """Consumers in turn hold some messages of a queue and acknowledge none. Each one ends: it names
+    the last message that its client saw, names none, or loses its connection. The redelivery
+    counter of each message is the number of its consumers that saw it or did not say."""
     place = fresh_queue(target)
     publish(target.openwire(), place, SENT)
     resent = dict.fromkeys(range(SENT), 0)

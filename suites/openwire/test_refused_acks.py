@@ -1,4 +1,4 @@
-"""Acknowledgements that name nothing, or something they must not: they change nothing."""
+"""Acknowledgements that name nothing, or the wrong thing, change nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELD, SENT = 4, 11
 
 
 def faulty(peer: OpenWirePeer, fault: str, held: list[Structure], other: Structure) -> Any:
-    """Return the fields of an ack of the last of ``held`` with that fault."""
+    """Return the fields of an ack of the last of ``held``, with that fault."""
     id = held[0]["message"]["messageId"].fields
     nowhere = Structure("MessageId", {**id, "producerSequenceId": 99, "brokerSequenceId": 0})
     match fault:
@@ -59,7 +59,7 @@ def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind:
     """Two consumers have acknowledged a message each and are at their limits. One of them sends an
     ack that names no message, an invalid range, or an unknown transaction. If it is refused, or
     names nothing, no further message arrives, held messages can be acknowledged, and another
-    consumer gets the rest. One scenario: each sentence is about the same ack."""
+    consumer gets the rest. One scenario: each sentence concerns the same ack."""
     peer, place = target.openwire(), fresh_queue(target)
     one, two = (peer.open_consumer(place, prefetch=HELD) for _ in range(2))
     publish(peer, place, SENT)

@@ -51,8 +51,8 @@ def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response:
     commands=st.lists(st.tuples(st.sampled_from(COMMANDS), st.booleans()), min_size=1, max_size=12),
 )
 def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[str, bool]]) -> None:
-    """Commands of all kinds, some with responseRequired. Each of those gets one Response, in order;
-    the others get none."""
+    """Commands of all kinds are sent, some with responseRequired. Each of these gets one Response,
+    in order; the rest get none."""
     peer, place = target.openwire(), fresh_queue(target)
     asked = []
     for number, (kind, response) in enumerate(commands):
@@ -131,7 +131,7 @@ STRANGE = (
 )
 def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -> None:
     """A command that fails is answered with an ExceptionResponse if it requires a response,
-    otherwise with ConnectionError, without a stack trace. The connection and others still work."""
+    otherwise with ConnectionError, without a stack trace. This connection and others still work."""
     with bystander(target):
         peer = target.openwire()
         name, fields = _stranger(peer, kind)

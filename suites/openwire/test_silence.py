@@ -1,5 +1,4 @@
-"""maxInactivityDuration of both sides: how long the broker keeps a silent connection, and how long
-it may be silent itself.
+"""maxInactivityDuration: how long the broker keeps a silent connection and may be silent itself.
 
 Both bounds of an interval are judged: closing early is as wrong as never closing.
 """
@@ -51,11 +50,10 @@ def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
 def judge_silence(
     target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms: int, *proves: str
 ) -> None:
-    """Wait for the end of a connection that fell silent after a command that was answered, and
-    judge its time.
+    """Wait for the end of a connection that fell silent after an answer, and judge its time.
 
-    The broker received that command between the time it was sent and the time its answer arrived. A
-    real broker may need one more check: its timers run from when they last fired late.
+    The broker received that command between its sending and its answer. A real broker may need one
+    more check: its timers run from when they last fired late.
     """
     since = peer.spoke_at
     assert since is not None
@@ -99,8 +97,8 @@ def delays(target: Target) -> st.SearchStrategy[int]:
 def test_a_silent_connection_ends(
     target: Bench, duration_ms: int, delay_ms: int, after_ms: int
 ) -> None:
-    """A client announces a duration and a delay, sends one command that is answered, and falls
-    silent. The broker closes the connection within the interval of the lower duration, the client's
+    """A client announces a duration and a delay, sends one command, and falls silent after the
+    answer. The broker closes the connection within the interval of the lower duration, the client's
     or its own."""
     duration, delay = counting(target, duration_ms, delay_ms)
     peer = watched(target, duration_ms, delay_ms)
@@ -130,8 +128,7 @@ def test_signs_of_life_keep_a_connection(target: Bench) -> None:
 
 @case(KEEPALIVE_KEEPS, needs={OPENWIRE})
 def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
-    """KeepAliveInfo with responseRequired is answered with KeepAliveInfo, even without a
-    duration."""
+    """KeepAliveInfo with responseRequired is answered by KeepAliveInfo, even with no duration."""
     peer = watched(target, 0, 0)
     peer.keep_alive(response=True)
     answered = target.wait_until(lambda: bool(peer.beats), seconds(5))

@@ -1,4 +1,4 @@
-"""Local transactions: sends and acknowledgements in one take effect with its commit."""
+"""Local transactions: their sends and acknowledgements take effect with the commit."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
     target: Bench, limit: int, units: list[tuple[str, int]], each: bool
 ) -> None:
     """In successive transactions a consumer acknowledges its oldest messages, as a range or one by
-    one, and sends one elsewhere. Each is committed or rolled back; the last is open when the
-    connection is lost. Before its end nothing of it is visible; then its message arrives and room
-    is made, or neither. The next consumer gets all messages that no commit acknowledged. One
-    scenario: sends and acknowledgements are parts of one transaction."""
+    one, and sends one elsewhere. Each transaction is committed or rolled back; the last is open
+    when the connection is lost. Before its end none of it is visible; then its message arrives and
+    there is room for more, or neither. The next consumer gets all messages that no commit
+    acknowledged. One scenario: sends and acknowledgements are parts of one transaction."""
     place, elsewhere = fresh_queue(target), fresh_queue(target)
     peer, other = target.openwire(), target.openwire()
     left = list(range(limit + 3 * len(units) + 3))
@@ -65,7 +65,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
             within: dict[str, Any] = {"count": len(done), "transactionId": transaction}
             peer.ack(done[-1], first=done[0], proves=COUNTS, **within)
         arrived = take(target, peer, 0, consumer)
-        # One that is acknowledged alone has its successor at once (release 6.3.1).
+        # A message that is acknowledged alone is replaced immediately (release 6.3.1).
         early = numbers(arrived if not each else []) + numbers(take(target, other, 0, watcher))
         target.record_finding(
             COUNTS, not early, f"{words}: before its end, {listed(early)} arrived"

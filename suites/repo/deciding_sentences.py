@@ -102,7 +102,7 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
 
 
 def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
-    """Heading and sentences. Versions of a document say the same: the first one is quoted."""
+    """Return heading and sentences. If versions of a document agree, the first one is quoted."""
     yield f"### {catalogue[ids[0]].title}\n"
     titled = dict[tuple[str, str], list[Requirement]]()
     for requirement in map(catalogue.__getitem__, ids):

@@ -22,7 +22,7 @@ TESTS_OF_OURS = ("browser", "fuzz", "interop", "repo", "scale", "soak", "units")
 LOADED_ELSEWHERE = ("__main__", "own_tests_driver")
 """Programs: importing one would run it."""
 DRIVERS = "brokerproof/harness/clients/drivers/"
-"""Programs for interpreters of their own, which find what lies beside them."""
+"""Programs for their own interpreters, which find the files next to them."""
 
 
 def shipped() -> list[str]:
@@ -32,8 +32,7 @@ def shipped() -> list[str]:
 
 
 def misplaced(paths: list[str]) -> list[str]:
-    """Return one sentence for each file that does not belong in the wheel, or is missing from
-    it."""
+    """Return one sentence for each file that does not belong in the wheel or is missing from it."""
     outside = [
         f"{path} is outside brokerproof/: map its folder in [tool.hatch.build.targets.wheel]"
         for path in paths
@@ -72,7 +71,7 @@ def broken_imports(paths: list[str]) -> list[str]:
 
 
 def collisions() -> list[str]:
-    """Return a sentence if PyPI's package ``fixtures`` and ours are one."""
+    """Return a sentence if PyPI's package ``fixtures`` and ours collide."""
     theirs, ours = (
         importlib.import_module("fixtures"),
         importlib.import_module("brokerproof.fixtures"),

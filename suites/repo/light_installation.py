@@ -23,7 +23,7 @@ from brokerproof.harness.model.extras import EXTRAS
 
 MOST_MB = 380
 BROKER = "colon-not-escaped"
-"""The mini-broker that is judged: a verdict has to be FAIL."""
+"""The mini-broker that is judged: one verdict must be FAIL."""
 CASES = "stomp.escapes."
 
 
@@ -62,8 +62,7 @@ def verdicts(run: Path) -> dict[str, str]:
 
 
 def differences(light: Path, full: Path, folder: Path) -> Iterator[str]:
-    """Judge and report with the programs of both installations; yield one sentence for each thing
-    that differs."""
+    """Judge and report with both installations; yield one sentence for each difference."""
     runs = {}
     for name, programs in (("light", light), ("full", full)):
         runs[name] = folder / f"run-{name}"

@@ -1,4 +1,4 @@
-"""Writes the table by which a run in real time begins its longest cases first.
+"""Writes the table with which a run in real time starts its longest cases first.
 
     python -m brokerproof.suites.repo.long_cases RUN RUN … > fixtures/long_cases.toml
 

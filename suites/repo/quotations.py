@@ -8,7 +8,7 @@ every ``artemis-*`` with the manual of a release inside); with ``--fetch`` it is
 document's address. A quotation that is missing from its text has drifted: exit code 1. Documents
 without a text, and those that could not be fetched, are listed.
 
-Pages of others may change at any time: their drift is reported, but is an error only with
+Other people's pages may change at any time: their drift is reported, but is an error only with
 ``--strict``.
 """
 
@@ -45,9 +45,9 @@ class Uncompared:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     drifted: tuple[Requirement, ...]
-    """Quotations that a text at hand does not have."""
+    """Quotations that an available text does not contain."""
     moved: tuple[Requirement, ...]
-    """Quotations that a fetched page does not have."""
+    """Quotations that a fetched page does not contain."""
     agreeing: int
     without_text: tuple[Uncompared, ...]
 
@@ -141,7 +141,7 @@ def from_the_web(address: str) -> str:
 
 
 def main() -> int:
-    """Print what drifted and which documents had no text; return the exit code."""
+    """Print the quotations that drifted and the documents without a text; return the exit code."""
     parser = argparse.ArgumentParser(description="Compare the catalogue's quotations with texts.")
     parser.add_argument("--texts", type=Path, action="append", default=[], metavar="FOLDER")
     parser.add_argument("--fetch", action="store_true", help="read other documents from the web")

@@ -33,11 +33,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module as the rules see it. The syntax trees are not kept, because all together they have
+    """A module as the rules see it. The syntax trees are not kept, because together they have
     millions of objects."""
 
     imports: tuple[Import, ...]
-    """Inside functions too, relative ones resolved."""
+    """Includes those inside functions, with relative ones resolved."""
     calls: tuple[Call, ...]
     docstring: str | None
     is_empty: bool
@@ -45,7 +45,7 @@ class Module:
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every Python file of ours by its path in the repository, in order."""
+    """Return every Python file of ours by its path in the repository, in order."""
     paths = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
     return {path.relative_to(ROOT).as_posix(): path for path in sorted(paths)}
 
@@ -82,8 +82,7 @@ def within(name: str, prefixes: tuple[str, ...]) -> bool:
 
 @cache
 def texts() -> dict[str, str]:
-    """Every text file that is committed (outside a checkout: every one that is shipped) by its
-    path."""
+    """Every committed text file (outside a checkout: every shipped one), by its path."""
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False
     )

@@ -16,7 +16,7 @@ HOMES = {
     if path.startswith("suites/api/")
     for imported in module(path).imports
 }
-"""Module of the API by dotted name of what it takes from the harness."""
+"""The API's module, by the dotted name of what it takes from the harness."""
 CONFORMANCE = tuple(
     f"suites/{name}/"
     for name in (

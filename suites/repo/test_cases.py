@@ -38,8 +38,8 @@ FOLDERS = (
 )
 MOST_IDS = 3
 ONE_SCENARIO = "one scenario"
-"""A case may judge more requirements of one version if its docstring says why it is one, with these
-words."""
+"""A case may judge more requirements of one version if its docstring says, with these words, why it
+is one scenario."""
 
 JUDGED_AT: dict[str | None, tuple[int, str]] = {
     "record_finding": (1, "held"),
@@ -47,7 +47,7 @@ JUDGED_AT: dict[str | None, tuple[int, str]] = {
     "record_held": (1, "evidence"),
     "control": (0, "held"),
 }
-"""Where each verb of a bench has its condition or evidence: position and keyword."""
+"""Where each verb of a bench takes its condition or evidence: position and keyword."""
 
 RIDDLE = re.compile(r"(What|Whether|Who|The same)\b")
 
@@ -71,7 +71,7 @@ def id_start() -> re.Pattern[str]:
 
 
 def positional_citations(source: str) -> list[int]:
-    """Return the lines that take ``cited`` apart by position."""
+    """Return the lines that unpack ``cited`` by position."""
     lines = []
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -186,7 +186,7 @@ JUDGED_BY = ("proves", "refuses", "answers", "closes")
 
 
 def shared_judgements(source: str) -> dict[str, int]:
-    """Return by case how many of its expressions judge several requirements at once."""
+    """Return, by case, how many of its expressions judge several requirements together."""
     shared: dict[str, int] = {}
     for function in ast.parse(source).body:
         if not isinstance(function, ast.FunctionDef) or not function.name.startswith("test_"):
@@ -319,8 +319,8 @@ SHARED_NAME = re.compile(r'"transaction"[:,] f?"(?!\{|never begun|none")')
 
 
 def test_no_two_cases_name_their_transactions_alike() -> None:
-    """On brokers whose connections share transactions, concurrent cases would be blamed for what
-    only the case about names should find."""
+    """On brokers whose connections share transactions, other concurrent cases would be blamed for
+    what only the case about names should find."""
     alike = [
         f"{path}:{number}"
         for path in conformance_files()

@@ -53,7 +53,7 @@ COUNTS = {
     "stomp11": 133,
     "stomp12": 166,
 }
-"""Statements by document. Whoever adds or removes one says so here: none gets lost unseen."""
+"""The number of statements by document. Whoever adds or removes one updates it."""
 
 STRENGTH = {
     "MUST": (
@@ -133,7 +133,7 @@ OBLIGED_ELSEWHERE = {
     "AMQP091-FRAME-09": "the quotation explains the reply code that the sentence asks for",
     "RFC6455-HS-05": "the quotation is the computation, the sentence before it says MUST",
 }
-"""Rows whose quotation lacks the word that obliges, and why."""
+"""Rows whose quotation lacks the word of obligation, and why."""
 
 
 def test_a_quotation_has_the_word_that_obliges() -> None:
@@ -247,7 +247,7 @@ VIRTUAL = {RECONFIGURABLE, "readings"}
 
 
 def absent_without_a_reason(identity: Identity, needed: Collection[str]) -> list[str]:
-    """Return the needed capabilities that a target lacks for none of the documented reasons."""
+    """Return the needed capabilities that a target lacks without one of the documented reasons."""
     return sorted(
         name
         for name in needed - identity.capabilities - identity.absent.keys() - VIRTUAL
@@ -369,7 +369,7 @@ LISTS = {
     **{path.parent.name: path for path in _lists()},
     **{path.stem: path for path in sorted(FIXTURES.glob("clients/known/*.toml"))},
 }
-"""The lists of families of brokers and of clients by their names."""
+"""The lists of the families of brokers and of clients, by name."""
 DEVIATIONS = {
     f"{name}:{deviation.where.rpartition(' ')[2]}": deviation
     for name, path in LISTS.items()
@@ -379,9 +379,9 @@ DEVIATIONS = {
 
 
 def _alterations(example: str, match: re.Match[str]) -> Iterator[str]:
-    """Yield other findings than ``example``: each word outside the varying parts dropped or
-    replaced, each of their numbers changed, each varying part replaced by foreign words, and the
-    whole with words before or behind it."""
+    """Yield findings that differ from ``example``: each word outside the varying parts dropped or
+    replaced, each number there changed, each varying part replaced by unrelated words, and the
+    whole with words before or after it."""
     varying = [match.span(group) for group in range(1, match.re.groups + 1)]
     for word in re.finditer(r"\w+", example):
         start, end = word.span()
@@ -417,8 +417,8 @@ ELSEWHERE = (
     (re.compile(r"-([0-9a-f]{10})-(\d+)"), r"-\1-7f3a-\2"),
     (re.compile(r"Cannot invoke .*? because .*? is null"), "NullPointerException"),
 )
-"""The words of a finding that differ elsewhere: on a broker that somebody else started, names have
-a mark of the run; and a JVM that compiled a line leaves out the message of its exception."""
+"""The words of a finding that vary elsewhere: on a broker that somebody else started, names carry a
+mark of the run, and a JVM that compiled a line omits the message of its exception."""
 
 
 @pytest.mark.parametrize("deviation", DEVIATIONS.values(), ids=DEVIATIONS)
@@ -474,7 +474,7 @@ def test_known_deviations_speak_of_requirements_and_cases_that_exist(path: Path)
             fits = [case for case in citing if pattern.fullmatch(case)]
             assert fits, f"{deviation.where}: no case is called {deviation.case}"
             cited = set[str]().union(*(citing[case] for case in fits))
-            if deviation.sometimes:  # the aftermath of a case judges what the case does not cite
+            if deviation.sometimes:  # aftermaths judge uncited requirements too
                 cited |= judged_by_oracles
             assert not deviation.requirement or deviation.requirement in cited, (
                 f"{deviation.where}: {deviation.case} does not cite {deviation.requirement}"

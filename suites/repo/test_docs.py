@@ -17,7 +17,7 @@ NAMED = re.compile(rf"(?<![\w/.])(?:{'|'.join((*PACKAGES, 'benchmarks', 'docs'))
 
 
 def named(text: str) -> list[str]:
-    """The paths below our folders that ``text`` names; patterns are left out."""
+    """Return the paths below our folders that ``text`` names, without patterns."""
     return [
         match.group()
         for match in NAMED.finditer(text)
@@ -36,7 +36,7 @@ def test_a_stale_path_is_seen() -> None:
 
 
 TEMPLATES = ("fixtures/suite_template/README.md",)
-"""Documents that speak of files which their user writes."""
+"""Documents about files that their user writes."""
 FILE = re.compile(r"`([\w/*-]*[\w*]\.py)`")
 
 
@@ -67,8 +67,7 @@ MODULES = sorted(path for path in texts() if path.endswith(".py"))
 
 
 def unknown_objects(text: str) -> list[str]:
-    """Return the objects of this project that docstrings in ``text`` refer to but that do not
-    exist."""
+    """Return this project's objects that docstrings in ``text`` refer to but that do not exist."""
     unknown = []
     for name in sorted(set(ROLE.findall(text))):
         owner, _, attribute = name.rpartition(".")
@@ -76,7 +75,7 @@ def unknown_objects(text: str) -> list[str]:
             found = pkgutil.resolve_name(owner)
             known = hasattr(found, attribute) or attribute in found.__annotations__
             if not known:
-                pkgutil.resolve_name(name)  # a module that nobody has imported yet
+                pkgutil.resolve_name(name)  # a module that is not imported yet
         except (ImportError, AttributeError):
             unknown.append(name)
     return unknown
@@ -126,7 +125,7 @@ UNNAMED_FACTS = {
     "docs/explanation/rabbitmq.md": 0,
 }
 """Bold facts about real brokers that name no case and no requirement yet: a wait that broker.xml
-cuts short, and four of Proton's example brokers. These numbers only shrink."""
+shortens, and four of Proton's example brokers. These numbers only shrink."""
 CASE = re.compile(r"^def test_(\w+)\(", re.MULTILINE)
 REQUIREMENT = re.compile(r"[A-Z0-9]+(-[A-Za-z0-9]+)*-[0-9]+")
 

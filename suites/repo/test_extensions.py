@@ -32,8 +32,8 @@ VENDORS = {capability.family for capability in capabilities.listed().values()} -
 
 
 def stranger(offered: frozenset[str] = frozenset()) -> Target:
-    """The reference with AMQP 0-9-1, as a broker of no known vendor that offers these extensions
-    and nothing else of a vendor."""
+    """Return the reference with AMQP 0-9-1, as a broker of no known vendor that offers these
+    extensions and nothing else from a vendor."""
     target = target_file.load("reference-rabbitmq")
     listed = capabilities.listed()
     kept = {
@@ -69,8 +69,8 @@ def put_to(target: Target) -> list[Call]:
 
 @pytest.fixture
 def refuses_extensions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference ends connections that use an extension with 540, as a broker that lacks it
-    may."""
+    """The reference ends connections that use an extension with 540, as a broker that lacks the
+    extension may."""
     read = methods.read
 
     def read_specified(payload: bytes) -> base.Frame:

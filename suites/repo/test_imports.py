@@ -17,9 +17,9 @@ import pytest
 from brokerproof.suites.repo.sources import ROOT, module, modules, within
 
 HOMES = {"stomp": 2, "proton": 2, "pika": 1, "testcontainers": 1}
-"""Client libraries, and behind how many modules of the harness each is. Proton has two clients: its
-engine, and what it does with sockets. stomp.py has a second home because the scripts of
-counterexamples have a copy of it and nothing else of ours."""
+"""Client libraries, and how many modules of the harness may import each. Proton has two: its
+engine, and its sockets. stomp.py has a second because the scripts of counterexamples contain a copy
+of that module and nothing else of ours."""
 
 
 def contracts() -> list[str]:
@@ -43,7 +43,7 @@ def test_the_contracts_hold() -> None:
 
 
 def cycle_in(imports: dict[str, set[str]]) -> list[str]:
-    """Modules that import each other in a circle, the first one named twice; empty if none do."""
+    """Return modules that import each other in a circle, the first one twice; empty if none do."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:

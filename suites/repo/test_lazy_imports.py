@@ -1,5 +1,5 @@
 """Commands that only look something up import no broker, client, engine or test framework, because
-a user would wait for these imports at every ``--help``. Modules are counted, not seconds: a clock
+users would wait for these imports at every ``--help``. Modules are counted, not seconds: a clock
 would make this test depend on the host.
 """
 

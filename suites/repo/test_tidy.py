@@ -52,7 +52,7 @@ PRINTS = {
 }
 
 NO_CLOCK_RULE = ("benchmarks/",)
-"""Measuring time is what these are for."""
+"""These modules measure time."""
 
 
 def _joined(*parts: str) -> str:
@@ -76,8 +76,8 @@ PRIVATE = (
     _joined("crates", ".io"),
     _joined("deb.", "debian.org"),
 )
-"""Folders of the machine this was written on, and hosts of package registries, which their own
-clients know."""
+"""Folders of the machine this was written on, and hosts of package registries, which only their own
+clients should name."""
 
 LOOSE_ENDS = re.compile(
     r"\b(" + "|".join((_joined("TO", "DO"), _joined("FIX", "ME"), _joined("X", "XX"))) + r")\b"

@@ -1,7 +1,7 @@
 """A rule that is in several versions of STOMP, or in several documents, is judged for each.
 
 Rules of two documents are the same if their statements or quotations are similar. If a case judges
-only one of them, :data:`LEFT` says why.
+only one of them, :data:`LEFT` gives the reason.
 """
 
 from __future__ import annotations

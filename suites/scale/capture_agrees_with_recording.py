@@ -39,13 +39,13 @@ def _first_difference(ours: list[tuple[object, ...]], theirs: list[tuple[object,
 
 
 def stamped(number: int) -> bytes:
-    """A message that says who sent it."""
+    """Return a message that identifies its sender."""
     return stamp.stamp(1, number) + b"." * (number * 30)
 
 
 @case("STOMP12-RCPT-01", "STOMP12-HB-07", needs={"stomp", "sockets"})
 def test_stomp_py(target: Bench) -> None:
-    """stomp.py sends, subscribes, acknowledges one by one, beats, and leaves."""
+    """stomp.py sends, subscribes, acknowledges one by one, sends heartbeats, and leaves."""
     receipts, beats = target.cited
     with captured(target, "stomppy", target.target.identity.default_acceptor) as capture:
         place = target.destination()
@@ -88,7 +88,7 @@ def test_proton(target: Bench) -> None:
         receiver = consumer.receiver(node.address, credit=5, capabilities=node.capabilities)
         for number in range(COUNT):
             message = consumer.receive(receiver)
-            came = bytes(message.body)  # looks into memory that goes with the message
+            came = bytes(message.body)  # reads memory that is freed with the message
             target.record_finding(
                 whole, came == stamped(number), f"message {number} came with {len(came)} bytes"
             )

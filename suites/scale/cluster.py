@@ -68,8 +68,9 @@ def _said(log: Path, ready: re.Pattern[str], process: subprocess.Popen[bytes]) -
 
 @contextmanager
 def standalone(folder: Path, *, memory: str = "1g") -> Iterator[str]:
-    """A master and two workers of one core each, until the block ends; yields the master's URL.
-    ``folder`` is for logs and the workers' files. ``memory``: of each worker, as Spark writes it.
+    """Start a master and two workers of one core each, which run until the block ends; yield the
+    master's URL. ``folder`` is for logs and the workers' files. ``memory`` is per worker, as Spark
+    writes it.
     """
     place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:

@@ -1,5 +1,4 @@
-"""Recordings that Spark can read but this process cannot: on file systems of Hadoop that are not
-local paths.
+"""Recordings that Spark can read but this process cannot: on Hadoop's remote file systems.
 
 ``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is its client for HDFS over HTTP,
 which here talks to a small stand-in for a NameNode and a DataNode that differs only in one header.
@@ -91,8 +90,8 @@ def served(trace: Path) -> Iterator[str]:
                 )
 
         def _say(self, status: int, answer: object) -> None:
-            # Spark's Hadoop lacks a class (RuntimeDelegateImpl) that its client needs where a type
-            # of content is said.
+            # Spark's Hadoop lacks a class (RuntimeDelegateImpl) that its client needs for a content
+            # type.
             self._send(status, json.dumps(answer).encode())
 
         def _send(self, status: int, data: bytes, **headers: str) -> None:

@@ -1,5 +1,4 @@
-"""Writes the recording of a load that nobody ran: any number of events in the trace's own columns,
-quickly.
+"""Quickly writes the recording of a load that nobody ran: any number of events.
 
 64 producers send stamped messages to 16 queues, two consumers each, every message with SEND,
 RECEIPT, MESSAGE and ACK; other connections are silent until their TTL ends. A broker's correct
@@ -31,14 +30,14 @@ SILENT = 8
 WINDOW = 16_384
 LASTS = 60 * NS_PER_S
 RECEIPT_AFTER, MESSAGE_AFTER, ACK_AFTER = 200, 300, 1000
-"""In steps: the time between two SENDs."""
+"""The time between two SENDs, in steps."""
 SEGMENT = 1_000_000
 _OPENING_ROWS = 3 * (PRODUCERS + CONSUMERS + SILENT) + CONSUMERS
 _REPEATED = [
     *(name for name in SCHEMA.names if name not in {"seq", "at_ns", "body", "headers"}),
     "headers.list.element.name",
 ]
-"""Columns worth a dictionary. Trying one on the others costs a quarter of writing."""
+"""Columns worth a dictionary. Trying one on the rest costs a quarter of the writing time."""
 TTL = 2 * NS_PER_S
 CHECK = 2 * NS_PER_S
 Ints = npt.NDArray[np.int64]
@@ -81,8 +80,8 @@ def write(
     folder: Path, events: int, anomalies: Anomalies | None = None, *, processes: int = 1
 ) -> int:
     """Write about ``events`` events as segments into ``folder``; return their exact number. The
-    segments do not depend on the number of processes. Segments left by an interrupted call are
-    kept, because a billion events take a quarter of an hour on two cores."""
+    segments do not depend on the number of processes. Segments of an interrupted call are kept,
+    because a billion events take a quarter of an hour on two cores."""
     folder.mkdir(parents=True, exist_ok=True)
     load = _Load(events // 4, anomalies or Anomalies())
     write_segment = partial(_write_segment, load, folder)
@@ -110,7 +109,7 @@ class _Load:
 
     @property
     def segments(self) -> int:
-        """How many there are: the opening, the messages, the end of silent connections."""
+        """Return the number of segments: opening, messages, end of silent connections."""
         return -(-(self.messages + ACK_AFTER) // (SEGMENT // 4)) + 2
 
     def segment(self, number: int) -> pa.Table:
@@ -147,7 +146,7 @@ class _Load:
         return rows
 
     def _whole(self, parts: list[pa.Table], before: int) -> pa.Table:
-        """Return the events of a segment in order; ``before``: how many others precede them."""
+        """Return the events of a segment in order; ``before``: how many events precede them."""
         table = pa.concat_tables(parts)
         table = table.take(pc.sort_indices(table, [("at_ns", "ascending")]))
         rows = table.num_rows
@@ -213,8 +212,8 @@ class _Load:
     def _answers(self, message: Ints) -> pa.Table:
         message = message[message != self.wrong.lost]
         at = (message + ACK_AFTER) * self.step
-        # What filled the window is settled as soon as its successor has come, so that this is the
-        # only one too many.
+        # The filling message is settled as soon as its successor has arrived, so that only one
+        # message exceeds the window.
         filling = message == self.wrong.filling
         if filling.any():
             at[filling] = (self._successor() + MESSAGE_AFTER) * self.step + 1
@@ -298,7 +297,7 @@ def _headers(headers: Sequence[tuple[str, pa.Array]], rows: int) -> pa.ListArray
 
 
 def _bodies(message: Ints) -> pa.Array:
-    """The stamps of messages, written digit by digit for all at once."""
+    """Return the stamps of messages, written digit by digit for all of them together."""
     data = np.tile(np.frombuffer(stamp(0, 0), np.uint8), (len(message), 1))
     for place, numbers, digits in ((4, producer_of(message), 8), (13, message // PRODUCERS, 12)):
         for digit in range(digits):

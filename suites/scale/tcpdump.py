@@ -24,7 +24,7 @@ from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameRecei
 from brokerproof.reports.judging import amqp
 
 KEEP = "BROKERPROOF_CAPTURES"
-"""A folder in which captures stay, where the environment names one."""
+"""A folder in which captures stay, if the environment names one."""
 
 
 @dataclass
@@ -38,8 +38,7 @@ class Capture:
 
 @contextmanager
 def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
-    """Captures the acceptor's traffic. Everything opened in the block must be closed when it
-    ends."""
+    """Capture the acceptor's traffic. Close everything opened in the block before its end."""
     target.control(shutil.which("tcpdump") is not None, "tcpdump is installed")
     probe = target.peer(acceptor=acceptor)
     port = probe.channel.remote.rpartition(":")[2]
@@ -122,7 +121,7 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
                 event.body_size,
             )
             by_connection.setdefault(event.conn, []).append(words)
-    # Which of two frames that cross passed first is another question at another place.
+    # Two frames that cross may pass in a different order at another place.
     return [
         sorted(by_connection[conn], key=lambda entry: str(entry[0]))
         for conn in sorted(by_connection)
@@ -144,8 +143,7 @@ def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tupl
 
 
 def told(recorded: Sequence[Event], held_against: Expectations) -> dict[str, object]:
-    """Return a summary of a recording and its judgement, for later comparison with a kept
-    capture."""
+    """Return a summary of a recording and its judgement, to compare later with a kept capture."""
     frames = [
         [
             [str(kind).removeprefix("Frame"), protocol, command, size]

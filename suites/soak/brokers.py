@@ -83,8 +83,8 @@ class Stuck(Exception):
 
 class Broker(Protocol):
     def start(self, dies_after_s: float | None = None) -> dict[str, int]:
-        """Start a broker on the files of its killed predecessor, and return its ports. It may be
-        killed after ``dies_after_s`` seconds; then there are no ports. Raises :class:`Stuck`."""
+        """Start a broker on the files of its killed predecessor, and return its ports, or none if
+        it is to be killed after ``dies_after_s`` seconds. Raises :class:`Stuck`."""
 
     def signal(self, number: int) -> None: ...
 
@@ -124,7 +124,7 @@ class ReferenceBroker:
         self._nursery.stdin.write(json.dumps(self._options).encode() + b"\n")
         self._nursery.stdin.flush()
         while (line := self._line()).startswith(b"{"):
-            pass  # a broker that was killed had still printed this
+            pass  # the output of a broker that was killed in between
         self._process = int(line)
         if dies_after_s is not None:
             select.select([], [], [], dies_after_s)
@@ -221,10 +221,10 @@ class Family:
     places: dict[str, tuple[str, ...]]
     """Destinations of clients, each with the queues that its messages reach."""
     disclaimed: frozenset[str] = frozenset()
-    """Kinds of :meth:`Ledger.say` that are counted and not held against the broker."""
+    """Kinds of :meth:`Ledger.say` that are counted but not reported as violations."""
     starts_s: float = 0.08
     loaded_s: float = 0.7
-    """At most, until it is killed while it starts, and under load."""
+    """The latest time of a kill in seconds: during the start, and under load."""
     keeps: bool = True
 
 
@@ -235,7 +235,7 @@ PLACES = {
 }
 QUEUES = {"kept.queue": ("kept.queue",), "paged.queue": ("paged.queue",)}
 CONFIGURATIONS = {"artemis": ARTEMIS_XML, "activemq": ACTIVEMQ_XML, "rabbitmq": ""}
-"""Of the reference broker, by profile. Without one nothing survives."""
+"""Configurations of the reference broker by profile. Without one nothing survives."""
 
 
 def _reference(profile: str) -> Callable[[Path], Broker]:
@@ -260,7 +260,7 @@ def _rabbitmq(kind: str) -> Callable[[Path], Broker]:
         config.write_text(f"{RABBITMQ_CONF}default_queue_type = {kind}\n")
         release = rabbitmq_release.find(rabbitmq_release.default_version())
         broker = RabbitmqProcess(folder, config=config, release=release)
-        # After 20 deliveries a quorum queue drops a message, and looking at it is one.
+        # After 20 deliveries a quorum queue drops a message, and inspecting it is one.
         policy = ("kept", ".*", '{"delivery-limit":-1}', "--apply-to", "quorum_queues")
         quorum = kind == "quorum"
         return RealBroker(broker, lambda: broker.control("set_policy", *policy) if quorum else None)
@@ -295,8 +295,7 @@ FAMILIES = {
 
 
 class Disk:
-    """A separate small file system for a broker's data. Raises :class:`Stuck` if we may not create
-    one."""
+    """A separate small file system for a broker's data. Raises :class:`Stuck` if not permitted."""
 
     SIZE = 512 * 2**20
 

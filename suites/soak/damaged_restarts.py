@@ -1,5 +1,4 @@
-"""Restarts the reference broker on damaged files, again and again, and checks whether it hides
-anything.
+"""Restarts the reference broker on damaged files and checks whether it hides anything.
 
 ``python -m brokerproof.suites.soak.damaged_restarts --restarts 2000 --seed 1``. A real process gets
 messages (in the journal, on pages, with large bodies, in transactions), and acknowledgements, all
@@ -46,13 +45,12 @@ def body_of(queue: str, number: int) -> bytes:
 
 
 NAMINGS = {"activemq": SLASHES, "artemis": ARTEMIS}
-"""By profile, of those that keep anything."""
+"""Namings of the profiles that keep anything."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of attempts and observations. ``hidden`` has a sentence for each thing that was
-    hidden."""
+    """Counts of attempts and observations. ``hidden`` has a sentence for each hidden damage."""
 
     restarts: int = 0
     harmless: int = 0
@@ -179,7 +177,7 @@ def _judge(queue: str, expected: list[int], numbers: list[int]) -> list[str]:
 
 
 def _reported_name(name: str) -> str:
-    """The name of a file in the broker's reports, whatever folder the configuration has for it."""
+    """Return the name of a file in the broker's reports, whatever its configured folder."""
     folder, _, rest = name.partition("/")
     return f"large/{rest}" if folder.startswith("large") else name
 

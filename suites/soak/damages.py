@@ -72,7 +72,7 @@ def overwrite(dice: random.Random, files: Files) -> Damage | None:
 
 
 def swap_files(dice: random.Random, files: Files) -> Damage | None:
-    """Give two files of a kind each other's names."""
+    """Exchange the names of two files of a kind."""
     pair = _pair(dice, files)
     if pair is None:
         return None

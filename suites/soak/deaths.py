@@ -32,18 +32,18 @@ from brokerproof.suites.soak.clients.stomp import StompClient
 from brokerproof.suites.soak.ledger import Key, Ledger
 
 MOST = 400
-"""Messages in a queue from which on clients send nothing more to it."""
+"""At this many messages in a queue, clients stop sending to it."""
 LENGTHS = (20, 20, 400, 400, 400, 3000, 3000, 150_000)
 """Body sizes in bytes. The last exceeds what both families stream from files of their own."""
 WITHIN_S = 60.0
 """How long the broker may take for anything."""
 GOES_ON_WITHIN_S = 120.0
-"""How long the broker may take to go on once there is room again: RabbitMQ looks at the disk every
-ten seconds."""
+"""How long the broker may take to continue with room: RabbitMQ checks the disk every ten
+seconds."""
 FULL_S = 12.0
-"""How long the disk is full, at most."""
+"""The longest time for which the disk is full."""
 ROOM = {"low": 25_000_000, "full": 0}
-"""Bytes that are left on the disk. The first is less than each real broker wants by default: 50 MB
+"""Bytes left on the disk. The first is less than each real broker requires by default: 50 MB
 (disk_free_limit), 10 % (max-disk-usage, storeUsage)."""
 HOW = ("kill", "kill", "terminate", "pause", *ROOM)
 
@@ -60,7 +60,7 @@ class Peer:
         self.flush()
 
     def flush(self) -> None:
-        """Send what the client wants to send, as far as the broker reads it."""
+        """Send the client's output, as far as the broker reads it."""
         self.unsent += self.client.take()
         try:
             del self.unsent[: self.socket.send(self.unsent)]
@@ -217,8 +217,8 @@ class Load:
             worker.go_on()
 
     def serve(self, for_s: float, quiet_s: float = 0) -> bool:
-        """Serve them for a time, or until nothing was confirmed for ``quiet_s``; return True in
-        that case."""
+        """Serve the workers for a time, or until nothing was confirmed for ``quiet_s``; return True
+        in that case."""
         now = time.monotonic()
         until, last, before = now + for_s, now, self._confirmed()
         while now < until and not (quiet_s and now - last > quiet_s):
@@ -294,8 +294,7 @@ class Chain:
             self.ledger.queues.clear()  # nothing may be left
 
     def look(self, ports: dict[str, int], queue: str) -> None:
-        """Return everything in ``queue`` without removing it: what arrives before a message sent
-        now."""
+        """Return everything in ``queue`` without removing it, up to a message sent now."""
         kind = self.family.protocols[0]
         peer = Peer(ports[CLIENTS[kind].protocol], self._client(kind, queue))
         peer.client.consume(queue, -1)
@@ -326,14 +325,14 @@ class Chain:
         self.ledger.found(queue, there)
 
     def key(self, event: Delivered) -> Key:
-        """The message that ``event`` delivers; a body that was altered is wrong."""
+        """Return the key of the message that ``event`` delivers; an altered body is an error."""
         key = Key.of(event.body)
         if event.body != key.body(len(event.body)):
             self.ledger.say("altered", f"the body of {key} was altered")
         return key
 
     def _client(self, kind: str, queue: str) -> Client:
-        """A client; one that consumes a durable subscription has that subscription's client-id."""
+        """Return a client; one for a durable subscription has that subscription's client-id."""
         self._clients += 1
         name = queue.partition("#")[2]
         client = CLIENTS[kind]
@@ -348,7 +347,7 @@ class Chain:
     # --- load -------------------------------------------------------------------------------------
 
     def _load(self, ports: dict[str, int], how: str) -> None:
-        """Clients until the instant of the kill, which is at the end of this."""
+        """Run clients until the kill, which ends this call."""
         load = Load(self._workers(ports))
         some = self.dice.uniform(0.01, self.family.loaded_s)
         load.serve(some)
@@ -418,7 +417,7 @@ class Chain:
 
 
 def run_chain(folder: Path, seed: int, runs: int, target: str) -> Chain:
-    """Kill it ``runs`` times, or until the broker no longer serves."""
+    """Kill the broker ``runs`` times, or until it no longer serves."""
     folder.mkdir()
     chain = Chain(folder, seed, target)
     with (folder / "record.txt").open("w", 1) as record:

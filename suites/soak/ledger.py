@@ -1,5 +1,4 @@
-"""Messages that a broker received and confirmed, queue by queue, and mistakes in what it has after
-it was killed.
+"""Messages that a broker confirmed, queue by queue, and mistakes in its queues after it was killed.
 
 A message is known by its producer and its number there. It *must* be in a queue if its sender has a
 receipt and nobody requested its acknowledgement; it *must not* if an acknowledgement has a receipt;
@@ -55,8 +54,8 @@ class Counts:
 
 @dataclass(slots=True)
 class Ledger:
-    """``wrong`` has a sentence for each mistake. What the broker's manual disclaims is
-    only counted, by kind, in ``notes``. ``record`` receives a line for each fact."""
+    """``wrong`` has a sentence for each mistake. ``notes`` only counts what the broker's manual
+    disclaims, by kind. ``record`` receives a line for each fact."""
 
     queues: dict[str, dict[Key, Known]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)

@@ -29,7 +29,7 @@ def main() -> None:
         child = os.fork()
         if not child:
             os.close(0)
-            # By the child, not by its parent: nothing that it prints may arrive in front of this.
+            # The child writes this, so that none of its own output can precede it.
             sys.stdout.write(f"{os.getpid()}\n")
             sys.stdout.flush()
             broker.main(json.loads(line))  # does not return

@@ -1,5 +1,4 @@
-"""Runs the timing suites again and again on a host that is kept busy, and checks whether a verdict
-ever flips.
+"""Runs the timing suites repeatedly on a busy host and checks whether a verdict ever flips.
 
 ``python -m brokerproof.suites.soak.verdicts_under_noise --runs 50 --target reference-real``. Every
 core is loaded by a process that does nothing else. A case with PASS in one run and FAIL in another
@@ -25,13 +24,13 @@ TIMING = (
 
 
 def burn() -> None:
-    """Keeps one core busy until it is killed."""
+    """Keep one core busy until killed."""
     while True:
         pass
 
 
 def one_run(target: str, seed: int, folder: Path) -> dict[str, str]:
-    """Verdicts by case of one run."""
+    """Return the verdicts of one run, by case."""
     command = [
         sys.executable,
         "-m",

@@ -1,2 +1,1 @@
-"""Client libraries under test: the harness is the server, and commands the library through its
-driver."""
+"""Client libraries under test: the harness is the server, and drives the library."""

@@ -28,7 +28,7 @@ TEN: FRAME = (HEADER, codec.encode_content_header(10))
 
 
 def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
-    """A client whose consumer has received a message, which is the control; and its
+    """Return a client whose consumer has received a message (the control), and its
     basic.consume."""
     trial = target.amqp091_client()
     trial.connect(**limits)
@@ -39,7 +39,7 @@ def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
 
 
 def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) -> None:
-    """Judge the answer to bytes that are not a frame: the client closes, and sends nothing else."""
+    """Judge the answer to bytes that are not a frame: the client closes and sends nothing more."""
     trial, consume = consuming(target)
     seen = len(trial.server.methods)
     trial.server.send_frame(type, consume.channel, codec.encode_method("basic.qos-ok"), end=end)
@@ -56,7 +56,7 @@ def judge_exception(
     target: Bench, frames: Iterable[FRAME], codes: tuple[int, ...], proves: str, channel: int = 1
 ) -> None:
     """Judge that frames in the middle of a consumer's are answered with connection.close and one of
-    these codes; without codes any. An earlier message arrives as the control."""
+    these codes (without codes: any). Control: an earlier message arrives."""
     trial, consume = consuming(target, frame_max=4096)
     server = trial.server
     for type, payload in frames:
@@ -95,35 +95,36 @@ def test_a_frame_without_its_end_ends_it(target: Bench) -> None:
 
 @case(TOO_LARGE, needs=TRIAL)
 def test_a_frame_above_frame_max_is_an_error(target: Bench) -> None:
-    """A body of 6,000 bytes arrives in one frame, and frame-max is 4096: 501."""
+    """A body of 6,000 bytes arrives in one frame; frame-max is 4096. The client closes with 501."""
     header = (HEADER, codec.encode_content_header(6000))
     judge_exception(target, [delivery(), header, (BODY, b"x" * 6000)], (501,), TOO_LARGE)
 
 
 @case(CONNECTION_CLASS, needs=TRIAL)
 def test_methods_of_class_connection_belong_to_channel_0(target: Bench) -> None:
-    """connection.tune arrives on one of the application's channels: 503."""
+    """connection.tune arrives on one of the application's channels. The client closes with 503."""
     tune = codec.encode_method("connection.tune", {"frame-max": 4096})
     judge_exception(target, [(METHOD, tune)], (503,), CONNECTION_CLASS)
 
 
 @case(UNKNOWN_METHOD, needs=TRIAL)
 def test_a_method_that_nobody_knows_is_an_error(target: Bench) -> None:
-    """A method with an unknown number arrives: connection.close with any code."""
+    """A method with an unknown number arrives. The client sends connection.close with any code."""
     judge_exception(target, [(METHOD, b"\0\x3c\xff\xff")], (), UNKNOWN_METHOD)
 
 
 @case(UNREADABLE, needs=TRIAL)
 def test_a_method_that_cannot_be_read_is_an_error(target: Bench) -> None:
-    """A basic.deliver ends within its fields: connection.close with any code."""
+    """A basic.deliver ends within its fields. The client sends connection.close with any code."""
     judge_exception(target, [(METHOD, delivery()[1][:-4])], (), UNREADABLE)
 
 
 @case(NOT_WHOLE, needs=TRIAL)
 @pytest.mark.parametrize("fault", ["body alone", "no header", "two headers", "wrong class"])
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
-    """A body arrives without its method, a method without its header, two headers, or a header of
-    another class: 505, or 501 for the class, or 503 for a body alone."""
+    """A body arrives without its method, a method without its header, two headers, or a header
+    of another class. The client closes with 505, or with 501 for the class, or 503 for a body
+    alone."""
     frames = {
         "body alone": [(BODY, b"x")],
         "no header": [delivery(), (BODY, b"x")],
@@ -136,11 +137,11 @@ def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> No
 
 @case(ON_CHANNEL_0, needs=TRIAL)
 def test_content_on_channel_0_is_an_error(target: Bench) -> None:
-    """A content header arrives on channel 0: 504."""
+    """A content header arrives on channel 0. The client closes with 504."""
     judge_exception(target, [TEN], (504,), ON_CHANNEL_0, channel=0)
 
 
 @case(HEARTBEAT_CHANNEL, needs=TRIAL)
 def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
-    """A heartbeat arrives on one of the application's channels: 501 or 503."""
+    """A heartbeat arrives on one of the application's channels. The client closes (501 or 503)."""
     judge_exception(target, [(HEARTBEAT, b"")], (501, 503), HEARTBEAT_CHANNEL)

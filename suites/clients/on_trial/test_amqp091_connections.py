@@ -22,7 +22,7 @@ NAMED = ("product", "version", "platform", "information")
 @case(HEADER, CHOSEN, PROPERTIES, needs=TRIAL)
 def test_a_client_begins(target: Bench) -> None:
     """A client connects. It begins with the protocol header, and answers start with a mechanism and
-    a locale that were proposed, and with properties that identify it.
+    a locale from the server's lists, and with properties that identify it.
 
     One scenario: the first two things that a client sends.
     """
@@ -43,7 +43,7 @@ def test_a_client_begins(target: Bench) -> None:
 @pytest.mark.parametrize("channels", [0, 1, 7, 65535])
 @pytest.mark.parametrize("frame", [0, 4096, 131072])
 def test_tune_ok_keeps_the_limits_of_the_server(target: Bench, channels: int, frame: int) -> None:
-    """A server proposes limits, where 0 means none. tune-ok has no higher ones, and no frame-max
+    """A server proposes limits (0 means none). tune-ok has none that is higher, and no frame-max
     below 4096. Then the application opens a channel."""
     trial = target.amqp091_client()
     agreed = trial.connect(channel_max=channels, frame_max=frame)
@@ -60,7 +60,7 @@ def test_tune_ok_keeps_the_limits_of_the_server(target: Bench, channels: int, fr
 @case(CLOSE_OK, NOTHING_BEHIND, needs=TRIAL)
 def test_a_close_of_the_server_is_answered(target: Bench) -> None:
     """A server closes the connection that a client consumes from, and ends it a while later. The
-    client sends close-ok, and nothing else after the close that was not in flight; the application
+    client sends close-ok, and nothing after it except frames already in flight; the application
     learns of the end."""
     trial = target.amqp091_client()
     trial.connect()
@@ -86,8 +86,7 @@ def test_a_close_of_the_server_is_answered(target: Bench) -> None:
 @case(DISCARDED, NOTHING_BEHIND, needs=TRIAL)
 def test_a_client_that_closes_says_and_hears_no_more(target: Bench) -> None:
     """The application closes its connection. A message that arrives after connection.close does not
-    reach it, and the client sends nothing more. A message before the close reaches it, as the
-    control."""
+    reach it, and the client sends nothing more. Control: a message before the close reaches it."""
     trial = target.amqp091_client()
     trial.connect()
     consume = trial.consume()

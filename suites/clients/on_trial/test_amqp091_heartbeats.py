@@ -1,7 +1,7 @@
 """Heartbeats of an AMQP 0-9-1 client: those it sends and those it waits for.
 
-Before a client is accused of disconnecting, it must have been sent something in time: if our own
-process paused, the finding is uncertain.
+A finding that a client disconnected is uncertain unless the client was sent something in time: our
+own process may have paused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTERVAL: Duration = seconds(1)
 
 
 def still_receives(trial: Amqp091Trial) -> None:
-    """Check that the client gets a message: the watched connection is in use."""
+    """Control: the client gets a message on the watched connection."""
     trial.server.deliver(trial.consume("control"), b"control")
     trial.driver.expect(event_named("message", body="control"))
 
@@ -47,9 +47,9 @@ def test_a_client_with_nothing_to_send_beats(target: Bench, interval: int) -> No
 
 @case(SENT, ANY_OCTET, needs=TRIAL)
 def test_a_client_beats_and_stays_while_its_listener_works(target: Bench) -> None:
-    """A listener works on a message for five intervals, and the server beats four times as often.
-    The client is never silent for longer than an interval, and is still connected two intervals
-    later."""
+    """A listener works on a message for five intervals, and the server sends heartbeats four times
+    as often as agreed. The client is never silent for longer than an interval, and is still
+    connected two intervals later."""
     trial = target.amqp091_client()
     trial.connect(1)
     trial.server.beat_every(INTERVAL // 4, target.now() + 12 * INTERVAL)
@@ -67,9 +67,9 @@ def test_a_client_beats_and_stays_while_its_listener_works(target: Bench) -> Non
 @case(SENT, ANY_OCTET, needs=TRIAL)
 @pytest.mark.parametrize("signs", ["beats", "messages", "bytes"])
 def test_any_octet_in_time_keeps_a_client(target: Bench, signs: str) -> None:
-    """The server beats once an interval, or twice as often sends whole messages, or one more byte
-    of a message that takes sixteen intervals. The client does not disconnect, keeps reading, and
-    beats while nobody beats to it."""
+    """The server sends a heartbeat every interval or, twice as often, whole messages or one more
+    byte of a message that takes sixteen intervals. The client does not disconnect, keeps reading,
+    and sends heartbeats while none arrive."""
     trial = target.amqp091_client()
     trial.connect(1)
     consume, server = trial.consume(), trial.server

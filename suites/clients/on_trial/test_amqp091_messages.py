@@ -61,9 +61,8 @@ def test_bodies_are_cut_as_agreed(target: Bench, size: int) -> None:
 @case(ANY_FRAMES, needs=TRIAL)
 @pytest.mark.parametrize("how", ["small bodies", "single octets", "at once"])
 def test_messages_arrive_however_they_are_cut(target: Bench, how: str) -> None:
-    """Three messages arrive in bodies of one to twelve octets, octet by octet, or all in one piece.
-    The application gets them whole and in order. A message sent in the usual way arrives first, as
-    the control."""
+    """Three messages arrive in bodies of one to twelve bytes, byte by byte, or all in one piece.
+    The application gets them whole and in order. Control: a message sent as usual arrives first."""
     trial = connected(target)
     consume, server = trial.consume(), trial.server
     server.deliver(consume, b"control")
@@ -83,14 +82,14 @@ def test_messages_arrive_however_they_are_cut(target: Bench, how: str) -> None:
 @case(OWN_CHANNEL, ONCE, needs=TRIAL)
 def test_a_delivery_is_acknowledged_once_where_it_came(target: Bench) -> None:
     """Messages with the same tags arrive on two channels. The application acknowledges the second
-    one of the second channel. One ack arrives: on that channel, with its tag, and for no other."""
+    message of the second channel. Only that channel gets an ack, with that tag."""
     trial = connected(target)
     first = trial.consume()
     trial.open_channel(2)
     second = trial.consume("r", channel=2)
     for body, consume in zip((b"1", b"2", b"3", b"4"), (first, first, second, second), strict=True):
         tag = trial.server.deliver(consume, body)
-    # A client may work on its channels side by side: the last one sent need not be the fourth.
+    # A client may serve its channels concurrently: the last one sent need not be the fourth.
     got = [trial.driver.expect(event_named("message")) for _ in range(4)]
     (last,) = (one for one in got if body_of(one) == body)
     trial.driver.done("ack", message=last.detail["number"])
@@ -167,7 +166,7 @@ def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
 @case(DISCARDED, needs=TRIAL)
 def test_a_closing_channel_hands_out_nothing(target: Bench) -> None:
     """The application closes a channel. A message that arrives after channel.close, before
-    close-ok, does not reach it. A message before the close reaches it, as the control."""
+    close-ok, does not reach it. Control: a message before the close does."""
     trial = connected(target)
     consume = trial.consume()
     trial.server.deliver(consume, b"early")
@@ -185,9 +184,8 @@ def test_a_closing_channel_hands_out_nothing(target: Bench) -> None:
 
 @case(PAUSES, FLOW_OK, needs=TRIAL)
 def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
-    """The server pauses the flow and resumes it. flow-ok answers both. During the pause the
-    application publishes: either the client holds the message back, or it has reported the pause to
-    the application.
+    """The server pauses the flow and resumes it; flow-ok answers both. If the application publishes
+    during the pause, the client holds the message back or has reported the pause.
 
     One scenario: an answer and its effect.
     """
@@ -218,9 +216,8 @@ def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
 
 @case(CONFIRMS, needs=TRIAL | {"amqp091-confirms"})
 def test_the_application_learns_what_was_confirmed(target: Bench) -> None:
-    """Of five messages in confirm mode the server acknowledges the first, refuses the second and
-    confirms the others up to the fourth together, then the fifth. The application learns exactly
-    that."""
+    """Of five messages in confirm mode the server acknowledges the first, refuses the second,
+    confirms the third and fourth together, then the fifth. The application learns exactly that."""
     trial = connected(target)
     trial.driver.done("confirm", channel=1)
     channel = trial.server.received("confirm.select").channel
@@ -247,7 +244,7 @@ def test_the_application_learns_what_was_confirmed(target: Bench) -> None:
 @case(CANCELLED, needs=TRIAL | {"amqp091-cancel-notify"})
 def test_the_application_learns_that_a_consumer_was_cancelled(target: Bench) -> None:
     """The server cancels one of two consumers of a client that announced the extension. The
-    application learns which, and the other one gets a message."""
+    application learns which, and the other consumer gets a message."""
     trial = connected(target)
     answer = next(one for one in trial.server.methods if one.name == "connection.start-ok")
     if not answer["client-properties"].get("capabilities", {}).get("consumer_cancel_notify"):

@@ -28,8 +28,8 @@ UNATTACHED = "AMQP10-SESS-05"
 
 @case(HEADER, MECHANISM, OPEN_FIRST, OPEN_CHANNEL, needs=TRIAL)
 def test_a_client_begins(target: Bench) -> None:
-    """A client connects and logs in: a protocol header, a mechanism that was offered, and open on
-    channel 0 before any other frame.
+    """A client connects and logs in: it sends a protocol header, picks an offered mechanism, and
+    sends open on channel 0 before any other frame.
 
     One scenario: the first things that a client sends.
     """
@@ -51,8 +51,8 @@ def test_a_client_begins(target: Bench) -> None:
 @case(FRAME_SIZE, needs=TRIAL)
 @pytest.mark.parametrize("limit", [512, 4096])
 def test_messages_are_cut_as_agreed(target: Bench, limit: int) -> None:
-    """The server accepts only small frames. The application sends bodies below and above that size;
-    they arrive whole, in frames no larger than that."""
+    """The server accepts only small frames. The application sends bodies smaller and larger than
+    that; they arrive whole, in frames within the limit."""
     trial = target.amqp10_client()
     trial.offered["open"] = {"max-frame-size": limit}
     trial.connect()
@@ -67,8 +67,8 @@ def test_messages_are_cut_as_agreed(target: Bench, limit: int) -> None:
 
 @case(TOO_LARGE, needs=TRIAL)
 def test_a_frame_above_its_limit_ends_the_connection(target: Bench) -> None:
-    """A client announces a limit of 4096 bytes; a transfer of 9,000 arrives in one frame. It closes
-    with framing-error. An earlier message arrives as the control."""
+    """A client announces a limit of 4096 bytes; a transfer of 9,000 arrives in one frame. The
+    client closes with framing-error. Control: an earlier message arrives."""
     trial = target.amqp10_client()
     opened = trial.connect(max_frame=4096)
     target.control(opened.get("max-frame-size", 9999) < 9000, f"it announced {opened.brief()}")
@@ -87,7 +87,7 @@ def test_a_frame_above_its_limit_ends_the_connection(target: Bench) -> None:
 @case(HANDLES, needs=TRIAL)
 def test_links_keep_to_handle_max(target: Bench) -> None:
     """A session has the handles 0 and 1, and the application asks for three links. The first two
-    are attached, the third is not, or with a free handle in another session."""
+    are attached; the third is not, or has a free handle in another session."""
     trial = target.amqp10_client()
     trial.offered["begin"] = {"handle-max": 1}
     trial.connect()
@@ -101,8 +101,8 @@ def test_links_keep_to_handle_max(target: Bench) -> None:
 def judge_malformed(
     target: Bench, proves: str, size: int | None = None, doff: int | None = None
 ) -> None:
-    """Judge that the client ends a connection on which it receives a malformed frame. An earlier
-    message arrives as the control."""
+    """Judge that the client ends a connection on which it receives a malformed frame. Control: an
+    earlier message arrives."""
     trial = target.amqp10_client()
     trial.connect()
     trial.server.deliver(trial.receiver())
@@ -131,8 +131,8 @@ def test_a_data_offset_within_the_header_ends_the_connection(target: Bench) -> N
 def test_a_client_is_never_silent_for_longer_than_asked(
     target: Bench, idle: int, busy: bool
 ) -> None:
-    """A server announces an idle time-out. For four of them the client has nothing to send, or its
-    listener works. It is never silent for longer than one."""
+    """A server announces an idle time-out. For four times that long the client has nothing to send,
+    or its listener is working. The client is never silent for longer than the time-out."""
     trial = target.amqp10_client()
     trial.offered["open"] = {"idle-time-out": idle}
     trial.connect()
@@ -149,8 +149,8 @@ def test_a_client_is_never_silent_for_longer_than_asked(
 @case(STAYS, needs=TRIAL)
 @pytest.mark.parametrize("signs", ["empty frames", "transfers"])
 def test_frames_in_time_keep_a_client(target: Bench, signs: str) -> None:
-    """A client announces an idle time-out, and the server sends a frame every three quarters of it.
-    The client does not disconnect within twelve of them."""
+    """A client announces an idle time-out, and the server sends twelve frames, one every three
+    quarters of it. The client does not disconnect."""
     trial = target.amqp10_client()
     announced = ms(trial.connect(idle_ms=1000).get("idle-time-out", 0))
     target.control(announced > 0, "the client announces no idle time-out")
@@ -168,7 +168,7 @@ def test_frames_in_time_keep_a_client(target: Bench, signs: str) -> None:
 @case(STAYS, NOTICES, needs=TRIAL)
 def test_a_client_closes_a_silent_connection(target: Bench) -> None:
     """A client announces an idle time-out, and the server falls silent. The client closes with an
-    error, not before the time-out and within five of them and five seconds."""
+    error, not before the time-out, and within five time-outs and five seconds."""
     trial = target.amqp10_client()
     announced = ms(trial.connect(idle_ms=2000).get("idle-time-out", 0))
     target.control(announced > 0, "the client announces no idle time-out")
@@ -211,8 +211,8 @@ def test_a_close_of_the_server_is_answered(target: Bench, error: str | None) -> 
 
 @case(CLOSE, CLOSE_LAST, needs=TRIAL)
 def test_a_client_that_leaves_closes(target: Bench) -> None:
-    """The application disconnects while messages arrive. The client sends close, and nothing after
-    it."""
+    """The application disconnects while messages arrive. The client sends close and nothing
+    more."""
     trial = target.amqp10_client()
     trial.connect()
     link = trial.receiver()
@@ -230,8 +230,8 @@ def test_a_client_that_leaves_closes(target: Bench) -> None:
 
 @case(UNATTACHED, needs=TRIAL)
 def test_a_flow_without_a_link_ends_the_session(target: Bench) -> None:
-    """A flow names a handle without a link: end with unattached-handle. An earlier message arrives
-    as the control."""
+    """A flow names a handle without a link. The client sends end with unattached-handle. Control:
+    an earlier message arrives."""
     trial = target.amqp10_client()
     trial.connect()
     link = trial.receiver()

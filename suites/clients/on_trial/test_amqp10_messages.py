@@ -32,14 +32,14 @@ CLOSED_TOO = "AMQP10-LINK-08"
 
 
 def sending(target: Bench, mode: str = "unsettled") -> tuple[Amqp10Trial, Link]:
-    """A client with a sender, and our end of that link."""
+    """Return a client with a sender, and our end of that link."""
     trial = target.amqp10_client()
     trial.connect()
     return trial, trial.sender(mode=mode)
 
 
 def receiving(target: Bench, credit: int = 10) -> tuple[Amqp10Trial, Link]:
-    """A client with a receiver that has received a message, which is the control; and our end."""
+    """Return a client with a receiver that has received a message (the control), and our end."""
     trial = target.amqp10_client()
     trial.connect()
     link = trial.receiver(credit)
@@ -62,7 +62,7 @@ def flows_of(trial: Amqp10Trial, link: Link) -> list[Frame]:
 @case(CREDIT, needs=TRIAL)
 @pytest.mark.parametrize("mode", ["unsettled", "settled"])
 def test_a_sender_keeps_to_its_credit(target: Bench, mode: str) -> None:
-    """The application sends nine messages, without credit. Then credit is granted for two, and then
+    """The application sends nine messages without credit. Then credit is granted for two, and later
     for three. Exactly that many messages arrive."""
     trial, link = sending(target, mode)
     for number in range(9):
@@ -79,9 +79,9 @@ def test_a_sender_keeps_to_its_credit(target: Bench, mode: str) -> None:
 @case(WINDOW, needs=TRIAL)
 @pytest.mark.parametrize("size", [1, 1500])
 def test_a_sender_keeps_to_the_window(target: Bench, size: int) -> None:
-    """The session accepts four transfers, and the application sends three messages of one transfer
-    or of several. Then the window opens. No more transfers arrive than the window allows, and then
-    all do."""
+    """The session accepts four transfers, and the application sends three messages of one or
+    several transfers. Then the window opens. No more transfers arrive than the window allows, and
+    in the end all do."""
     trial = target.amqp10_client()
     trial.offered["open"], trial.offered["begin"] = {"max-frame-size": 512}, {"incoming-window": 4}
     trial.connect()
@@ -99,7 +99,7 @@ def test_a_sender_keeps_to_the_window(target: Bench, size: int) -> None:
 
 @case(DRAINED, COUNT_OF_SENDER, needs=TRIAL)
 def test_a_sender_is_drained(target: Bench) -> None:
-    """A sender with nothing to send is drained of five credits: a flow says that none is left.
+    """A sender with nothing to send is drained of five credits. Its flow states that none is left.
     After new credit another message arrives."""
     trial, link = sending(target)
     trial.server.flow(link, link_credit=6)
@@ -117,7 +117,7 @@ def test_a_sender_is_drained(target: Bench) -> None:
 @case(ECHO, needs=TRIAL)
 @pytest.mark.parametrize("role", ["sender", "receiver"])
 def test_a_flow_with_echo_is_answered(target: Bench, role: str) -> None:
-    """A flow on a link asks for an answer: a flow arrives within five seconds."""
+    """A flow on a link asks for an answer. A flow arrives within five seconds."""
     trial, link = sending(target) if role == "sender" else receiving(target)
     target.advance(QUIET)
     seen = len(trial.server.named("flow"))
@@ -129,8 +129,8 @@ def test_a_flow_with_echo_is_answered(target: Bench, role: str) -> None:
 
 @case(TOO_EARLY, needs=TRIAL)
 def test_no_delivery_count_before_that_of_the_server(target: Bench) -> None:
-    """A receiver attaches, and the server answers a second later. A flow that arrives before has no
-    delivery-count. Then credit and a message arrive."""
+    """A receiver attaches, and the server answers a second later. A flow that the client sends
+    earlier has no delivery-count. Then the client grants credit and gets a message."""
     trial = target.amqp10_client()
     trial.offered["attach"] = {"initial-delivery-count": 0}
     trial.connect()
@@ -173,7 +173,7 @@ def test_credit_is_replenished(target: Bench, initial: int) -> None:
 
 
 def judge_transfers(target: Bench, mode: str, proves: str) -> None:
-    """Judge the fields of three messages of a link that settles, or does not."""
+    """Judge the fields of three messages on a link that settles them or not (``mode``)."""
     trial, link = sending(target, mode)
     trial.server.withheld = {"transfer"}
     trial.server.flow(link, link_credit=9)
@@ -189,8 +189,7 @@ def judge_transfers(target: Bench, mode: str, proves: str) -> None:
 
 @case(UNSETTLED, DELIVERY_ID, TAG, OWN_TAGS, FORMAT, needs=TRIAL)
 def test_deliveries_are_named_and_unsettled(target: Bench) -> None:
-    """Three messages of an unsettled link have an id, a unique tag and a format, and are not
-    settled.
+    """Three messages of an unsettled link have an id, a unique tag and a format, but not settled.
 
     One scenario: the fields of transfers.
     """
@@ -205,8 +204,8 @@ def test_deliveries_of_a_settled_link_are_settled(target: Bench) -> None:
 
 @case(ONE, RANGE, needs=TRIAL)
 def test_the_application_learns_each_outcome(target: Bench) -> None:
-    """Of six messages the server settles one, a range of three, and the two others, each with an
-    outcome. The application learns exactly that."""
+    """The server settles one of six messages, then three as a range, then the other two, each with
+    an outcome. The application learns exactly these outcomes."""
     trial, link = sending(target)
     trial.server.withheld = {"transfer"}
     trial.server.flow(link, link_credit=9)
@@ -236,8 +235,8 @@ def test_the_application_learns_each_outcome(target: Bench) -> None:
 @case(ONE, ROLE, needs=TRIAL)
 @pytest.mark.parametrize("outcome", ["accepted", "rejected", "released"])
 def test_one_delivery_is_settled(target: Bench, outcome: str) -> None:
-    """The application settles the third of four messages. A disposition with its outcome names that
-    one, and no other follows."""
+    """The application settles the third of four messages. Only that message is named by a
+    disposition, with the requested outcome."""
     trial, link = receiving(target)
     ids = [trial.server.deliver(link, b"%d" % number) for number in range(3)]
     trial.driver.expect(event_named("message", number=4))
@@ -258,7 +257,7 @@ def test_one_delivery_is_settled(target: Bench, outcome: str) -> None:
 @case(ABORTED, needs=TRIAL)
 @pytest.mark.parametrize("part", [9, 99])
 def test_an_aborted_message_is_not_handed_out(target: Bench, part: int) -> None:
-    """A message in many transfers arrives, then one that the server aborts half-way or after its
+    """A message in many transfers arrives, then one that the server aborts halfway or after its
     last byte, then another. The application gets the first and the last, whole."""
     trial, link = receiving(target)
     trial.server.deliver(link, b"many transfers", size=3)

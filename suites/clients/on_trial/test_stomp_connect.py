@@ -49,8 +49,7 @@ def test_connect_has_no_body(target: Bench, version: str) -> None:
 
 @case(ACCEPT_VERSION, HOST, needs=TRIAL)
 def test_connect_names_versions_and_host(target: Bench, version: str) -> None:
-    """A client of 1.1 or 1.2 connects. Its first frame has accept-version with that version, and
-    host.
+    """A client of 1.1 or 1.2 connects. Its first frame has accept-version with that, and host.
 
     One scenario: the headers that 1.1 made obligatory.
     """
@@ -66,8 +65,7 @@ def test_connect_names_versions_and_host(target: Bench, version: str) -> None:
 
 @case(CONNECT_FOR_OLD_SERVERS, needs=TRIAL)
 def test_the_first_frame_is_one_that_old_servers_know(target: Bench, version: str) -> None:
-    """A client of 1.1 or 1.2 connects. Its first frame is CONNECT, which servers of 1.0 know, and
-    not STOMP."""
+    """A client of 1.1 or 1.2 connects. Its first frame is CONNECT, which 1.0 knows, not STOMP."""
     first = target.stomp_client(version).dial()
     target.record_finding(
         CONNECT_FOR_OLD_SERVERS[version],
@@ -79,7 +77,7 @@ def test_the_first_frame_is_one_that_old_servers_know(target: Bench, version: st
 @case(ASCENDING, needs=TRIAL)
 def test_versions_are_listed_in_ascending_order(target: Bench, version: str) -> None:
     """A client of 1.1 or 1.2 connects. Its accept-version is one version, or several in ascending
-    order with commas between them."""
+    order, separated by commas."""
     first = target.stomp_client(version).dial()
     versions = (first.get("accept-version") or "").split(",")
     target.record_finding(
@@ -102,9 +100,8 @@ def test_a_login_that_was_given_is_sent(target: Bench, version: str) -> None:
 
 @case(UNESCAPED, needs=TRIAL)
 def test_connect_is_not_escaped(target: Bench, version: str) -> None:
-    """A client connects with a passcode that has a colon and a backslash. The colon is in its
-    CONNECT unescaped; the sentence does not name a backslash. A login of letters arrives unchanged,
-    too, as the control."""
+    """A client connects with a passcode that has a colon and a backslash. Its CONNECT has the colon
+    unescaped; no sentence names backslashes. Control: a login of letters arrives unchanged."""
     first = target.stomp_client(version).dial()
     target.control(first.get("login") == LOGIN, f"the login arrived as {first.get('login')!r}")
     target.record_finding(
@@ -116,9 +113,8 @@ def test_connect_is_not_escaped(target: Bench, version: str) -> None:
 
 @case(HEART_BEAT_FORM, CAN_SEND, WANTS, needs=TRIAL | {"heart-beat"})
 def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, version: str) -> None:
-    """A client is told to send heartbeats every 400 ms and to want them every 700 ms. Its
-    heart-beat header is two numbers: at most 400, since it promises what it was told to, and
-    700."""
+    """A client is told to send heartbeats every 400 ms and to request them every 700 ms. Its
+    heart-beat header is two numbers: at most 400, since it promises what it was told, and 700."""
     first = target.stomp_client(version).dial(heart_beat=(400, 700))
     value = first.get("heart-beat") or ""
     numbers = value.split(",")
@@ -134,7 +130,7 @@ def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, versio
 @case(HEART_BEAT_GIVEN, needs=TRIAL | {"stomp-1.2", "heart-beat"})
 def test_a_client_may_announce_heart_beats(target: Bench) -> None:
     """A 1.2 client that was told to send heartbeats connects. Its CONNECT has a heart-beat header,
-    and it continues after CONNECTED."""
+    and the client continues after CONNECTED."""
     trial = target.stomp_client("1.2")
     first = trial.dial(heart_beat=(1000, 1000))
     trial.server.accept("1.2", (0, 0))

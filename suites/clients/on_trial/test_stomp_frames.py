@@ -38,7 +38,7 @@ LENGTH_COUNTS = {"1.1": "STOMP11-HDR-03", "1.2": "STOMP12-HDR-03"}
 WHOLE_FRAMES = {"1.0": "STOMP10-FRAME-01", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"}
 CR_LF = "STOMP12-FRAME-01"
 
-# A CR at the end that is not escaped would be read as part of the line's end.
+# An unescaped CR at the end would be read as part of the line end.
 SPECIAL = {"1.1": "a:b\\c\nd", "1.2": "a:b\\c\nd\re\r"}
 BLANKS = "  two on either side  "
 BODIES_WITH_NUL = {"alone": b"\0", "text": b"a\0b", "binary": b"\xff\0\xfe"}
@@ -61,7 +61,7 @@ def test_send_names_its_destination(target: Bench, version: str) -> None:
 @pytest.mark.parametrize("size", [1, 300, 200_000])
 def test_a_body_has_its_length(target: Bench, version: str, size: int) -> None:
     """The application sends a body. Its SEND has the body's content-length, and a NUL after the
-    body: the next SEND can be read."""
+    body, so that the next SEND can be read."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x" * size)
@@ -118,7 +118,7 @@ def test_a_content_type_and_headers_of_the_application(target: Bench, version: s
 def test_headers_are_escaped(target: Bench, version: str) -> None:
     """The application sends a header with a colon, a backslash and line ends. They are escaped on
     the wire as the version requires: decoded, the value is the application's. A header of letters
-    arrives unchanged, too."""
+    arrives unchanged."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x", headers={"plain": "letters"})
@@ -138,8 +138,7 @@ def test_headers_are_escaped(target: Bench, version: str) -> None:
 
 @case(BLANKS_STAY, needs=TRIAL)
 def test_blanks_around_a_value_stay(target: Bench, version: str) -> None:
-    """The application sends a header with blanks on either side, and receives one. Neither is
-    trimmed."""
+    """The application sends and receives a header with blanks on both sides. They are kept."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x", headers={"wide": BLANKS})
@@ -155,8 +154,7 @@ def test_blanks_around_a_value_stay(target: Bench, version: str) -> None:
 
 @case(UTF8, needs=TRIAL)
 def test_letters_of_any_script_arrive(target: Bench, version: str) -> None:
-    """The application sends and receives non-ASCII letters, in a header and as body. They arrive as
-    UTF-8."""
+    """The application sends and receives non-ASCII letters, in header and body, as UTF-8."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body=LETTERS, headers={"name": LETTERS})
@@ -177,9 +175,8 @@ def test_letters_of_any_script_arrive(target: Bench, version: str) -> None:
 
 @case(READ_ESCAPES, needs=TRIAL)
 def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
-    """A MESSAGE has a header with every escape of the version. The application gets the letters
-    they represent, in the name of a header too. One without escapes arrives unchanged, as the
-    control.
+    """A MESSAGE has a header with every escape of the version. The application gets the characters
+    that they represent, in the header's name too. Control: one without escapes arrives unchanged.
 
     One scenario: the escapes of one table.
     """
@@ -201,8 +198,8 @@ def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
 @case(UNKNOWN_ESCAPE, needs=TRIAL)
 def test_an_unknown_escape_is_fatal(target: Bench, version: str) -> None:
     """A MESSAGE has a header with the escape backslash t, which no version defines. The client ends
-    the connection or reports an error, and delivers no message. The same MESSAGE without the escape
-    is delivered first, as the control."""
+    the connection or reports an error, and delivers no message. Control: the same MESSAGE without
+    the escape is delivered first."""
     trial = target.stomp_client(version)
     trial.connect()
     subscription = trial.subscribe()
@@ -227,7 +224,7 @@ def test_an_unknown_escape_is_fatal(target: Bench, version: str) -> None:
 
 @case(FIRST_COUNTS, needs=TRIAL)
 def test_the_first_of_repeated_headers_counts(target: Bench, version: str) -> None:
-    """A MESSAGE has one header twice. The application gets the first value."""
+    """A MESSAGE has the same header twice. The application gets the first value."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.server.deliver(trial.subscribe(), b"x", [("foo", "first"), ("foo", "second")])
@@ -262,7 +259,7 @@ def test_a_body_is_as_long_as_its_length_says(target: Bench, version: str, piece
 @pytest.mark.parametrize("piece", [1, 5, 100_000])
 def test_messages_arrive_in_any_pieces(target: Bench, version: str, piece: int) -> None:
     """Three messages without content-length, with line ends between them, arrive in pieces of one
-    byte, of five, or all at once. The application gets three bodies, in order."""
+    byte, in pieces of five, or all in one. The application gets three bodies, in order."""
     trial = target.stomp_client(version)
     trial.connect()
     subscription = trial.subscribe()

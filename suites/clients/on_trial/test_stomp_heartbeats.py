@@ -1,8 +1,7 @@
 """Heartbeats of a STOMP client: those it sends and those it waits for.
 
-Both sides announce the same intervals here, so the agreed one is what both say. Before a client is
-accused of disconnecting, it must have been sent something in time: if our own process paused, the
-finding is uncertain.
+Both sides announce the same intervals here, so these are the agreed ones. A finding that a client
+disconnected is uncertain unless the client was sent something in time: we may have paused.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ INTERVAL: Duration = ms(INTERVAL_MS)
 
 
 def still_receives(target: Bench, trial: StompTrial) -> None:
-    """Check that the client still gets messages on the watched connection."""
+    """Control: the client still gets messages on the watched connection."""
     subscription = trial.subscribe(id="control", destination="/queue/control")
     trial.server.deliver(subscription, b"control")
     trial.driver.expect(event_named("message", body="control"))
@@ -53,8 +52,8 @@ def test_a_client_with_nothing_to_send_beats(
     target: Bench, version: str, can: int, wanted: int
 ) -> None:
     """A client can send heartbeats at one interval, and the server wants them at another. For six
-    times the longer one the client has nothing to send. It is never silent for longer than that,
-    and it sends line ends.
+    times the longer interval the client has nothing to send. It is never silent for longer than
+    that interval, and it sends line ends.
 
     One scenario: the interval and the byte.
     """
@@ -78,8 +77,8 @@ def test_a_client_with_nothing_to_send_beats(
 def test_no_heart_beats_where_one_side_said_zero(
     target: Bench, version: str, can: int, wanted: int
 ) -> None:
-    """The client or the server said 0 for the client's heartbeats. The client sends nothing for
-    three seconds, and then gets a message."""
+    """The client or the server announced 0 for the client's heartbeats. The client sends nothing
+    for three seconds, and then gets a message."""
     trial = target.stomp_client(version)
     trial.connect((can, 0), (0, wanted))
     since = target.now()
@@ -93,8 +92,8 @@ def test_no_heart_beats_where_one_side_said_zero(
 
 @case(NO_HEADER, needs=TRIAL)
 def test_a_connected_without_heart_beats_agrees_on_none(target: Bench, version: str) -> None:
-    """A client that announced heartbeats gets CONNECTED without the header. It is connected. For
-    three seconds it neither beats nor disconnects, and then it gets a message."""
+    """A client that announced heartbeats gets CONNECTED without the header, and is connected. For
+    three seconds it neither sends heartbeats nor disconnects, and then it gets a message."""
     trial = target.stomp_client(version)
     trial.dial((400, 400))
     trial.server.accept(version, None)
@@ -113,7 +112,7 @@ def test_a_connected_without_heart_beats_agrees_on_none(target: Bench, version: 
 @case(SENT_WHILE_WORKING, needs=TRIAL)
 def test_a_client_beats_while_its_listener_works(target: Bench, version: str) -> None:
     """A listener works on the first of forty messages for five intervals. The client is never
-    silent for longer than one."""
+    silent for longer than one interval."""
     trial = target.stomp_client(version)
     trial.connect((INTERVAL_MS, 0), (0, INTERVAL_MS))
     subscription = trial.subscribe()
@@ -128,8 +127,8 @@ def test_a_client_beats_while_its_listener_works(target: Bench, version: str) ->
 
 @case(ANY_DATA, needs=TRIAL)
 def test_a_client_stays_while_its_listener_works(target: Bench, version: str) -> None:
-    """A listener works on a message for five intervals, while the server beats four times an
-    interval. The client is still connected after it, and two intervals later."""
+    """A listener works on a message for five intervals, while the server sends a heartbeat four
+    times an interval. The client is still connected afterwards, and two intervals later."""
     trial = target.stomp_client(version)
     trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
     trial.server.beat_every(INTERVAL // 4, target.now() + 12 * INTERVAL)
@@ -145,7 +144,7 @@ def test_a_client_stays_while_its_listener_works(target: Bench, version: str) ->
 @case(ANY_DATA, needs=TRIAL)
 @pytest.mark.parametrize("signs", ["beats", "messages", "bytes"])
 def test_any_data_in_time_keeps_a_client(target: Bench, version: str, signs: str) -> None:
-    """The server sends four times as often: heartbeats, whole messages, or one more byte of a
+    """Four times an interval the server sends a heartbeat, a whole message, or one more byte of a
     message that takes eight intervals. The client does not disconnect."""
     trial = target.stomp_client(version)
     trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
@@ -172,8 +171,8 @@ def test_any_data_in_time_keeps_a_client(target: Bench, version: str, signs: str
 def test_a_beat_at_the_end_of_each_interval_is_in_time(
     target: Bench, version: str, after: str
 ) -> None:
-    """The server beats once an interval, from CONNECTED on or from a message on. The client, which
-    should allow a margin, stays connected for eight intervals."""
+    """The server sends a heartbeat every interval, starting with CONNECTED or with a message. The
+    client, which should allow a margin, stays connected for eight intervals."""
     trial = target.stomp_client(version)
     trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
     if after == "message":
@@ -198,9 +197,9 @@ def test_a_client_that_wants_no_heart_beats_waits_for_none(target: Bench, versio
 @case(MAY_GIVE_UP, needs=TRIAL)
 @pytest.mark.parametrize("after", ["connected", "beats", "message"])
 def test_a_client_may_leave_a_silent_server(target: Bench, version: str, after: str) -> None:
-    """The server falls silent after CONNECTED, after four heartbeats or after a message. A client
-    that disconnects does so after one interval at the earliest; the silence that it tolerated is
-    recorded."""
+    """The server falls silent after CONNECTED, after four heartbeats or after a message. If the
+    client disconnects, it does so after one interval at the earliest; the case records the silence
+    that it tolerated."""
     trial = target.stomp_client(version)
     trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
     if after == "message":

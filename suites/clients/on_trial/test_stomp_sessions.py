@@ -48,7 +48,7 @@ GRACEFUL = {"1.1": "STOMP11-DISC-01", "1.2": "STOMP12-DISC-01"}
 @pytest.mark.parametrize("ack", ["auto", "client"])
 def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str) -> None:
     """The application subscribes. Its SUBSCRIBE has the destination, from 1.1 on an id, and the
-    requested mode; without a header the mode is auto.
+    requested mode; a missing mode means auto.
 
     One scenario: the headers of one frame.
     """
@@ -67,7 +67,7 @@ def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str
 
 @case(TWO_IDS, needs=TRIAL)
 def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
-    """The application subscribes twice to one destination. The two SUBSCRIBEs have two ids."""
+    """The application subscribes twice to one destination. The SUBSCRIBEs have different ids."""
     trial = target.stomp_client(version)
     trial.connect()
     first, second = trial.subscribe(id="s1"), trial.subscribe(id="s2")
@@ -80,8 +80,8 @@ def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
 
 @case(UNSUBSCRIBE, needs=TRIAL)
 def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None:
-    """The application ends one of two subscriptions. UNSUBSCRIBE has the id that its SUBSCRIBE had,
-    or in 1.0 the destination."""
+    """The application ends one of two subscriptions. UNSUBSCRIBE has the id of its SUBSCRIBE, or in
+    1.0 the destination."""
     trial = target.stomp_client(version)
     trial.connect()
     first = trial.subscribe("/queue/a", id="s1")
@@ -96,8 +96,8 @@ def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None
 @case(ACK, needs=TRIAL)
 def test_ack_names_the_message(target: Bench, version: str) -> None:
     """The application acknowledges two messages that arrive together. Each ACK names its message as
-    its version requires: by message-id, in 1.1 with the subscription, in 1.2 by the value of its
-    ack header.
+    the version requires: by message-id, in 1.1 with the subscription, in 1.2 by the ack header's
+    value.
 
     One scenario: the frame is sent, and with the right headers.
     """
@@ -129,7 +129,7 @@ def test_nack_names_the_message(target: Bench, version: str) -> None:
 
 @case(NACK_SENT, needs=TRIAL | {"stomp-1.2", "nack"})
 def test_what_was_not_processed_is_refused(target: Bench) -> None:
-    """The application refuses one of two messages in client-individual mode and acknowledges the
+    """In client-individual mode the application refuses one of two messages and acknowledges the
     other. A NACK and an ACK arrive."""
     trial = target.stomp_client("1.2")
     trial.connect()
@@ -146,8 +146,8 @@ def test_what_was_not_processed_is_refused(target: Bench) -> None:
 
 @case(TRANSACTION_IN_ACK, TRANSACTION_IN_NACK, needs=TRIAL | {"nack", "transactions"})
 def test_settlements_may_be_in_a_transaction(target: Bench, version: str) -> None:
-    """The application acknowledges one message and refuses another in a transaction. ACK and NACK
-    have its name."""
+    """In a transaction the application acknowledges one message and refuses another. ACK and NACK
+    have the transaction's name."""
     trial = target.stomp_client(version)
     trial.connect()
     subscription = trial.subscribe(ack="client-individual")
@@ -220,8 +220,8 @@ def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
 
 @case(GRACEFUL, needs=TRIAL)
 def test_a_client_waits_for_the_receipt_of_disconnect(target: Bench, version: str) -> None:
-    """The application disconnects. Its DISCONNECT asks for a receipt, and the client closes once it
-    has it, not before."""
+    """The application disconnects. Its DISCONNECT asks for a receipt, and the client closes only
+    once it has received it."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.do("disconnect")

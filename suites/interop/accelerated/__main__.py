@@ -22,7 +22,7 @@ from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 
 ASKED_MS = 2000
 MOST_MS = ASKED_MS * 3 // 2
-"""A wait that the libraries do not know takes ten times as long, on a host that is not late."""
+"""Waits that the libraries do not intercept take ten times as long, on a host that is not late."""
 JAVA = 11
 """The oldest Java that runs a source file."""
 
@@ -36,7 +36,7 @@ class Wait:
     host_ms: int
 
     def keeps(self, rate: int) -> bool:
-        """True if it took the requested time on a clock that runs at ``rate``."""
+        """True if the wait took the requested time on a clock that runs at ``rate``."""
         return ASKED_MS - 100 <= self.own_ms <= MOST_MS and self.host_ms <= MOST_MS // rate
 
 

@@ -43,10 +43,9 @@ from brokerproof.suites.interop.differential.grammar import Conversation, Gramma
 
 VERSION = "1.0"
 QUIET_S, PATIENT_S = 0.15, 0.8
-"""Seconds without a byte after which a broker is silent, in the search and when a cluster is
-confirmed."""
+"""Seconds without a byte that count as silence: in the search, and when confirming a cluster."""
 AFTER_ANSWER_S = 0.03, 0.3
-"""The silence awaited behind the answer to a frame."""
+"""The silence to wait for after the answer to a frame."""
 LOGIN_S = 5.0
 NAMED_CONDITIONS = {
     "amqp:connection:framing-error": "framing-error",
@@ -58,7 +57,7 @@ NAMED_CONDITIONS = {
     "amqp:link:message-size-exceeded": "message-size-exceeded",
     "amqp:link:stolen": "stolen",
 }
-"""Conditions that the standard names for certain mistakes; of others only their presence counts."""
+"""Conditions that the standard names for certain mistakes; others only count as present."""
 ANSWERS = {
     "open": ("open",),
     "begin": ("begin",),
@@ -68,14 +67,14 @@ ANSWERS = {
     "end": ("end",),
     "close": ("close",),
 }
-"""Frames behind which nothing more is awaited, by performative."""
+"""Frames after which nothing more is awaited, by performative."""
 
 
 # --- the grammar ----------------------------------------------------------------------------------
 
 
 OF_A_SESSION = {*WINDOWS, "next-incoming-id"}
-"""Fields of a flow that are about its session."""
+"""Fields of a flow that concern its session."""
 
 
 @dataclass
@@ -86,7 +85,7 @@ class _Books:
     links: set[int] = field(default_factory=set)
     sent: int = 0
     behind: str = ""
-    """The label of the transfer before, where it decides what the next one is."""
+    """The label of the previous transfer, if it decides what the next one is."""
     huge_credit: bool = False
 
 
@@ -148,8 +147,8 @@ def _begin(books: _Books, label: str, changed: Mapping[str, Any]) -> Step:
 
 
 def _label(books: _Books, name: str, mistake: str, handle: int | None = None) -> str:
-    """Return the label of a frame for this link, or for the session: what it is sent without comes
-    before other mistakes."""
+    """Return the label of a frame for this link or for the session: a missing object takes
+    precedence over other mistakes."""
     if not books.session:
         return f"{name} without begin"
     if handle is not None and handle not in books.links:
@@ -279,7 +278,7 @@ class AmqpPlayer:
         self._capabilities = tuple(str(parameters.get("anycast_node_capabilities", "")).split())
 
     def play(self, conversation: Conversation, name: str, patient: bool) -> list[str]:
-        """Return what was answered to each step, up to the first end of something."""
+        """Return the answers to each step, up to the first end of a link, session or connection."""
         place = f"differential.{name}"
         self._target.provide(place, RoutingType.ANYCAST)
         known: dict[str, Any] = {"queue": self._node.format(name=place), "name": name}
@@ -297,7 +296,7 @@ class AmqpPlayer:
         return answers
 
     def _logged_in(self, connection: socket.socket) -> codec.Reader:
-        """Go through SASL and the exchange of headers; return the reader of what follows."""
+        """Go through SASL and the exchange of headers; return the reader of further frames."""
         identity, reader = self._target.identity, codec.Reader()
         mechanism, response = "ANONYMOUS", None
         if identity.login is not None:
@@ -332,7 +331,7 @@ class AmqpPlayer:
 
 
 def _await(connection: socket.socket, reader: codec.Reader, name: str) -> None:
-    """Read up to the frame ``name``. Raises ``ConnectionError`` if the stream ends before."""
+    """Read up to the frame ``name``. Raises ``ConnectionError`` if the stream ends earlier."""
     while received := connection.recv(1 << 16):
         if any(isinstance(item, Frame) and item.name == name for item in reader.feed(received)):
             return
@@ -342,7 +341,7 @@ def _await(connection: socket.socket, reader: codec.Reader, name: str) -> None:
 def _exchange(
     connection: socket.socket, data: bytes, step: Step, reader: codec.Reader, patient: bool
 ) -> list[codec.Read | None]:
-    """Send a frame and return what is answered until silence; None for the end of the stream."""
+    """Send a frame and return the answers until silence; None for the end of the stream."""
     received: list[codec.Read | None] = []
     answers = ("flow",) if step.asks_for_flow else ANSWERS.get(step.performative, ())
     try:
@@ -362,7 +361,7 @@ def _exchange(
 
 
 def transcribed(step: Step, received: Sequence[codec.Read | None], known: dict[str, Any]) -> str:
-    """Return an answer in words: only the end of the widest scope if something ended, else all
+    """Return an answer in words: if something ended, only the end of the widest scope, else all
     frames, sorted."""
     words = sorted(word for item in received for word in _words(step, item, known))
     for end in ("close", "close(", "closed", "end", "end(", "detach("):

@@ -1,5 +1,5 @@
-"""Performatives of AMQP 1.0 with mistakes in them: fields that are absent, of another type, or
-impossible, malformed messages, and frames that no verb would send."""
+"""Performatives of AMQP 1.0 with mistakes: absent, mistyped or impossible fields, malformed
+messages, and frames that no client would send."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ SENDING, RECEIVING = 0, 1
 """The handles of the two links, both on channel 0."""
 BODY = b"body"
 DELIVERY, NEXT_INCOMING, DELIVERY_COUNT = "{delivery}", "{next-incoming}", "{delivery-count}"
-"""Stand for what the broker sent last: the id of a delivery, the id of the transfer behind it, and
-the delivery-count of its link; 0 before it has."""
+"""Placeholders for what the broker sent last: a delivery's id, the id of the transfer after it, and
+the delivery-count of its link; 0 before that."""
 QUEUE = "{queue}"
 RECEIVED = codec.composite("received", section_number=0, section_offset=types.ulong(0))
 SYMBOL = types.symbol("x")
@@ -32,7 +32,7 @@ class Step(grammar.Step):
     """Bytes in place of a frame."""
     asks_for_flow: bool = False
     looks_at: str = ""
-    """A property of the terminus that is in the transcript, as the answer has it."""
+    """A property of the terminus that the transcript includes, as the answer has it."""
 
 
 def without(*names: str) -> Mistakes:

@@ -14,7 +14,7 @@ from typing import Any
 from brokerproof.suites.interop.differential.grammar import Conversation, Grammar, Player
 
 AT_A_TIME = 8
-"""Conversations that one broker has at a time: most of their time is silence."""
+"""Conversations that run concurrently on one broker: most of their time is silence."""
 
 
 @dataclass(frozen=True, order=True)
@@ -79,8 +79,9 @@ def _length(talk: Conversation | None) -> int:
 
 
 def explanation_of(grammar: Grammar, cluster: Cluster) -> str:
-    """Return why the answers differ, according to the grammar's explanations; empty if they do not
-    say. An entry is for some brokers, versions (all if it names none) and patterns of frames."""
+    """Return why the answers differ, according to the grammar's explanations; empty if none
+    applies. An entry is for some brokers, versions (all if it names none) and patterns of
+    frames."""
     for entry in _explanations(grammar.explanations):
         if (
             cluster.broker in entry["brokers"]
@@ -104,7 +105,7 @@ def _listed(answers: str | list[str]) -> list[str]:
 
 
 def sentences(clusters: Iterable[Cluster]) -> Iterator[str]:
-    """Yield clusters, one line for those that differ only in the version."""
+    """Yield clusters as lines; those that differ only in the version share one."""
     for (broker, label, reference, answer), alike in itertools.groupby(
         sorted(clusters),
         lambda cluster: (cluster.broker, cluster.frame, cluster.reference, cluster.answer),

@@ -26,8 +26,8 @@ class Player(Protocol):
     """Plays conversations on one broker, several at a time."""
 
     def play(self, conversation: Conversation, name: str, patient: bool) -> list[str]:
-        """Return what was answered to each step, up to the one that ended the conversation.
-        ``name`` is the name of a fresh place; a ``patient`` player waits for longer silences."""
+        """Return the answers to each step, up to the one that ended the conversation. ``name`` is
+        the name of a fresh place; a ``patient`` player waits for longer silences."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,6 @@ class Grammar:
     conversation: Callable[[random.Random], Conversation]
     player: Callable[[SocketTarget], Player]
     explanations: Path
-    """A TOML file that says of each cluster why the answers differ."""
+    """A TOML file that explains for each cluster why the answers differ."""
     kind: Callable[[str], str] = str
-    """The part of an answer that counts where two are of different kinds."""
+    """The part of an answer that counts if two answers are of different kinds."""

@@ -1,4 +1,4 @@
-"""STOMP: a CONNECT and a few frames of a grammar with mistakes in it.
+"""STOMP: a CONNECT and a few frames of a grammar with deliberate mistakes.
 
 A transcript leaves out what brokers may choose: ids, texts, further headers. An ERROR ends a
 transcript: whether the connection then closes is judged by the suite ``stomp.errors``.
@@ -16,8 +16,7 @@ from brokerproof.suites.interop.differential import grammar
 from brokerproof.suites.interop.differential.grammar import Conversation, Grammar
 
 QUIET_S, PATIENT_S = 0.1, 0.6
-"""Seconds without a byte after which a broker is silent, in the search and when a cluster is
-confirmed."""
+"""Seconds without a byte that count as silence: in the search, and when confirming a cluster."""
 AFTER_RECEIPT_S = 0.02, 0.3
 """The silence to wait for after a receipt; everything sent before it has arrived by then."""
 ABSENT = "(absent)"
@@ -95,7 +94,7 @@ LITERAL = (
 
 
 def frame(label: str, command: str, headers: Mapping[str, str], body: bytes = b"") -> Step:
-    """Return a step without the headers that are absent, with a receipt unless it has its own."""
+    """Return a step without its absent headers, with a receipt unless it has its own."""
     given = {"receipt": "{receipt}", **headers} if command not in ("CONNECT", "STOMP") else headers
     pairs = tuple((name, value) for name, value in given.items() if value != ABSENT)
     return Step(label, command, pairs, body)
@@ -119,7 +118,7 @@ def conversation(draw: random.Random) -> Conversation:
         **changed,
     }
     steps = [frame(f"{command} {label}".strip(), command, opening)]
-    names: set[str] = set()  # s of the subscription and t of the transaction, while in use
+    names: set[str] = set()  # s for the subscription and t for the transaction, while in use
     for _ in range(draw.randint(1, 5)):
         kind = draw.choice(
             ("SEND", "SEND", "SUBSCRIBE", "SUBSCRIBE", "ACK", "tx", "end", "literal")
@@ -195,7 +194,7 @@ class StompPlayer:
         }
 
     def play(self, conversation: Conversation, name: str, patient: bool) -> list[str]:
-        """Return what was answered to each step, up to the first ERROR or close."""
+        """Return the answers to each step, up to the first ERROR or close."""
         queue = self._destination.replace("{name}", f"differential.{name}")
         values = {**self._values, "queue": queue, "name": name, "version": conversation.version}
         reader = codec.Reader(conversation.version)
@@ -239,7 +238,7 @@ def _exchange(
     values: dict[str, str],
     patient: bool,
 ) -> str:
-    """Send a frame and return what is answered, sorted: a message may overtake a receipt."""
+    """Send a frame and return the answers, sorted: a message may overtake a receipt."""
     answers = []
     quiet = PATIENT_S if patient else QUIET_S
     try:

@@ -20,7 +20,7 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A message; ``handle`` acknowledges it. ``marked`` as a redelivery; None if the protocol has
+    """A message; ``handle`` acknowledges it. ``marked`` as a redelivery, None if the protocol has
     no such mark."""
 
     handle: Any
@@ -65,9 +65,9 @@ RABBITMQ = Naming(
 
 class Client(ABC):
     protocol: ClassVar[str]
-    """The acceptor that it connects to."""
+    """The acceptor that the client connects to."""
     topics = False
-    """True if it can consume a durable subscription, named ADDRESS#NAME."""
+    """True if the client can consume a durable subscription, named ADDRESS#NAME."""
 
     def __init__(self, name: str, naming: Naming = ARTEMIS) -> None:
         self.name = name
@@ -93,7 +93,7 @@ class Client(ABC):
             self._later.append(action)
 
     def set_ready(self) -> None:
-        """The session is ready: send the requests made before."""
+        """The session is ready: send the earlier requests."""
         self._ready = True
         later, self._later = self._later, []
         for action in later:
@@ -101,7 +101,7 @@ class Client(ABC):
 
     def produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:
         """Send durable messages, in one transaction if they are a ``unit``; ``reference`` is
-        confirmed when all are, or the commit is."""
+        confirmed when all of them, or the commit, are."""
         self.when_ready(partial(self._produce, address, bodies, reference, unit))
 
     def consume(self, queue: str, window: int) -> None:

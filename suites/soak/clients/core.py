@@ -19,8 +19,8 @@ from brokerproof.suites.soak.clients.client import (
 
 
 class CoreClient(Client):
-    """Artemis's CORE protocol: a session that acknowledges and sends at once on channel 10, and one
-    that commits on channel 11. Each channel answers in order."""
+    """Artemis's CORE protocol: a session on channel 10 that acknowledges and sends immediately, and
+    one on channel 11 that commits. Each channel answers in order."""
 
     protocol = "core"
     _AT_ONCE, _UNITS = core.FIRST, core.FIRST + 1

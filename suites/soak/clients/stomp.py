@@ -49,7 +49,7 @@ class StompClient(Client):
         self._looked = len(self._pending)
 
     def _frames(self, frames: list[tuple[str, bytes]], reference: str, unit: bool) -> None:
-        """Frames, given by all but their end, and their bodies."""
+        """Write frames, each given as an unfinished head and a body."""
         self._counting.expect(reference, 1 if unit else len(frames))
         header = "transaction:t\n" if unit else f"receipt:{reference}\n"
         data = [
