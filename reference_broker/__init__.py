@@ -1,2 +1,1 @@
-"""An executable specification: a message broker with flow control and liveness written to be
-read."""
+"""An executable specification: a readable message broker with flow control and liveness."""

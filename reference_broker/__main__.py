@@ -1,5 +1,4 @@
-"""``python -m reference_broker``: the same as ``brokerproof broker``, without the rest of the
-command."""
+"""``python -m reference_broker``: like ``brokerproof broker``, without its other commands."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from brokerproof.reference_broker.runtime.command import USAGE, broker
 
 
 def main() -> int:
-    """Runs the command; a usage error exits with 4."""
+    """Run the command; a usage error exits with 4."""
     try:
         broker.main(prog_name="python -m reference_broker", standalone_mode=False)
     except click.UsageError as problem:

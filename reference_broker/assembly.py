@@ -106,7 +106,7 @@ FAMILIES = (
     FamilyRow(lambda settings: settings.rabbitmq is not None, _rabbitmq),
     FamilyRow(lambda settings: True, _artemis),
 )
-"""The first that has the settings is the broker's."""
+"""The broker belongs to the first row that has its settings."""
 
 
 def create_broker(
@@ -120,11 +120,11 @@ def create_broker(
 ) -> Broker:
     """Return a broker of the family of ``settings``.
 
-    ``start`` is its start, from which the connection-TTL checks are counted. ``session_seed`` is
-    part of session identifiers; a driver that restarts brokers gives each a different one, so that
-    sessions stay unique. ``epoch`` plus an instant gives nanoseconds since 1970, by which messages
-    expire. ``store`` holds messages that exceed memory or must survive a restart, and immediately
-    restores those of an earlier broker; without it everything stays in memory. ``linked``: it
+    Connection-TTL checks are counted from the instant ``start``. ``session_seed`` is part of
+    session identifiers; a driver that restarts brokers gives each a different one, so that sessions
+    stay unique. ``epoch`` plus an instant gives nanoseconds since 1970, by which messages expire.
+    ``store`` holds messages that exceed memory or must survive a restart, and immediately restores
+    those of an earlier broker; without it everything stays in memory. ``linked``: the broker
     reports its alarms to the other nodes of a RabbitMQ cluster."""
     outbox = Outbox()
     parts = Parts(

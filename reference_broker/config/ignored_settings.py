@@ -1,7 +1,4 @@
-"""Settings that a broker's own configuration file may have but that have no effect here. Nothing is
-ignored silently: a name is either used by a reader, or listed in a table with the reason why it has
-no effect, or refused. The tables are TOML files next to the readers.
-"""
+"""Settings that a broker's own configuration file may have but that have no effect here."""
 
 from __future__ import annotations
 
@@ -30,8 +27,7 @@ Read: TypeAlias = Callable[[str, Where], Any]
 
 @dataclass(frozen=True, slots=True)
 class NoEffect:
-    """A setting whose value is checked but not used. ``read`` is None for an element with a
-    tree below it."""
+    """A setting whose value is checked but not used. ``read`` is None if it has children."""
 
     read: Read | None
     reason: str
@@ -39,8 +35,8 @@ class NoEffect:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """A setting that is accepted only with these values, because they describe what this broker
-    does; another value would promise something else."""
+    """A setting that is accepted only with these values, which describe what this broker does;
+    another value would promise something else."""
 
     read: Read
     values: tuple[object, ...]
@@ -48,7 +44,7 @@ class Only:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A setting that is known but that nothing here could honour; ``instead`` says what to do."""
+    """A setting that is known but cannot be honoured here; ``instead`` says what to do."""
 
     instead: str
 

@@ -1,5 +1,4 @@
-"""Notes on settings that were read and checked but have no effect, for the person who wrote
-them."""
+"""Notes for users on settings that were read and checked but have no effect."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reads values of configuration files strictly. Every refusal is one sentence with file,
-line and name."""
+"""Reads values of configuration files strictly. A refusal is one sentence with file, line and
+name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Member = TypeVar("Member", bound=enum.StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a setting stands: a file, a line (from 1) and a name, for sentences."""
+    """The location of a setting, for sentences: a file, a line (from 1) and a name."""
 
     file: Path
     line: int
@@ -39,7 +39,7 @@ class Where:
         return Where(self.file, self.line, name)
 
     def bad(self, problem: str, right: str = "") -> BadSetting:
-        """The refusal: what is wrong here and what would be right."""
+        """Return the refusal: what is wrong here and what would be right."""
         name = f"{self.name}: " if self.name else ""
         return BadSetting(
             f"{self.file}, line {self.line}: {name}{problem}" + (f"; {right}" if right else "")
@@ -47,18 +47,17 @@ class Where:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``did you mean x?`` for the name most similar to ``name``; empty if none is similar."""
+    """Return ``did you mean x?`` for the name most similar to ``name``; else nothing."""
     by_lower = {name.lower(): name for name in sorted(known)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return f"did you mean {by_lower[close[0]]}?" if close else ""
 
 
 def filled_in(text: str, where: Where, environment: Mapping[str, str]) -> str:
-    """``text`` with ``${NAME}`` and ``${NAME:default}`` replaced from the environment, as Artemis
-    does.
+    """Return ``text`` with ``${NAME}`` and ``${NAME:default}`` replaced from the environment.
 
     Raises :class:`BadSetting` for a name that is not in the environment and has no default: Artemis
-    would use the empty text, which is never intended.
+    would use an empty text, which is never intended.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -85,8 +84,8 @@ def boolean(text: str, where: Where) -> bool:
 def whole(
     lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
 ) -> Callable[[str, Where], int]:
-    """A reader of integers from ``lowest`` to ``highest``, or the single value ``or_else`` (usually
-    -1)."""
+    """Return a reader of integers from ``lowest`` to ``highest``, or the single value ``or_else``
+    (usually -1)."""
     also = "" if or_else is None else f", or {or_else}"
 
     def read(text: str, where: Where) -> int:
@@ -102,7 +101,7 @@ def whole(
 
 
 def decimal(*, above: float) -> Callable[[str, Where], float]:
-    """A reader of finite decimal numbers greater than ``above``."""
+    """Return a reader of finite decimal numbers greater than ``above``."""
 
     def read(text: str, where: Where) -> float:
         right = f"write a decimal number greater than {above:g}, such as 2.0"
@@ -119,8 +118,8 @@ def decimal(*, above: float) -> Callable[[str, Where], float]:
 def byte_size(
     lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
 ) -> Callable[[str, Where], int]:
-    """A reader of sizes in bytes: an integer with an optional unit K, M or G (powers of 1024;
-    ``Ki``, ``KB`` … too)."""
+    """Return a reader of sizes in bytes: an integer with an optional unit K, M or G (powers of
+    1024; ``Ki``, ``KB`` … too)."""
     plain = whole(lowest, highest, or_else=or_else)
 
     def read(text: str, where: Where) -> int:
@@ -136,7 +135,7 @@ def byte_size(
 
 
 def member(kind: type[Member]) -> Callable[[str, Where], Member]:
-    """A reader of the members of an enumeration by their exact names."""
+    """Return a reader of the members of an enumeration by their exact names."""
 
     def read(text: str, where: Where) -> Member:
         try:
@@ -148,7 +147,7 @@ def member(kind: type[Member]) -> Callable[[str, Where], Member]:
 
 
 def one_of(*allowed: str) -> Callable[[str, Where], str]:
-    """A reader of exactly one of these words."""
+    """Return a reader of exactly one of these words."""
 
     def read(text: str, where: Where) -> str:
         if text not in allowed:
@@ -159,7 +158,7 @@ def one_of(*allowed: str) -> Callable[[str, Where], str]:
 
 
 def words(text: str, where: Where) -> str:
-    """Any text that is not empty."""
+    """Return any text that is not empty."""
     if not text:
         raise where.bad("is empty", "give it a value or leave it out")
     return text

@@ -17,8 +17,8 @@ _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 
 
 def document(file: Path, what: str) -> etree._Element:
-    """The root of ``file``, which should be ``what``. Raises :class:`BadSetting` for a file that
-    cannot be read, is not well-formed, or has a DOCTYPE."""
+    """Return the root of ``file``, which should be ``what``. Raises :class:`BadSetting` for a file
+    that cannot be read, is not well-formed, or has a DOCTYPE."""
     parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,
@@ -58,8 +58,8 @@ def line(element: etree._Element) -> int:
 
 
 def children(element: etree._Element, where: Where) -> list[etree._Element]:
-    """The elements inside ``element``. Raises :class:`BadSetting` for text between them, entities
-    and XInclude."""
+    """Return the elements inside ``element``. Raises :class:`BadSetting` for text between them,
+    entities and XInclude."""
     for text in (element.text, *(child.tail for child in element)):
         if text and text.strip():
             raise where.bad(f"the text {text.strip()[:40]!r} does not belong here", "remove it")

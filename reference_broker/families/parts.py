@@ -1,4 +1,4 @@
-"""What each family is assembled from: settings, clock, deadlines, alarms and the store."""
+"""The parts from which a family is assembled: settings, clock, deadlines, alarms, store."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from brokerproof.reference_broker.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``store`` keeps messages that do not fit into memory or must survive a restart; None if
-    everything is kept in memory."""
+    """``store`` keeps messages that exceed memory or must survive a restart (None: no store)."""
 
     settings: Settings
     rules: AddressRules

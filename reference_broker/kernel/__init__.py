@@ -1,2 +1,2 @@
-"""The sans-I/O core of the broker: addresses, queues, credit and deadlines, without clock, files or
+"""The broker's sans-I/O core: addresses, queues, credit, deadlines; no clock, files or
 randomness."""

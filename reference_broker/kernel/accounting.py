@@ -21,7 +21,7 @@ class MemoryAccount(ABC):
         self.size = 0
         self.messages = 0
         self.wanted = 0
-        """Number of addresses of that name that exist now: 0 or 1, or 2 for a moment."""
+        """The number of addresses of that name that exist now: 0 or 1, briefly 2."""
 
     @property
     def full(self) -> bool:
@@ -79,8 +79,7 @@ class MemoryAccounting(ABC):
         self.forget(account)
 
     def find(self, name: str) -> MemoryAccount:
-        """Return the account of an address, or a temporary empty one if there is no such
-        address."""
+        """Return the account of an address, or a temporary empty one if it does not exist."""
         return self._accounts.get(name) or self.new_account(name, self._rules.of(name))
 
     def forget(self, account: MemoryAccount) -> None:

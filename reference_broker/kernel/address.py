@@ -25,8 +25,7 @@ class Pages(Protocol):
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """True if ``message`` was stored here for ``queues``, so that it must not be put into them
-        now.
+        """True if ``message`` was stored here for ``queues`` and must not be put into them now.
 
         Called for every message while the policy is PAGE. ``full``: there was no room in memory
         before the message. ``source_entry`` is the entry of a dead letter in its old queue."""
@@ -50,8 +49,7 @@ class Keeper(Protocol):
 
 
 class Address:
-    """One address. ``routing`` has its permitted routing types; ``configured`` addresses are never
-    deleted.
+    """One address. ``routing``: its permitted routing types. ``configured`` ones are never deleted.
 
     ``account`` counts its memory. ``pages`` is None if everything stays in memory, ``keeper`` if
     nothing survives a restart."""
@@ -70,7 +68,7 @@ class Address:
         self._turn = 0
 
     def bind(self, queue: Queue) -> None:
-        """Adds ``queue`` at the end."""
+        """Add ``queue`` at the end."""
         if queue.routing is RoutingType.ANYCAST:
             self.anycast.append(queue)
         else:

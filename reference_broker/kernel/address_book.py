@@ -24,7 +24,7 @@ from brokerproof.reference_broker.settings.settings import Settings
 
 
 class NoRoute(Exception):
-    """The destination does not exist and may not be created; the sentence says why."""
+    """The destination does not exist and may not be created; the sentence gives the reason."""
 
 
 class AddressBook:
@@ -61,9 +61,9 @@ class AddressBook:
         self.on_demand: dict[Queue, Address] = {}
         self.durable: dict[str, tuple[Address, Queue]] = {}
         self.within_unit = False
-        """True from a commit to the end of the input: a quota may not undo a part of it."""
+        """True from a commit to the end of the input: a quota may not undo part of a commit."""
         self._queues: dict[str, OrderedDict[Queue, Address]] = {}
-        """All queues by their names, with their addresses."""
+        """All queues by name, with their addresses."""
         self._quotas = settings.quotas
         self._creators = Creators[str]()
         for setting in settings.addresses:
@@ -91,8 +91,7 @@ class AddressBook:
         return self._rules.of(name)
 
     def anycast_queue(self, name: str) -> Queue | None:
-        """The anycast queue with the name of its address, which protocols with queues call a
-        queue."""
+        """Return the anycast queue with the name of its address: a "queue" in most protocols."""
         address = self.by_name.get(name)
         return None if address is None else address.anycast_queue(name)
 
@@ -143,8 +142,7 @@ class AddressBook:
         return address
 
     def declare(self, name: str, queue: Callable[..., Queue]) -> Queue:
-        """Create an anycast queue, with a new name, that stays until it is dropped. ``queue``
-        creates it."""
+        """Create an anycast queue with a new name, made by ``queue``, that stays until dropped."""
         address = self.by_name.get(name) or self.open(name, {RoutingType.ANYCAST}, configured=False)
         address.routing.add(RoutingType.ANYCAST)
         attempts = self._rules.of(name).max_delivery_attempts
@@ -178,8 +176,7 @@ class AddressBook:
             )
 
     def tidy(self, queue: Queue) -> None:
-        """Delete ``queue`` if it was created on demand and is unused. Call it when a consumer has
-        left."""
+        """Delete an unused on-demand ``queue``. Call it when a consumer has left."""
         address = self.on_demand.get(queue)
         if address is None:
             return

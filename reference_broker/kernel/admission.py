@@ -1,4 +1,4 @@
-"""Decides whether an address accepts more messages, before producers receive credit and before each
+"""Decides whether an address accepts more messages, before credit is granted and for each
 message."""
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Protocol
 class Verdict(enum.Enum):
     TAKE = enum.auto()
     DROP = enum.auto()
-    """Taken, and lost: the producer does not learn of it."""
+    """Accepted, but lost: the producer does not learn of it."""
     REFUSE = enum.auto()
     UNSTORED = enum.auto()
     """Refused because the disk stores nothing now, whatever the address does when it is full."""
     WAIT = enum.auto()
-    """Not now: it is to be offered again when there is room. What was granted credit is taken all
-    the same."""
+    """Not now: offer it again when there is room. A message for which credit was granted is
+    accepted nevertheless."""
 
 
 class Disk(Protocol):
@@ -43,7 +43,7 @@ class AdmissionControl:
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
         """Return True if a producer may continue at ``address``. If not, ``on_room`` is called once
-        when it may, unless it asks again."""
+        when it may, unless the producer asks again."""
         return True
 
     def wait_for_change(self, address: str, on_room: Callable[[], None]) -> None:
@@ -53,8 +53,7 @@ class AdmissionControl:
         """Cancel ``on_room``: its producer has left or no longer waits."""
 
     def judge(self, address: str, *, by_credit: bool) -> Verdict:
-        """Return what happens to a message for ``address``; ``by_credit``: only credit held its
-        producer back."""
+        """Return the fate of a message; ``by_credit``: only credit held its producer back."""
         return Verdict.TAKE if self.storing is None else self.storing(address)
 
     def next(self) -> Callable[[], None] | None:

@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 MEMORY, DISK = "memory", "disk"
 HERE = ""
-"""Name of this broker's own alarms; others have the name of a broker that it is linked
-with."""
+"""Name of this broker's own alarms; further names are those of linked brokers."""
 
 
 class Alarms:
@@ -26,7 +25,7 @@ class Alarms:
         self._tell = tell
         self._waiting: dict[Callable[[], None], None] = {}
         self.watchers: dict[Callable[[bool], None], None] = {}
-        """Told when the first alarm is raised (True) and when the last is cleared (False)."""
+        """Called with True for the first alarm, and with False when the last is cleared."""
 
     @property
     def raised(self) -> tuple[str, ...]:
@@ -42,7 +41,7 @@ class Alarms:
 
     @property
     def all(self) -> tuple[tuple[str, str], ...]:
-        """All alarms: node and resource."""
+        """Return all alarms: node and resource."""
         return tuple(self._raised)
 
     def set(self, resource: str, short: bool, node: str = HERE) -> None:

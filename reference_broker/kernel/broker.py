@@ -31,9 +31,9 @@ from brokerproof.reference_broker.kernel.protocol_detection import Become
 from brokerproof.reference_broker.kernel.storage_ports import BrokerStorage
 
 RETRY_INTERVAL = NS_PER_S
-"""Time that the store waits before it tries again to write what could not be written."""
+"""Time until the store retries a failed write."""
 FLUSH_WITHIN = 30 * NS_PER_S
-"""Time that the peer of an ended connection may take nothing of what is still to be sent."""
+"""Time for which the peer of an ended connection may accept none of the remaining output."""
 
 
 class Broker:
@@ -234,7 +234,7 @@ class Broker:
         self._shared.certificates.pop(conn, None)
 
     def _cut(self, conn: int) -> None:
-        """Close ``conn`` at once, discarding its queued output."""
+        """Close ``conn`` immediately, discarding its queued output."""
         self._outbox.on_peer_gone(conn)
         connection = self._connections.get(conn)
         if connection is not None:

@@ -17,7 +17,7 @@ class Connection(Protocol):
     def receive(self, now: Instant, data: bytes) -> None: ...
 
     def pause_delivery(self, paused: bool) -> None:
-        """True if deliveries are paused because the peer does not read."""
+        """Pause or resume deliveries, because the peer does not read or reads again."""
 
     def on_peer_gone(self) -> None:
         """The peer has disconnected; nothing can be sent."""

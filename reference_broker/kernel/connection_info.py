@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from brokerproof.reference_broker.kernel.queue import Queue
 
 RUNNING, FLOW, BLOCKING, BLOCKED = "running", "flow", "blocking", "blocked"
-"""States of a connection, as RabbitMQ names them: nothing special; held back by itself, now or in
-the last seconds; an alarm is raised, and it has published nothing since; an alarm is raised, and it
-is not read."""
+"""States of a connection, in RabbitMQ's words: normal; throttled by itself, now or in the last
+seconds; an alarm is raised but it has published nothing since; an alarm is raised and the broker
+does not read it."""
 BY_NOTHING, BY_RESOURCE, BY_FLOW = "none", "resource", "flow"
 """Reason for which a connection was last blocked."""
 

@@ -58,8 +58,8 @@ class BrokerContext:
         return state
 
     def certified(self, conn: int) -> str | None:
-        """The user to whom the peer's certificate belongs. With security off, any certificate is
-        accepted."""
+        """Return the user to whom the peer's certificate belongs. With security off, any
+        certificate is accepted."""
         subject = self.certificates.get(conn)
         if subject is None:
             return None
@@ -68,6 +68,6 @@ class BrokerContext:
         )
 
     def next_consumer(self) -> int:
-        """A number for a new subscription, unique in the broker, from 1."""
+        """Return a number for a new subscription, unique in the broker, from 1."""
         self.consumers += 1
         return self.consumers

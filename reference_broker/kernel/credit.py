@@ -90,8 +90,8 @@ class ByteWindow:
 
 
 class MessageWindow(ByteWindow):
-    """The prefetch of one subscription: its maximum of unacknowledged messages. 0: it receives
-    none."""
+    """The prefetch of one subscription: its maximum of unacknowledged messages (0: it gets
+    none)."""
 
     __slots__ = ()
 
@@ -115,8 +115,7 @@ class SenderCredit:
         self.drain = False
 
     def flow(self, count: int | None, credit: int, drain: bool) -> bool:
-        """Apply the receiver's flow. Return False, without changes, if it states a count that we
-        never had."""
+        """Apply the receiver's flow. Return False, with no change, if we never had its count."""
         known = self.first if count is None else count
         if serial_numbers.before(self.count, known):
             return False
@@ -159,8 +158,7 @@ class ReceiverCredit:
         return True
 
     def flow(self, count: int) -> bool:
-        """Apply the sender's flow. Return False, without changes, if its count is beyond the limit
-        (rule 7).
+        """Apply the sender's flow. Return False, with no change, if its count is too high (rule 7).
 
         A count behind ours is ignored: a connection preserves order, so it can only be a mistake.
         """

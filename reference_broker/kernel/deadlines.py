@@ -1,5 +1,4 @@
-"""A heap of deadlines with actions. Moving one is cheap: its old heap entry is skipped when it
-surfaces."""
+"""A heap of deadlines with actions. Moving one leaves its old entry, which is skipped later."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class Deadlines:
         return deadline
 
     def divert(self, conn: int, action: Action | None) -> None:
-        """Run ``action`` in place of all others that serve ``conn``; None ends this."""
+        """Run ``action`` instead of all other actions that serve ``conn``; None ends this."""
         if action is None:
             self._diverted.pop(conn, None)
         else:

@@ -1,5 +1,4 @@
-"""The behaviour of a broker family: one strategy object per broker, chosen by the settings at
-assembly."""
+"""The behaviour of a broker family: one strategy object per broker, chosen by the settings."""
 
 from __future__ import annotations
 
@@ -19,15 +18,14 @@ class BrokerFamily:
     they stay in memory."""
 
     nack_is_final = False
-    """True if NACK dead-letters a message at once; False if the message is delivered again."""
+    """True if NACK dead-letters a message; False if the message is delivered again."""
     prefetch_in_messages = False
-    """True if the window of a STOMP subscription counts unacknowledged messages; False if it counts
-    bytes."""
+    """True if a STOMP subscription's window counts unacknowledged messages; False for bytes."""
     qualified_names = False
-    """True if a queue and a topic of one name are distinct, and a destination says which it is."""
+    """True if a queue and a topic may have the same name, and a destination says which it means."""
     virtual_host: str | None = None
-    """The only virtual host, which a STOMP client names by ``host`` or by leaving it out; any other
-    is refused. None: ``host`` must be there from 1.1 on, and is ignored."""
+    """The only virtual host, which a STOMP client names with ``host`` or by omitting it; any other
+    is refused. None: ``host`` is mandatory from 1.1 on, and ignored."""
     silence_monitor: type[SilenceMonitor]
     """Watches what a connection receives."""
 
@@ -44,8 +42,7 @@ class BrokerFamily:
         self.large = large
 
     def prefetch(self, address: str, durable: bool) -> int:
-        """Return how many unacknowledged messages a STOMP subscription to ``address`` may have by
-        default."""
+        """Return the default limit of unacknowledged messages of a STOMP subscription."""
         return 0
 
     def next_producer(self) -> Callable[[], None] | None:

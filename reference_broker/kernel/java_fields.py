@@ -9,7 +9,7 @@ int32, int64 = _INT.pack, _LONG.pack
 
 
 class Malformed(Exception):
-    """Bytes that a protocol does not permit there."""
+    """Bytes that a protocol does not permit at this position."""
 
 
 class FieldReader:

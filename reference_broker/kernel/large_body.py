@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 PIECE = 256 * 1024
-"""Bytes of a body that are read at once."""
+"""Bytes of a body that are read together."""
 
 Ranges = tuple[tuple[int, int], ...]
 """Parts of a body, in order: begin and end of each."""
@@ -72,8 +72,7 @@ class LargeBody:
 
 
 class LargeBodySlice:
-    """The ranges of a large body that form a message's body in a protocol. It has a length but no
-    bytes."""
+    """The ranges of a large body that form a message's body in a protocol; it has no bytes."""
 
     __slots__ = ("ranges", "whole")
 
@@ -102,8 +101,7 @@ class SliceReader:
         return self._next is None
 
     def ask(self, then: Callable[[bytes | None], None]) -> None:
-        """Call ``then`` later with the next piece (None: unreadable), unless the reader is closed
-        by then."""
+        """Call ``then`` later with the next piece (None: unreadable), unless closed meanwhile."""
         assert self._next is not None
         begin, count = self._next
         self._next = next(self._pieces, None)
@@ -141,8 +139,7 @@ class ArrivingBody(Protocol):
         """Return the complete body. It is deleted unless held at the end of this input."""
 
     def abandon(self) -> None:
-        """Give up the body: the rest will not arrive. May be called repeatedly, and after the
-        end."""
+        """Give up the body: the rest will not arrive. May be repeated, and called after the end."""
 
 
 class LargeBodies(Protocol):

@@ -29,8 +29,9 @@ class SilenceMonitor(ABC):
 
     @abstractmethod
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
-        """Apply the agreed ``ttl`` from ``now`` on; ``first`` is for monitors with their own check
-        times."""
+        """Apply the agreed ``ttl`` from ``now`` on; monitors with their own check times use
+        ``first``.
+        """
 
     @abstractmethod
     def deadline(self) -> Instant:

@@ -74,8 +74,7 @@ class Envelope:
 
     @property
     def properties(self) -> dict[str, Value]:
-        """The selector properties that all messages of this envelope share, computed on first
-        use."""
+        """The selector properties that all messages of this envelope share, once computed."""
         if self._properties is None:
             self._properties = selector_properties.of_headers(self.address, self.headers)
         return self._properties
@@ -88,14 +87,14 @@ Section = tuple[int, int, int, int]
 class Message:
     """One message: its number (unique in the broker, from 1), its envelope and its body.
 
-    ``route`` says where it was sent; it is the envelope unless a protocol decodes the rest on
+    ``route`` is the message's destination; it is the envelope unless a protocol decodes the rest on
     demand (see :mod:`brokerproof.reference_broker.protocols.amqp10.message`). ``arrived`` is its
     arrival, in ns since 1970."""
 
     __slots__ = ("arrived", "body", "envelope", "number", "route")
 
     large: LargeBody | None = None
-    """The body's file, of a message that is too large for memory
+    """The file of the body, if the message is too large for memory
     (:mod:`brokerproof.reference_broker.kernel.large_body`)."""
     sections: tuple[Section, ...] = ()
     """Ranges of the parts of a large body, if its protocol divides it."""

@@ -23,11 +23,11 @@ class PauseReason(enum.Enum):
     """Why an open connection is not read."""
 
     FILES = enum.auto()
-    """Its broker is behind with writing files."""
+    """The broker is behind with writing files."""
     ROOM = enum.auto()
-    """The address that it sends to is full."""
+    """The address to which it sends is full."""
     ALARM = enum.auto()
-    """It publishes, and the broker is short of memory or disk space."""
+    """It publishes, but the broker is short of memory or disk space."""
     FLOW = enum.auto()
     """It publishes faster than the queues can take messages."""
 
@@ -57,7 +57,7 @@ class Outbox:
         self._waits_for: dict[int, int] = {}
         """The last unstored batch that each connection waits for."""
         self._concerned: set[int] = set()
-        """Connections that this input does something for, whether or not bytes leave to them."""
+        """Connections that this input affects, whether or not bytes are sent to them."""
         self._stored = 0
         """The last batch that is stored."""
 
@@ -106,8 +106,7 @@ class Outbox:
         self.streams.begin(conn, head, body, tail)
 
     def gather(self, conn: int, body: LargeBodySlice, made_of: Callable[[bytes], bytes]) -> None:
-        """Read ``body`` and send the result of ``made_of`` for its bytes, for protocols that need a
-        whole body."""
+        """Read ``body`` and send ``made_of(bytes)``, for protocols that need a whole body."""
         self._concerned.add(conn)
         self.streams.begin(conn, b"", body, b"", made_of)
 
@@ -150,8 +149,7 @@ class Outbox:
         self._closed.append(conn)
 
     def stop_reading(self, conn: int, reason: PauseReason) -> None:
-        """Stop reading ``conn`` until every ``reason`` is gone, so that the transport applies
-        back-pressure."""
+        """Stop reading ``conn`` until every ``reason`` is gone: the transport blocks the peer."""
         reasons = self._unread.setdefault(conn, set())
         if not reasons:
             self._reading[conn] = False
@@ -238,10 +236,9 @@ class Outbox:
             self._free.append(SendBytes(conn, b"".join(chunks)))
 
     def give_up(self) -> list[int]:
-        """Drop all effects that waited for a batch that cannot be stored. Return the connections
-        concerned.
+        """Drop all effects that waited for a batch that cannot be stored; return their connections.
 
-        A connection due to close after them is closed at once; one with an incomplete large body is
+        A connection due to close after them is closed now; one with an incomplete large body is
         cut."""
         held, self._held = self._held, {}
         waited, self._waits_for = self._waits_for, {}

@@ -12,8 +12,7 @@ import re
 from collections.abc import Mapping
 
 MOST_ITERATIONS = 10_000_000
-"""Most work that a hash may ask for: some seconds. More would be a mistake, or an attack on the
-broker."""
+"""The most work that a hash may require: some seconds. More is a mistake, or an attack."""
 
 _HASH = re.compile(
     r"ENC\((?P<iterations>[0-9]{1,8}):(?P<salt>(?:[0-9A-Fa-f]{2})+):(?P<hash>(?:[0-9A-Fa-f]{2}){16,})\)"

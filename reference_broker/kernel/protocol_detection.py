@@ -25,7 +25,7 @@ _SILENT_MS = 60_000
 Become: TypeAlias = Callable[[int, Acceptor, BrokerContext, Instant], Connection]
 """Makes a connection that was opened at an instant."""
 Wrap: TypeAlias = Callable[[int, Acceptor, BrokerContext, Connection], Connection]
-"""Makes a connection whose payload is for another."""
+"""Makes a connection that carries another one's payload."""
 
 
 @dataclass(frozen=True, slots=True)

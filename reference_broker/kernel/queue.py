@@ -36,14 +36,15 @@ from brokerproof.reference_broker.kernel.message import Entry, Message, Resource
 from brokerproof.reference_broker.selector.selector import Selector
 
 _FEW = 16
-"""Entries that are put back one by one; more are merged with those that wait."""
+"""Up to this many entries are put back one by one; more are merged with the waiting ones."""
 _MOST_COUNTED = 32
-"""Entries looked at to count what a selector selects: the count is asked for by every flow."""
+"""The most entries examined to count a selector's matches, which every flow requests."""
 
 
 MOST_SERVED = 1000
-"""Messages that queues hand out within one input, about 10 ms of processor time. One counts once
-more for each 4 KiB of its size, not of its body: an AMQP message decodes that when it is asked."""
+"""Messages that queues deliver within one input, about 10 ms of processor time. A message counts
+once more for each 4 KiB of its size, not of its body, which an AMQP message would have to
+decode."""
 
 
 class Serving:
@@ -54,7 +55,7 @@ class Serving:
         self._most = most
         self.left = most
         self.interrupted: dict[Queue, None] = {}
-        """Queues that may have more to hand out."""
+        """Queues that may have more to deliver."""
 
     def begin(self) -> None:
         """Start the next input with a full share."""
@@ -100,15 +101,14 @@ class PagedTail(Protocol):
     (:class:`brokerproof.reference_broker.persistence.cursor.PageCursor`)."""
 
     left: int
-    """Number of messages."""
+    """The number of messages."""
 
     @property
     def is_coming(self) -> bool:
         """True if the next messages are being read."""
 
     def read_on(self, most: int = 128) -> bool:
-        """Append at most ``most`` messages to the queue. Return False if there are none or none
-        available now."""
+        """Append up to ``most`` messages to the queue. Return False if none are available now."""
 
     def browse(self, browser: Browser) -> None:
         """Show ``browser`` the paged messages after it has seen all those in memory."""
@@ -124,8 +124,8 @@ class Numbered(Protocol):
 
 
 class RoundRobin:
-    """Chooses the next consumer: the first with room after the one served last (ties by order of
-    arrival)."""
+    """Chooses the next consumer: the first with room after the last one served, by order of
+    arrival."""
 
     def __init__(self) -> None:
         # Not a list: a peer that leaves may remove up to 20,000 consumers from any position.
@@ -151,8 +151,7 @@ class RoundRobin:
         return None
 
     def pick_of(self, may_have: Callable[[Consumer], bool]) -> Consumer | None:
-        """Return the next consumer with room among those that ``may_have`` the message; None if
-        there is none."""
+        """Return the next consumer with room among those that ``may_have`` the message, or None."""
         for consumer in self._turns:
             if consumer.has_room() and may_have(consumer):
                 self._end_turn(consumer)
@@ -231,7 +230,7 @@ class Selection:
             self.looked[consumer] = min(looked, order)
 
     def came_back(self, back: list[Entry]) -> None:
-        """Record that the entries ``back``, which are sorted, wait again."""
+        """Record that the entries ``back``, in order, wait again."""
         if not self._barring and any(entry.barred is not None for entry in back):
             self._barring = self.choosy = True
         if back and self.choosy:
@@ -282,8 +281,8 @@ class Browsers:
 
 
 class Queue:
-    """One queue. ``dead_letter`` receives messages that failed ``max_attempts`` times; 0 or less:
-    no limit.
+    """One queue. ``dead_letter`` gets messages that failed ``max_attempts`` times (0 or less:
+    never).
 
     ``filter`` decides which messages may enter; callers check it first. ``durable`` queues survive
     a restart. ``id`` is the store's number for the queue (0: no store); ``behind`` is its part on
@@ -317,7 +316,7 @@ class Queue:
         """Called before a consumer sees anything."""
         self.clock = clock
         self.unsettled = 0
-        """Entries that are with a consumer, or with a transaction, and may come back."""
+        """Entries held by a consumer or a transaction, which may return."""
         self._dispatcher = dispatcher
         self._max_attempts = max_attempts
         self._dead_letter = dead_letter
@@ -351,7 +350,7 @@ class Queue:
 
     @property
     def in_use(self) -> bool:
-        """True if there are consumers, or messages that are here or may be returned."""
+        """True if there are consumers, or messages that are here or may return."""
         used = len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0
         return used or bool(self.browsers.joined)
 
@@ -423,7 +422,7 @@ class Queue:
         self._selection.remove(consumer)
 
     def dispatch(self) -> None:
-        """Serve consumers until nothing waits or none has room. Call it whenever room may have
+        """Serve consumers until nothing waits or none has room. Call it when room may have
         grown."""
         self._serve()
         self.read_on()
@@ -478,8 +477,7 @@ class Queue:
         return True
 
     def _choose(self) -> None:
-        """Dispatch for a choosy queue. A consumer may return an entry to its old place during
-        delivery."""
+        """Dispatch for a choosy queue. A consumer may return an entry while it is delivered."""
         ready, selection, dispatcher = self._ready, self._selection, self._dispatcher
         looked = (selection.looked.get(consumer, 0) for consumer in dispatcher.with_room())
         place = ready.behind(min(looked, default=self._order))
@@ -513,15 +511,14 @@ class Queue:
         return not self.unsettled and not any(entry.deliveries for entry in self._ready)
 
     def read(self) -> None:
-        """Dispatch again, after reading paged messages or when the rest has its turn."""
+        """Dispatch again, once paged messages were read or the rest has its turn."""
         self.dispatch()
         waiting, self._on_read = self._on_read, []
         for callback in waiting:
             callback()
 
     def when_read(self, then: Callable[[], None]) -> bool:
-        """True if messages will follow from disk or in a later turn; ``then`` is called when they
-        arrive."""
+        """True if messages will follow from disk or in a later turn; ``then`` is called then."""
         from_disk = self.behind is not None and self.behind.left and self.behind.is_coming
         if not from_disk and self not in self.serving.interrupted:
             return False
@@ -529,8 +526,8 @@ class Queue:
         return True
 
     def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
-        """End deliveries. Returned messages are *not* dispatched, because the caller may return
-        more first."""
+        """End deliveries. Returned messages are *not* dispatched: the caller may return more
+        first."""
         self.unsettled -= len(entries)
         if outcome is Outcome.ACCEPTED:
             for entry in entries:
@@ -554,8 +551,7 @@ class Queue:
             self._take_back(back)
 
     def discard(self, entry: Entry) -> None:
-        """Remove ``entry`` permanently. Consumers call this for messages they take and will not
-        settle."""
+        """Remove ``entry`` permanently, for consumers that take a message without settling it."""
         if entry.charge is not None:
             entry.charge.release()
 
@@ -565,7 +561,7 @@ class Queue:
         self.purge()
 
     def purge(self) -> int:
-        """Discard the messages waiting in memory and return how many there were."""
+        """Discard the messages waiting in memory; return their number."""
         ready = tuple(self._ready)
         self._ready.clear()
         for entry in ready:

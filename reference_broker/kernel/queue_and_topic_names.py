@@ -7,11 +7,11 @@ from brokerproof.harness.model.enums import RoutingType
 
 QUEUE, TOPIC = "queue://", "topic://"
 DEAD_LETTERS = "ActiveMQ.DLQ"
-"""The queue of what is given up."""
+"""The queue for dead letters."""
 
 
 def qualified(name: str, routing: RoutingType | None) -> str:
-    """The qualified address of ``name``; without a ``routing`` it is a queue."""
+    """Return the qualified address of ``name``; without a ``routing`` it is a queue."""
     return (TOPIC if routing is RoutingType.MULTICAST else QUEUE) + name
 
 
@@ -20,5 +20,5 @@ def is_topic(address: str) -> bool:
 
 
 def plain(address: str) -> str:
-    """The name without its qualifier."""
+    """Return the name without its qualifier."""
     return address.partition("://")[2] if address.startswith((QUEUE, TOPIC)) else address

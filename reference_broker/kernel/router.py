@@ -130,16 +130,16 @@ class Router:
             )
 
     def message(self, envelope: Envelope, body: bytes, arrived: Instant = 0) -> Message:
-        """A new message with the next number; ``arrived`` in ns since 1970."""
+        """Return a new message with the next number; ``arrived`` in ns since 1970."""
         return Message(self.next_number(), envelope, body, arrived)
 
     def next_number(self) -> int:
-        """A number for a new message, unique in the broker, from 1."""
+        """Return a number for a new message, unique in the broker, from 1."""
         self._messages += 1
         return self._messages
 
     def get_or_create(self, name: str, routing: RoutingType | None) -> Address:
-        """The address ``name`` with the requested routing type, created on demand. Raises
+        """Return the address ``name`` with the requested routing type, created on demand. Raises
         :class:`NoRoute`."""
         rule = self._rules.of(name)
         address = self._addresses.get(name)
@@ -181,8 +181,8 @@ class Router:
         return address
 
     def enqueue(self, message: Message, queue: Queue) -> None:
-        """Put ``message`` into the anycast ``queue`` of the address with its name, whatever its
-        envelope says."""
+        """Put ``message`` into the anycast ``queue`` of its own address, whatever the envelope
+        says."""
         queue.enqueue(message, None, self._addresses[queue.name].account.charge(message, 1))
 
     def multicast(self, message: Message, name: str) -> None:
@@ -222,8 +222,8 @@ class Router:
         return self._accounting.find(message.route.address).charge_transaction(message)
 
     def publish(self, message: Message) -> bool:
-        """Put ``message`` where its envelope says; return False if any queue there refused it.
-        Raises :class:`NoRoute`."""
+        """Put ``message`` where its envelope directs it; return False if any queue there refused
+        it. Raises :class:`NoRoute`."""
         envelope = message.route
         address = self._addresses.get(envelope.address)
         routing = envelope.routing
@@ -244,11 +244,11 @@ class Router:
     def subscription(
         self, name: str, routing: RoutingType | None, selector: Selector | None = None
     ) -> Queue:
-        """The queue consumed by a subscription to ``name``: the anycast queue, or a new one. Raises
-        :class:`NoRoute`.
+        """Return the queue consumed by a subscription to ``name``: the anycast queue, or a new one.
+        Raises :class:`NoRoute`.
 
-        A new queue accepts only what ``selector`` selects. On the anycast queue the consumer itself
-        must select."""
+        A new queue accepts only what ``selector`` selects. On an anycast queue the consumer
+        selects."""
         address = self.get_or_create(name, routing)
         if routing is RoutingType.ANYCAST or (
             routing is None and RoutingType.ANYCAST in address.routing
@@ -263,8 +263,7 @@ class Router:
         return queue
 
     def _dead_letter(self, address: str, entry: Entry) -> None:
-        """Send a given-up message, as originally sent, to the dead letter address; without one,
-        drop it."""
+        """Send a given-up message, as originally sent, to the dead letter address, if any."""
         dead_letter_address = self._rules.of(address).dead_letter_address
         if dead_letter_address is None:
             return
@@ -283,8 +282,8 @@ class DurableSubscriptions:
     def open(
         self, name: str, routing: RoutingType | None, called: str, selector: Selector | None
     ) -> Queue:
-        """The queue ``called`` of a durable subscription to ``name``, created if missing. Raises
-        :class:`NoRoute`.
+        """Return the queue ``called`` of a durable subscription to ``name``, created if missing.
+        Raises :class:`NoRoute`.
 
         For an anycast destination it is the queue that all its consumers share, which stays anyway.
         """

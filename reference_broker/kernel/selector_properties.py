@@ -27,7 +27,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 def of_headers(address: str, headers: Headers) -> dict[str, Value]:
-    """Return the properties shared by messages with equal headers: all except AMQSize and
+    """Return the properties of all messages with these headers: all but AMQSize and
     AMQTimestamp."""
     properties: dict[str, Value] = dict(reversed(headers))
     priority, expires = (_whole(properties.get(name)) for name in ("priority", "expires"))

@@ -16,12 +16,12 @@ HALF = 0x8000_0000
 
 
 def add(number: int, steps: int) -> int:
-    """``number`` moved by ``steps`` (which may be negative)."""
+    """Return ``number`` moved by ``steps`` (which may be negative)."""
     return (number + steps) & MASK
 
 
 def distance(start: int, stop: int) -> int:
-    """Steps up from ``start`` to ``stop``, from 0 to 2^32 - 1."""
+    """Return the steps up from ``start`` to ``stop``, from 0 to 2^32 - 1."""
     return (stop - start) & MASK
 
 

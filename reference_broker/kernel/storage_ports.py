@@ -39,8 +39,7 @@ class StoredQueue(Protocol):
 
 
 class RouterStorage(Protocol):
-    """The router's view of the store, which records changes and restores queues and messages after
-    a restart."""
+    """The router's view of the store, which records changes and restores them after a restart."""
 
     @property
     def last_message(self) -> int:

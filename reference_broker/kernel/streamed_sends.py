@@ -24,7 +24,7 @@ class Layer(Protocol):
         """Return the bytes to write for ``data``, part of a streamed frame."""
 
     def close_asked(self) -> None:
-        """The connection asks to be closed; the layer closes it in due course."""
+        """Called when the connection wants to close; the layer closes it in due course."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,20 +36,18 @@ class _Stream:
     tail: bytes
     layer: Layer | None
     made_of: Callable[[bytes], bytes] | None = None
-    """Makes what leaves of the whole, where it cannot leave in pieces: then the pieces are
-    gathered."""
+    """Converts the whole to output if it cannot be sent in pieces; then the pieces are gathered."""
     gathered: list[bytes] = field(default_factory=list)
     first: bool = True
 
 
 @dataclass(slots=True)
 class _Line:
-    """The sends waiting for one connection; the first is in progress. None means the connection's
-    close."""
+    """The sends waiting for one connection, the first in progress. None stands for its close."""
 
     waiting: deque[_Stream | bytes | None] = field(default_factory=deque)
     moved: bool = False
-    """True if anything left since this was last read."""
+    """True if anything was sent since this was last read."""
 
 
 class Streams:
@@ -70,7 +68,7 @@ class Streams:
         self._paused: set[int] = set()
         self.watchers: dict[int, Callable[[bool], None]] = {}
         self.broken: list[int] = []
-        """Connections on which the rest of a message cannot be sent, so that they are useless."""
+        """Connections that are useless because the rest of a message cannot be sent to them."""
 
     def __contains__(self, conn: int) -> bool:
         return conn in self.lines
@@ -103,7 +101,7 @@ class Streams:
         return True
 
     def pause(self, conn: int, paused: bool) -> None:
-        """True if the transport of ``conn`` is full."""
+        """Pause or resume sending to ``conn``, whose transport is full or has room again."""
         if paused:
             self._paused.add(conn)
         else:

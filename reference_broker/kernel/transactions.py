@@ -22,7 +22,7 @@ class Transaction:
         self._sends: list[tuple[Message, ResourceClaim]] = []
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
         self.doomed: str | None = None
-        """Why it may only be rolled back; None if it may be committed."""
+        """The reason for which it may only be rolled back; None if it may be committed."""
 
     def doom(self, reason: str) -> None:
         """Allow only a rollback from now on, because of ``reason`` or an earlier one."""
@@ -51,8 +51,7 @@ class Transaction:
         return self._queues()
 
     def undo(self) -> list[Queue]:
-        """Drop the sends and return the settled messages to their queues; return the queues to
-        dispatch."""
+        """Drop the sends and return the settled messages; return the queues to dispatch."""
         for _, charge in self._sends:
             charge.release()
         undone: dict[Queue, list[Entry]] = {}

@@ -1,2 +1,2 @@
-"""Storage on disk: pages of messages, and the journal of durable data. Only ``disk.py`` accesses
+"""Storage on disk: pages of messages, and the journal of durable data. ``disk.py`` accesses
 files."""

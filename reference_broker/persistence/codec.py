@@ -5,8 +5,8 @@
     kind (1) | number (8) | arrived (8) | envelope's length (4) | envelope | rest
 
 The kind is :attr:`Message.record_kind`, plus 2 if the body is large. The rest of a plain message is
-its body. Each protocol with its own messages registers a codec for their rest, and AMQP 1.0 one for
-its peers' notes on a message (:data:`RECORDS`).
+its body. Each protocol with its own messages registers a codec for the rest of theirs, and AMQP 1.0
+also one for its peers' notes on a message (:data:`RECORDS`).
 
 Of a large message (:mod:`brokerproof.reference_broker.kernel.large_body`) the body is in a separate
 file. Between the envelope and the rest follows::
@@ -44,7 +44,7 @@ _TEXT = ("utf-8", "surrogatepass")
 
 
 class BadBytes(Exception):
-    """Bytes with a correct checksum that are not a message."""
+    """Bytes that are not a message, although their checksum is correct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def large(data: bytes, at: int) -> tuple[int, int] | None:
 
 
 class Decoder:
-    """Reads messages; remembers up to 4096 envelopes. ``body`` finds a large body by its number and
+    """Reads messages; remembers up to 4096 envelopes. ``body`` finds a large body by number and
     size."""
 
     def __init__(self, body: Callable[[int, int], LargeBody]) -> None:

@@ -19,10 +19,10 @@ from brokerproof.reference_broker.persistence.codec import BadBytes, Decoder
 from brokerproof.reference_broker.persistence.page import DURABLE, Loaded, Page
 
 READ_AT_ONCE = 1024 * 1024
-"""Bytes that are read from pages for one input. The rest comes a moment later: a peer that is slow
-shows itself between."""
+"""Bytes that one input may read from pages. The rest is read slightly later, and meanwhile a slow
+peer may show itself."""
 AT_ONCE = 128
-"""Messages that are read before consumers are looked at again."""
+"""Messages that are read before consumers are checked again."""
 
 
 class Limits(Protocol):
@@ -136,14 +136,13 @@ class PageCursor:
 
     @property
     def is_coming(self) -> bool:
-        """True if the next message is being loaded, or would have exceeded one input's share of
-        reading."""
+        """True if the next message is being loaded, or exceeded this input's share of reading."""
         page = self._page()
         return self.queue in self.pages.store.unfinished or (page is not None and page.loading)
 
     def read_on(self, most: int = AT_ONCE) -> bool:
-        """Reads up to ``most`` messages into the queue, as its limits allow and as far as they are
-        in memory. False if there are none."""
+        """Read up to ``most`` messages into the queue, as its limits and the pages in memory allow.
+        Return False if there are none."""
         limits, store = self.pages.limits, self.pages.store
         count = 0
         if store.read_now >= READ_AT_ONCE:
@@ -183,7 +182,7 @@ class PageCursor:
         return None
 
     def _read(self, page: Page, index: int, payload: bytes) -> bool:
-        """The record becomes an entry of the queue, if it is for this queue and unfinished."""
+        """Make the record an entry of the queue, if it is for this queue and unfinished."""
         decoded = self._message(page, index, payload)
         if decoded is None:
             return False
@@ -230,8 +229,8 @@ class PageCursor:
         return message, source_entry, durable, several
 
     def _turn(self, page: Page) -> None:
-        """``page`` has been read completely; unless it is the last, missing records are damaged and
-        written off."""
+        """Leave ``page``, which has been read completely. Unless it is the last, missing records
+        are damaged and written off."""
         if page is self.pages.last:
             return
         missing = page.left.pop(self._id, 0)
@@ -256,7 +255,7 @@ class PageCursor:
     # --- what was read ----------------------------------------------------------------------------
 
     def remove(self, page: Page, index: int, size: int, durable: bool) -> None:
-        """An entry read from a page has left the queue permanently."""
+        """Record that an entry read from a page has left the queue permanently."""
         if self._closed:
             return
         self._size -= size
@@ -271,12 +270,12 @@ class PageCursor:
             self.pages.clean()
 
     def failed(self, page: Page, index: int, failures: int) -> None:
-        """An entry read from a page was returned as a failed delivery."""
+        """Record that an entry read from a page was returned as a failed delivery."""
         if not self._closed:
             self.pages.store.page_failed(self._id, page, index, failures)
 
     def unshare(self, page: Page, index: int) -> None:
-        """One queue fewer has the message in memory."""
+        """Record that one queue fewer has the message in memory."""
         key = (page.number, index)
         known = self.pages.shared.get(key)
         if known is not None:
@@ -291,7 +290,7 @@ class PageCursor:
     # --- browsers ---------------------------------------------------------------------------------
 
     def browse(self, browser: Browser) -> None:
-        """Shows ``browser`` the messages on pages after those that the queue has read."""
+        """Show ``browser`` the messages on pages after those that the queue has read."""
         glance = self._glances.get(browser)
         if glance is None or glance.order < self.queue.order:
             self._page()

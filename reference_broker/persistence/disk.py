@@ -38,8 +38,8 @@ def _no_trouble() -> str | None:
 
 class Disk:
     """``folders`` has the real folder for the first part of each path: ``{"journal": …, "paging":
-    …}``; copies of damaged files go below ``damaged``. ``trouble`` returns a sentence if the
-    folders are no longer this broker's: then nothing is written, and no write counts."""
+    …}``; copies of damaged files are kept below ``damaged``. ``trouble`` returns a sentence if the
+    folders no longer belong to this broker: then nothing is written, and no write counts."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Disk:
 
     def store(self, effect: StoreFiles) -> FilesStored:
         """Write and remove. The folders are checked before, so that nothing is written elsewhere,
-        and after, so that nothing is confirmed that is now elsewhere."""
+        and afterwards, so that nothing is confirmed that was written elsewhere."""
         answer = self._store(effect) if (problem := self._trouble()) is None else None
         if answer is not None and answer.problem is None:
             problem = self._trouble()
@@ -157,7 +157,7 @@ class Disk:
         path = self.path(name)
         path.unlink(missing_ok=True)
         if name.startswith("paging/"):
-            with contextlib.suppress(OSError):  # the folder goes with its last page
+            with contextlib.suppress(OSError):  # the folder is removed with its last page
                 path.parent.rmdir()
 
     def _keep(self, name: str) -> None:

@@ -1,5 +1,4 @@
-"""Queues that survive a restart, in the journal: the queues themselves, and their messages that are
-not on pages."""
+"""Queues that survive a restart, in the journal, with their messages that are not on pages."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from brokerproof.reference_broker.persistence.operations import Consumed, QueueG
 
 
 class JournalRef:
-    """The place of a queue's entry in the journal, to which it is charged besides ``charge``."""
+    """The position of a queue's entry in the journal, to which it is charged besides ``charge``."""
 
     __slots__ = ("_journal", "_place", "_queue", "charge")
 
@@ -55,7 +54,7 @@ class DurableQueues:
         return list(self._journal.queues.values())
 
     def name(self, queue: Queue, address: str, on_demand: bool, subscription: bool) -> None:
-        """``queue`` was created: it gets its id, and survives a restart if it is durable."""
+        """Record the new ``queue``: it gets its id, and survives a restart if it is durable."""
         if not queue.id:
             self._journal.queue_id += 1
             queue.id = self._journal.queue_id
@@ -94,8 +93,7 @@ class DurableQueues:
         source_entry: Entry | None,
         charge: ResourceClaim,
     ) -> Iterator[tuple[Queue, ResourceClaim]]:
-        """Puts ``message`` into the journal for the durable ones of ``queues``; returns what each
-        must release."""
+        """Store ``message`` for the durable ones of ``queues``; return what each must release."""
         if message.large is not None:
             self._large.sync(message.large)
         place = self._journal.add(
@@ -110,7 +108,7 @@ class DurableQueues:
     def fill(
         self, queues: dict[int, Queue], charge: Callable[[int, Message, int], ResourceClaim]
     ) -> None:
-        """Puts an earlier broker's messages from the journal into ``queues``; ``charge`` charges a
+        """Put an earlier broker's messages from the journal into ``queues``; ``charge`` charges a
         message to their address."""
         for place, live in sorted(self._journal.live.items()):
             charged = charge(live.ids[0], live.message, len(live.ids))
@@ -122,8 +120,8 @@ class DurableQueues:
                 entry.deliveries = max(entry.failures, 1 if id in self._consumed_before else 0)
 
     def ending(self, untouched: Iterable[Queue]) -> None:
-        """The broker is shutting down cleanly, and no message in ``untouched`` was ever
-        delivered."""
+        """Record that the broker is shutting down cleanly, and that no message in ``untouched`` was
+        ever delivered."""
         for queue in untouched:
             if queue.id in self._journal.consumed:
                 self._journal.consumed.discard(queue.id)

@@ -1,5 +1,4 @@
-"""The journal: durable data that is not on a page, finished messages, and the files that must
-exist.
+"""The journal: durable data that is not on a page, finished messages, and the required files.
 
 Segments
 --------
@@ -47,15 +46,14 @@ from brokerproof.reference_broker.persistence.operations import (
 from brokerproof.reference_broker.persistence.recovered import Recovered
 
 _ATOM = 64 * 1024
-"""Bytes of operations in one record, more or less, unless they belong together."""
+"""Approximate bytes of operations in one record, unless more belong together."""
 _ROOM_FOR_DEAD = 4
-"""The journal is made smaller when it has more than this many segments, and this many times what it
-needs."""
+"""The journal is compacted above this many segments, and this many times what it needs."""
 _MOST_FAILURES = 0xFFFF
 
 
 class Live:
-    """A message that is in the journal: the queues that have not finished it, and where it was last
+    """A message in the journal: the queues that have not finished it, and where it was last
     added."""
 
     __slots__ = ("failures", "ids", "message", "segment", "size", "source_entry")
@@ -106,11 +104,11 @@ class Journal:
         self.atomic_unit = 0
         """The number that marks records of this input as belonging together, 0 if none do."""
         self.touched = False
-        """True if something has happened since :meth:`seal`."""
+        """True if anything has happened since :meth:`seal`."""
         self.waiting = 0
         """Bytes that have been sealed and are not stored yet."""
         self.extent: Extent | None = None
-        """The extent as it was noted last, None if both copies have to be written."""
+        """The extent as last noted; None if both copies must be written."""
         self.extents = 0
         self._current: Segment | None = None
         self._operations: list[bytes] = []
@@ -186,13 +184,13 @@ class Journal:
         self.touched = True
 
     def account(self, operation: PageWritten | PageOver) -> None:
-        """Record what the next write stores of a page, or that it removes one. The latter must be
-        synced before the file is removed."""
+        """Record what the next write stores of a page, or that it removes the page. A removal must
+        be synced before the file is removed."""
         self._accounts.append(operation.encode())
         self._must_sync = self._must_sync or isinstance(operation, PageOver)
 
     def seal(self) -> None:
-        """Ends the operations of one input, which are one record if they are atomic."""
+        """End the operations of one input, which are one record if they are atomic."""
         operations = self._operations
         operations += [
             Gone(id, tuple(map(tuple, runs))).encode()  # type: ignore[arg-type]
@@ -243,7 +241,7 @@ class Journal:
         accounts, self._accounts = self._accounts, []
         self._syncs, self._must_sync = bool(self._under_way) or self._must_sync, False
         segment = self._current
-        # Without its snapshot: one that is larger than a segment would make each write a new one.
+        # Without its snapshot: one larger than a segment would make each write a new segment.
         if segment is None or segment.size - segment.snapshot_size >= self._size:
             segment = self._current = self.segments[self.next_segment] = Segment(self.next_segment)
             self.next_segment += 1
@@ -283,7 +281,7 @@ class Journal:
         segment.places.append(place)
 
     def stored(self) -> list[str]:
-        """The write succeeded. Returns the files no longer needed; there may be more to write."""
+        """The write succeeded. Return the files no longer needed; there may be more to write."""
         self.waiting -= sum(len(data) for data, _ in self._under_way)
         self._under_way = []
         if self._current is not None and self._syncs:
@@ -357,7 +355,8 @@ class Journal:
 def _in_parts(
     operations: list[bytes], places: list[int], together: bool
 ) -> list[tuple[bytes, list[int]]]:
-    """Records of about :data:`_ATOM` bytes. The places go into the last, as they are not urgent."""
+    """Return records of about :data:`_ATOM` bytes; the last has the places, which are not
+    urgent."""
     if not operations:
         return []
     parts: list[tuple[bytes, list[int]]] = []

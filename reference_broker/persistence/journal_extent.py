@@ -24,8 +24,8 @@ _SEED = records.seed(FILE)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Segments from ``first`` to ``last``, of which ``size`` bytes are synced. ``version`` counts
-    the writes."""
+    """Segments from ``first`` to ``last``, of which ``size`` bytes are synced, and a
+    ``version``."""
 
     version: int = 0
     first: int = 0

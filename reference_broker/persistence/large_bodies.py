@@ -1,5 +1,4 @@
-"""The files of large bodies: written as they arrive, read as they are sent, removed when no longer
-needed.
+"""The files of large bodies: written as they arrive, read as they are sent, removed when unneeded.
 
 Received bytes are collected and written first in the next batch (see
 :mod:`brokerproof.reference_broker.persistence.store`), so a reference to a message in the journal
@@ -62,8 +61,7 @@ class Part:
         return _position(self.path, end) - self.offset
 
     def read(self, data: bytes) -> bytes | None:
-        """Return the bytes of the body that are in ``data`` of the file; None if they are
-        damaged."""
+        """Return the body's bytes in ``data``, read from the file; None if they are damaged."""
         seed, first, at = records.seed(self.path), self.begin // BLOCK, 0
         blocks: list[bytes] = []
         for block in range(first, -(-self.end // BLOCK)):
@@ -84,7 +82,7 @@ def _position(path: str, count: int) -> int:
 
 @dataclass(slots=True)
 class _Arriving:
-    """The end of a body that is not in a write yet, to be stored ``at`` this place in the file."""
+    """The end of a body that is not in any write yet, to be stored ``at`` this place."""
 
     seed: int
     head: bytes
@@ -93,8 +91,7 @@ class _Arriving:
     blocks: int = 0
 
     def take(self, data: bytes, *, last: bool = False) -> bytes:
-        """Return the blocks that ``data`` fills, ready to be written; with the ``last`` bytes also
-        a partial one."""
+        """Return the blocks that ``data`` fills; with the ``last`` bytes also a partial one."""
         parts: list[bytes | memoryview] = [] if self.at else [self.head]
         view = memoryview(data)
         if self.rest:
@@ -153,7 +150,7 @@ class Spool:
         self._files.add(self.body, data)
 
     def finish(self) -> LargeBody:
-        """The body is complete. It is removed unless somebody holds it at the end of this input."""
+        """Record that the body is complete. It is removed unless held at the end of this input."""
         self._close()
         if self._decoder is not None:
             try:
@@ -164,7 +161,9 @@ class Spool:
         return self.body
 
     def abandon(self) -> None:
-        """The rest will not arrive. May be called repeatedly, and after the end."""
+        """Give up the body: the rest will not arrive. May be called repeatedly, even after the
+        end.
+        """
         self._close()
 
     def _close(self) -> None:
@@ -192,7 +191,7 @@ class LargeFiles:
     # --- in ---------------------------------------------------------------------------------------
 
     def begin(self, *, text: bool, failed: Callable[[str], None]) -> Spool:
-        """A new body begins to arrive; with ``text`` it is checked to be UTF-8."""
+        """Begin to receive a body; with ``text`` it is checked to be UTF-8."""
         self._last += 1
         body = self._bodies[self._last] = LargeBody(self, self._last)
         head = records.head(body.file)
@@ -213,7 +212,7 @@ class LargeFiles:
             self.waiting += len(data)
 
     def close(self, spool: Spool) -> None:
-        """No more of its bytes arrive."""
+        """Record that no more bytes of the body arrive."""
         body = spool.body
         del self._open[body]
         self._write(body, self._arriving[body].take(b"", last=True))
@@ -222,7 +221,7 @@ class LargeFiles:
             self._idle[body] = None
 
     def find(self, id: int, size: int) -> LargeBody:
-        """The body that a stored message refers to."""
+        """Return the body that a stored message refers to."""
         body = self._bodies.get(id)
         if body is None:
             body = self._bodies[id] = LargeBody(self, id, size)
@@ -278,7 +277,7 @@ class LargeFiles:
             self.read(*request)
 
     def not_written(self) -> None:
-        """The batch must be written again, as far as its bodies are still needed."""
+        """The batch must be written again, except for bodies no longer needed."""
         unfinished = [undone for undone in self._under_way if undone.body.id in self._bodies]
         self.waiting -= sum(len(undone.write.data) for undone in self._under_way)
         self.waiting += sum(len(undone.write.data) for undone in unfinished)
@@ -293,7 +292,7 @@ class LargeFiles:
     # --- out --------------------------------------------------------------------------------------
 
     def read(self, body: LargeBody, begin: int, count: int, then: _Then) -> None:
-        """Calls ``then`` later with these bytes, or with None if they cannot be read."""
+        """Call ``then`` later with these bytes, or with None if they cannot be read."""
         if begin + count > body.written:
             self._later.append((body, begin, count, then))
             return

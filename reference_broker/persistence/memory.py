@@ -4,7 +4,7 @@ failures.
 It distinguishes written from synced data. After :meth:`MemoryDisk.power_loss` a file holds the
 synced data and a random part of later writes: nothing, all, or up to a byte within a block, after
 which the last block may be torn. :meth:`MemoryDisk.killed` ends only the process: written data
-stays. In both cases the operation in progress is done up to some point.
+stays. In both cases the operation in progress may be incomplete.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class MemoryDisk:
     # --- what the store asks for ------------------------------------------------------------------
 
     def carry(self, now: Instant, effect: FileEffect) -> tuple[Instant, FilesStored | FileLoaded]:
-        """Performs the request at once, and returns when its answer is due."""
+        """Perform the request immediately, and return when its answer is due."""
         faults, dice = self.faults, self._dice
         if isinstance(effect, StoreFiles):
             at = now + dice.randint(0, faults.write)
@@ -103,9 +103,7 @@ class MemoryDisk:
                 )
             if write.sync:
                 if self._dice.random() < self.faults.failing_syncs:
-                    self._tear(
-                        file
-                    )  # what a failed fsync leaves may be anything, and is gone from the cache
+                    self._tear(file)  # a failed fsync may leave anything, even in the cache
                     return FilesStored(
                         effect.ticket, f"{write.file}: fsync failed (Input/output error)"
                     )

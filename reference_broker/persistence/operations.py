@@ -49,7 +49,7 @@ _PAGE_OVER = struct.Struct(">cII")
 
 
 class BadOperation(Exception):
-    """Bytes with a correct checksum that are not an operation."""
+    """Bytes that are not an operation, although their checksum is correct."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ Operation: TypeAlias = (
 
 
 def decode(payload: bytes) -> Iterator[Operation]:
-    """The operations of one record. Raises :class:`BadOperation`."""
+    """Return the operations of one record. Raises :class:`BadOperation`."""
     at = 0
     try:
         while at < len(payload):
@@ -322,7 +322,7 @@ def _queue(payload: bytes, at: int) -> tuple[QueueMade, int]:
 
 
 def _text(payload: bytes, at: int, length: int) -> tuple[str, int]:
-    """The text of ``length`` bytes that begins ``at``, and where it ends."""
+    """Return the text of ``length`` bytes that begins ``at``, and where it ends."""
     end = at + length
     if end > len(payload):
         raise BadOperation("a name ends too early")

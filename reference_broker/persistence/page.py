@@ -23,8 +23,7 @@ from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.persistence import codec, records
 
 DURABLE, SOURCE = 1, 2
-"""Flags: the message survives a restart; it was given up by another queue, and what is known of
-that follows."""
+"""Flags: the message survives a restart; another queue gave it up, and its history follows."""
 
 _FIXED = struct.Struct(">BHQ")
 _ID = struct.Struct(">I")
@@ -50,7 +49,9 @@ def pack(
 
 
 def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
-    """Flags, unit, ids of the queues, and the position after them. Raises ``struct.error``."""
+    """Return flags, unit, ids of the queues, and the position after them. Raises
+    ``struct.error``.
+    """
     flags, count, unit = _FIXED.unpack_from(payload)
     if count == 1:
         return flags, unit, _ID.unpack_from(payload, IDS_AT), IDS_AT + 4
@@ -60,7 +61,7 @@ def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
 def unpack(
     payload: bytes, flags: int, at: int, decoder: codec.Decoder
 ) -> tuple[Message, Entry | None]:
-    """The message, and its history in the queue that dropped it. Raises ``BadBytes``,
+    """Return the message, and its history in the queue that dropped it. Raises ``BadBytes``,
     ``struct.error``."""
     source_entry = None
     if flags & SOURCE:
@@ -75,13 +76,13 @@ def unpack(
 
 
 def number(payload: bytes, flags: int, at: int) -> int:
-    """The number of a record's message, given the flags and the end of ids from :func:`peek`.
-    Raises ``struct.error``."""
+    """Return the number of a record's message, given the flags and the end of ids from
+    :func:`peek`. Raises ``struct.error``."""
     return codec.number(payload, _message_at(payload, flags, at))
 
 
 def large(payload: bytes, flags: int, at: int) -> tuple[int, int] | None:
-    """Number and bytes of its large body, None if it has none."""
+    """Return number and bytes of the message's large body; None if it has none."""
     return codec.large(payload, _message_at(payload, flags, at))
 
 
@@ -97,7 +98,7 @@ class Loaded:
     def __init__(self, data: bytes, count: int, path: str) -> None:
         try:
             scan = records.scan(data, path)
-        except records.OtherFormat:  # what is there now is not what was written
+        except records.OtherFormat:  # the content is not what was written
             scan = records.Scan(b"")
         self._data = data
         self._begins, self._ends = array("q", [-1]) * count, array("q", [-1]) * count
@@ -105,7 +106,7 @@ class Loaded:
             if number < count:
                 self._begins[number], self._ends[number] = begin, end
         self.damaged = self._begins.count(-1) - 1
-        """Number of records that cannot be read. Record 0 is the head."""
+        """The number of records that cannot be read. Record 0 is the head."""
 
     def __len__(self) -> int:
         return len(self._begins)
@@ -175,7 +176,7 @@ class Page:
 
     @property
     def average(self) -> int:
-        """The average size of its messages in bytes."""
+        """Return the average size of its messages in bytes."""
         return self.size // max(1, self.records - 1)
 
     def _head(self) -> bytes:
@@ -195,12 +196,12 @@ class Page:
         self.pending += len(ids)
 
     def take_tail(self) -> bytes:
-        """The bytes to write next, at byte ``size`` minus their length."""
+        """Return the bytes to write next, at byte ``size`` minus their length."""
         tail, self.tail = self.tail, []
         return tail[0] if len(tail) == 1 else b"".join(tail)
 
     def begin_anew(self) -> str:
-        """Everything must be rewritten to another file; returns the path of the old one."""
+        """Have everything rewritten to another file; return the path of the old one."""
         assert isinstance(self.content, list)
         old = self.file
         self.generation += 1
@@ -220,7 +221,7 @@ class Page:
         body.retain()
 
     def done(self, index: int) -> None:
-        """One more queue has finished the record ``index``."""
+        """Record that one more queue has finished the record ``index``."""
         entry = self.large.get(index)
         if entry is not None:
             body, queues = entry
@@ -236,12 +237,12 @@ class Page:
         self.large.clear()
 
     def drop(self, queue: int, count: int) -> None:
-        """``queue`` has finished ``count`` references."""
+        """Record that ``queue`` has finished ``count`` references."""
         self.refs[queue] -= count
         self.pending -= count
 
     def mark(self, queue: int, index: int) -> None:
-        """``queue`` has finished the record ``index``, and this must survive a restart."""
+        """Record durably that ``queue`` has finished the record ``index``."""
         marks = self.acked.get(queue)
         if marks is None:
             marks = self.acked[queue] = bytearray()
@@ -260,7 +261,7 @@ class Page:
 
 
 def runs(marks: bytes) -> list[tuple[int, int]]:
-    """The marked numbers as runs: the first, and the one after the last."""
+    """Return the marked numbers as runs: the first, and the one after the last."""
     runs: list[tuple[int, int]] = []
     start: int | None = None
     for at in range(8 * len(marks) + 1):

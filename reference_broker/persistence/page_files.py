@@ -71,7 +71,7 @@ class PageFiles:
         self.read_now = 0
         """Bytes that were read from pages for this input."""
         self.unfinished: dict[Queue, None] = {}
-        """Queues that would read on."""
+        """Queues that have more to read."""
         self.unread: list[tuple[PagingStore, Page]] = []
         """Pages that could not be read, and must be read again."""
         self._store = store
@@ -82,10 +82,10 @@ class PageFiles:
         self._under_way: list[_PageWrite] = []
         self._loads: dict[int, tuple[PagingStore, Page]] = {}
         self._unreadable: set[str] = set()
-        """Pages whose reading has failed, and was reported."""
+        """Pages whose reading failed and was reported."""
         self._leaving: dict[str, Page] = {}
-        """Pages of no more use whose files may still be there: it has to be known that everything
-        is done with."""
+        """Fully consumed pages whose files may still exist. Recovery must not deliver their
+        messages again."""
         self._consumed_before: set[int] = set()
         self._failures: dict[tuple[int, int, int], int] = {}
         self._next_page: dict[int, int] = {}
@@ -106,8 +106,8 @@ class PageFiles:
         return self._stores.get(address)
 
     def close(self, name: str) -> None:
-        """The address ``name`` no longer exists. The numbers of its pages are not reused, because
-        old files may still have to be removed."""
+        """Record that the address ``name`` no longer exists. The numbers of its pages are not
+        reused, because old files may still have to be removed."""
         store = self._stores.get(name)
         if store is not None and not store.active:
             del self._stores[name]
@@ -120,14 +120,14 @@ class PageFiles:
             store.forget(queue)
 
     def history(self, queue: Queue, page: Page, index: int) -> tuple[int, int]:
-        """Failures and deliveries of an entry that an earlier broker had on a page."""
+        """Return failures and deliveries of an entry that an earlier broker had on a page."""
         failures = self._failures.get((queue.id, page.number, index), 0)
         return failures, max(failures, 1 if queue.id in self._consumed_before else 0)
 
     # --- what happens to pages --------------------------------------------------------------------
 
     def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
-        """``size`` more bytes must be written to ``page``; with fsync if they are ``durable``."""
+        """``size`` more bytes must be written to ``page``, with fsync if they are ``durable``."""
         self._dirty[page] = store
         self.waiting += size
         if self.journaled:
@@ -136,7 +136,7 @@ class PageFiles:
             page.sync = self.journal.touched = True
 
     def page_over(self, page: Page) -> None:
-        """``page`` is no longer needed."""
+        """Record that ``page`` is no longer needed."""
         if self._dirty.pop(page, None) is not None:
             self.waiting -= len(page.take_tail())
         if page.written or page.generation or any(write.page is page for write in self._under_way):
@@ -144,16 +144,16 @@ class PageFiles:
             self._leaving[page.file] = page
 
     def page_gone(self, queue: int, page: Page, index: int) -> None:
-        """``queue`` has finished a durable record of a page."""
+        """Record that ``queue`` has finished a durable record of a page."""
         self.journal.page_gone(queue, page.number, index)
 
     def page_failed(self, queue: int, page: Page, index: int, failures: int) -> None:
-        """A durable record of a page returned to ``queue`` as a failed delivery."""
+        """Record that a durable record of a page returned to ``queue`` as a failed delivery."""
         self._failures[queue, page.number, index] = failures
         self.journal.say(PageFailed(queue, page.number, index, min(failures, 0xFFFF)))
 
     def marks(self) -> Iterator[Operation]:
-        """The pages that must exist, and the records on them that queues have finished."""
+        """Return the pages that must exist, and the records on them that queues have finished."""
         here: set[tuple[int, int]] = set()
         pages = [page for store in self._stores.values() for page in store.pages.values()]
         for page in (*pages, *self._leaving.values()):
@@ -196,7 +196,7 @@ class PageFiles:
                 self.journal.account(PageOver(page.number, page.address))
 
     def written(self, removed: list[str]) -> None:
-        """The batch was written, and the files ``removed`` were deleted."""
+        """Record that the batch was written and the files ``removed`` were deleted."""
         under_way, self._under_way = self._under_way, []
         for written in under_way:
             written.page.written += len(written.data)
@@ -235,7 +235,7 @@ class PageFiles:
         self._store.say(LoadFile(ticket, page.file, page.size))
 
     def loaded(self, event: FileLoaded) -> None:
-        """A page was read, or could not be."""
+        """Accept a page that was read, or could not be."""
         store, page = self._loads.pop(event.ticket)
         if event.problem is None:
             self._unreadable.discard(page.file)
@@ -267,7 +267,7 @@ class PageFiles:
             self.open(address).adopt(pages)
 
     def restored(self, queue: Queue, address: str) -> None:
-        """``queue`` of an earlier broker was restored."""
+        """Record that ``queue`` of an earlier broker was restored."""
         store = self._stores.get(address)
         if store is not None and any(queue.id in page.refs for page in store.pages.values()):
             store.cursor(queue).left = sum(
@@ -275,6 +275,6 @@ class PageFiles:
             )
 
     def all_restored(self) -> None:
-        """Remove the pages that no queue needs, now that every queue was restored."""
+        """Remove the pages that no queue needs, now that all queues are restored."""
         for store in self._stores.values():
             store.clean()

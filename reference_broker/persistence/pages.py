@@ -69,11 +69,11 @@ class PagingStore:
         self.pages: OrderedDict[int, Page] = OrderedDict()
         self.last: Page | None = None
         self.size = self.messages = 0
-        """Bytes and messages on its pages, with those that are done with and not removed yet."""
+        """Bytes and messages on its pages, including finished pages that are not removed yet."""
         self.next_number = 1
         self.shared: dict[tuple[int, int], list[object]] = {}
-        """Messages of several queues that are in memory now, by page and record, and how many have
-        them."""
+        """Messages of several queues that are in memory now, by page and record, and how many
+        queues have them."""
         self._folder = folder
         self._cursors: dict[int, PageCursor] = {}
         self._cache: OrderedDict[int, Page] = OrderedDict()
@@ -106,8 +106,8 @@ class PagingStore:
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """Puts ``message`` for ``queues`` on a page if the address is in page mode, or enters it
-        now because it is ``full``."""
+        """Put ``message`` for ``queues`` on a page if the address is in page mode, or enters it now
+        because it is ``full``. Return False if the message belongs in memory."""
         if not self.pages and not full:
             return False
         if queues and not (self.is_full and not self.limits.fails):
@@ -117,7 +117,7 @@ class PagingStore:
         return True
 
     def append(self, message: Message, queues: Sequence[Queue], source_entry: Entry | None) -> int:
-        """Puts ``message`` for ``queues`` on the last page; returns its bytes there."""
+        """Put ``message`` for ``queues`` on the last page; return its bytes there."""
         store = self.store
         durable = store.journaled and any(queue.durable for queue in queues) and message.durable
         ids = [queue.id for queue in queues]
@@ -154,8 +154,8 @@ class PagingStore:
         return last
 
     def written(self, page: Page) -> None:
-        """``page`` is completely on disk, so it may leave memory. It stays if a reader closely
-        follows the writer."""
+        """Record that ``page`` is completely on disk, so it may leave memory. It stays if a reader
+        closely follows the writer."""
         if page is self.last or page.content is None or page.number not in self.pages:
             return
         if not any(cursor.is_near(page) for cursor in self._cursors.values()):
@@ -173,7 +173,7 @@ class PagingStore:
     # --- out --------------------------------------------------------------------------------------
 
     def content(self, page: Page) -> list[bytes] | Loaded | None:
-        """The records of ``page``; None if they must be loaded first, which is then started."""
+        """Return the records of ``page``; None if they must be loaded first, which then begins."""
         if page.content is None:
             self._load(page)
         elif page.number in self._cache:
@@ -181,7 +181,7 @@ class PagingStore:
         return page.content
 
     def ahead(self, number: int) -> None:
-        """The page ``number`` will probably be needed soon."""
+        """Load the page ``number``, which will probably be needed soon."""
         page = self.pages.get(number)
         if page is not None and page.content is None and self.limits.cache > 1:
             self._load(page)
@@ -211,7 +211,7 @@ class PagingStore:
     # --- done -------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Removes the pages up to whose end everything is finished; with the last, page mode
+        """Remove the pages up to whose end everything is finished; with the last, page mode
         ends."""
         while self.pages:
             number, page = next(iter(self.pages.items()))
@@ -226,7 +226,7 @@ class PagingStore:
         self.last = None
 
     def forget(self, queue: Queue) -> None:
-        """``queue`` is deleted, with all its references."""
+        """Forget ``queue``, which is deleted, with all its references."""
         cursor = self._cursors.pop(queue.id, None)
         if cursor is None:
             return
@@ -241,7 +241,7 @@ class PagingStore:
     # --- after a restart --------------------------------------------------------------------------
 
     def adopt(self, pages: list[Page]) -> None:
-        """These pages were found, in order."""
+        """Take over these pages, found in order."""
         for page in pages:
             self.pages[page.number] = page
             self.size += page.size

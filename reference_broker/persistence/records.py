@@ -128,7 +128,7 @@ def scan(data: bytes, path: str) -> Scan:
             return 0
         mark, number, length, crc = unpack(data, at)
         end: int = at + size + length
-        # Zeros behind a mark would be an empty head with a right crc. No head is empty.
+        # Zeros after a mark would be an empty head with a correct crc. No head is empty.
         if mark != _MARK or end > limit or not (number or length):
             return 0
         start = number * _SPREAD ^ length ^ (own if number else 0)
@@ -153,9 +153,9 @@ def scan(data: bytes, path: str) -> Scan:
             continue
         if bad is None:
             bad = at
-        # A record that only its payload is damaged of is passed over as a whole: what looks like a
-        # record within a payload is none. Of a damaged length nothing is known, even where some
-        # record begins there: it has to be the next one.
+        # A record with only a damaged payload is skipped as a whole: apparent records within a
+        # payload are none. If its length is damaged, nothing is known, even if a record begins
+        # there: it must be the next one.
         behind = end or at + size + int(unpack(data, at)[2])
         if end or (end_of(behind) and int(unpack(data, behind)[1]) - 1 in (number, scanned.next)):
             at = behind
@@ -167,7 +167,7 @@ def scan(data: bytes, path: str) -> Scan:
 
 
 def _identity(payload: bytes, path: str) -> tuple[bytes, str | None]:
-    """The detail of a head, and its path if that is not ``path``."""
+    """Return the detail of a head, and its path if that is not ``path``."""
     written, length = 1, 0
     if payload.startswith(_MAGIC):
         written, length = _IDENTITY.unpack_from(payload, len(_MAGIC))

@@ -64,7 +64,7 @@ class _Nobody:
         raise AssertionError("nothing is read before the store has it")
 
     def idle(self, body: LargeBody) -> None:
-        """Do nothing: they are checked when they are adopted."""
+        """Do nothing: bodies are checked when they are adopted."""
 
 
 _NOBODY = _Nobody()
@@ -78,10 +78,10 @@ class Folder(Protocol):
         """The paths of all files."""
 
     def read(self, name: str) -> bytes:
-        """The content of one. Raises ``OSError``."""
+        """Return the content of a file. Raises ``OSError``."""
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
-        """Return as many of these bytes of one as exist. Raises ``OSError``."""
+        """Return as many of these bytes of a file as exist. Raises ``OSError``."""
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes. Raises ``OSError``."""
@@ -125,7 +125,7 @@ class _Recovery:
         return self._recovered
 
     def _damaged(self, name: str, damage: str) -> None:
-        """Report damage of a file, of which a copy is kept."""
+        """Report damage of a file, and keep a copy."""
         if name not in self._recovered.aside:
             self._recovered.aside.append(name)
         self._recovered.reports.append(f"{name}: {damage}; a copy of the file is kept in damaged")
@@ -138,7 +138,7 @@ class _Recovery:
     # --- the journal ------------------------------------------------------------------------------
 
     def _extent(self, names: list[str], expected: bool) -> Extent:
-        """The extent of the journal; an empty one if it cannot be read."""
+        """Return the extent of the journal; an empty one if it cannot be read."""
         unknown = "if the end of the journal was cut off, that goes unnoticed"
         if journal_extent.FILE not in names:
             if expected:
@@ -254,7 +254,7 @@ class _Recovery:
         match operation:
             case Added(place, ids, earlier, notes, data):
                 recovered.place = max(recovered.place, place)
-                # A queue that damage has lost must not give its number, and messages, to another.
+                # A queue lost by damage must not pass its number, and with it messages, to another.
                 recovered.queue_id = max(recovered.queue_id, *ids)
                 known = recovered.kept.get(place)
                 if known is not None:
@@ -355,7 +355,7 @@ class _Recovery:
     def _best(
         self, folder: str, number: int, candidates: dict[str, records.Scan], address: str, last: int
     ) -> str | None:
-        """The most complete file of a page; None if none has any records. Report damage."""
+        """Return the most complete file of a page; None if none has any records. Report damage."""
         written = self._written.get((folder, number))
         count = 0 if written is None else written.records
         if not candidates:
@@ -390,8 +390,8 @@ class _Recovery:
         return name if scanned.records else None
 
     def _is_known(self, folder: str, page: Page) -> bool:
-        """False for an older page with durable messages that is not in the journal. Pages are noted
-        there before the next one, so its messages are finished."""
+        """False for an older page with durable messages that is not in the journal. A page is noted
+        there before the next one is, so the messages of that page are finished."""
         return (
             self._journal_is_damaged
             or not page.accounted
@@ -472,8 +472,8 @@ class _Recovery:
     def _large(self, files: dict[int, str]) -> None:
         """Remove files without a message, and messages whose body is damaged."""
         recovered = self._recovered
-        # A record that is done with may still speak of a body whose file is gone: a new body of the
-        # same number would be taken for that one.
+        # A finished record may still refer to a body whose file is gone: a new body with the same
+        # number would be mistaken for it.
         recovered.last_body = max((*files, *recovered.bodies), default=0)
         kept: dict[int, list[int]] = {}
         for place, entry in recovered.kept.items():
@@ -508,7 +508,7 @@ class _Recovery:
         recovered.useless += [name for id, name in files.items() if id not in recovered.bodies]
 
     def _drop(self, page: Page, record: int, ids: tuple[int, ...]) -> None:
-        """The queues ``ids`` are finished with a record whose body is damaged."""
+        """Record that the queues ``ids`` are finished with a record whose body is damaged."""
         for id in ids:
             if page.refs.get(id, 0) and not page.is_marked(id, record):
                 page.mark(id, record)
@@ -551,7 +551,7 @@ class _Recovery:
 
 
 def _likely_address(folder: str) -> str:
-    """The address of a folder, as far as its name reveals it."""
+    """Return the address of a folder, as far as its name reveals it."""
     return urllib.parse.unquote(folder.removeprefix("paging/"), errors="surrogateescape")
 
 

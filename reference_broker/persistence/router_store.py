@@ -49,7 +49,7 @@ class Stored:
         return self.store.pages.find(address.name)
 
     def address_closed(self, address: Address) -> None:
-        """``address`` no longer exists."""
+        """Record that ``address`` no longer exists."""
         self.store.pages.close(address.name)
 
     def queue_made(
@@ -79,13 +79,13 @@ class Stored:
     # --- after a restart --------------------------------------------------------------------------
 
     def back(self, queue: Queue, id: int, address: Address) -> None:
-        """``queue`` is the one that an earlier broker had under this number."""
+        """Record that ``queue`` is the one that an earlier broker had under this number."""
         queue.id = id
         self._back[id] = queue, address
         self.store.pages.restored(queue, address.name)
 
     def fill(self) -> None:
-        """All queues are restored: restore their messages too."""
+        """Restore the messages, now that all queues are restored."""
         self.store.queues.fill({id: queue for id, (queue, _) in self._back.items()}, self._charge)
         self.store.pages.all_restored()
         self._back.clear()
@@ -94,6 +94,6 @@ class Stored:
         return self._back[id][1].account.charge(message, queues)
 
     def ending(self, queues: Iterable[Queue]) -> None:
-        """The broker is shutting down cleanly: queues whose remaining messages were never delivered
-        need not assume a delivery next time."""
+        """Record a clean shutdown: queues whose remaining messages were never delivered need not
+        assume a delivery next time."""
         self.store.queues.ending(queue for queue in queues if queue.is_untouched)

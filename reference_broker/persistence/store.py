@@ -18,8 +18,8 @@ When a write fails
   accepted, and the same batch is retried every second, in new files, because the content of files
   after a failed write is unknown.
 
-In both cases memory keeps everything that is not on disk, and messages are accepted again as soon
-as there is room for the ballast, or the batch was written.
+In both cases memory keeps everything that is not on disk, and messages are accepted again once
+there is room for the ballast, or the batch has been written.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ BALLAST = "journal/ballast"
 ASIDE = "damaged"
 """The folder where copies of damaged files are kept."""
 MUCH = 8 * 1024 * 1024
-"""Bytes that wait to be written: above this, who sends messages to pages is not read."""
+"""Bytes waiting to be written above which connections that send messages to pages are not read."""
 
 
 class State(enum.Enum):
     HEALTHY = enum.auto()
     LOW = enum.auto()
-    """The ballast was needed: nothing new is taken until there is room for it again."""
+    """The ballast was needed: nothing new is accepted until there is room for it again."""
     AILING = enum.auto()
     """The last batch could not be written."""
 
@@ -71,8 +71,8 @@ class StoreOptions:
 
 
 class Store:
-    """``limits`` gives the page limits of an address by its name; ``recovered`` is the state of an
-    earlier broker."""
+    """``limits`` returns the page limits of an address by its name; ``recovered`` is the state of
+    an earlier broker."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class Store:
         self.state = State.HEALTHY
         self.problem = ""
         self.batch, self.done = 1, 0
-        """The batch that is being gathered, and the last that was written."""
+        """The number of the batch being collected, and of the last one written."""
         self.unstored: list[Numbered] = []
-        """Messages that this input brought, to be numbered with its batch."""
+        """Messages of this input, to be numbered with its batch."""
         self.pages = PageFiles(self, limits)
         self._useless: list[str] = []
         self._removing: list[str] = []
@@ -136,14 +136,14 @@ class Store:
         self._effects.append(effect)
 
     def next_ticket(self) -> int:
-        """The number of a new effect that will be answered."""
+        """Return the number of a new effect that will be answered."""
         self._ticket += 1
         return self._ticket
 
     # --- batches ----------------------------------------------------------------------------------
 
     def seal(self) -> bool:
-        """Ends an input. True if it brought durable data, which now belongs to ``batch``."""
+        """End an input. Return True if it brought durable data, which now belongs to ``batch``."""
         self.pages.read_now = 0
         unstored, self.unstored[:] = tuple(self.unstored), ()
         if not self.journal.touched:
@@ -221,8 +221,8 @@ class Store:
         )
 
     def stored(self, event: FilesStored) -> bool:
-        """A write ended. False if it failed permanently: peers that wait for it must get an
-        error."""
+        """Accept the end of a write. Return False if it failed permanently: peers that wait for it
+        must get an error."""
         if event.ticket == self._ballast_as:
             self._ballast_as = 0
             self._ballast(event)
@@ -245,7 +245,7 @@ class Store:
             self.report("all delayed writes are done; messages are accepted again")
 
     def _not_written(self, event: FilesStored) -> bool:
-        """Write this batch with the next; return False if it has to wait."""
+        """Write this batch with the next; return False if it must wait."""
         self._useless = self._removing + self._useless
         self._aside = self._setting_aside + self._aside
         self.journal.failed_to_write()
@@ -284,7 +284,7 @@ class Store:
                 f"{event.problem}; no message is accepted until there is space for"
                 f" {self.options.ballast} bytes"
             )
-        # As much of it as fitted has taken the last of the space: that goes before anything else is
+        # The part that fitted took the last of the space: the ballast goes before anything else is
         # written.
         self._begin(before=(BALLAST,))
 

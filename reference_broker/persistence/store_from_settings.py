@@ -43,7 +43,7 @@ def limits(rule: Rule) -> PageLimits:
 def store(
     settings: Settings, folder: Folder | None = None, options: StoreOptions | None = None
 ) -> Store:
-    """A store for a broker with ``settings``.
+    """Return a store for a broker with ``settings``.
 
     With ``folder``, durable data is read from there and survives. Without one there are only pages,
     which no later broker can use. Raises ``OSError`` for a file that cannot be read.
@@ -65,7 +65,7 @@ class FolderClaim:
     places: dict[Path, tuple[int, int]]
 
     def trouble(self) -> str | None:
-        """Return in one sentence what happened to a folder; None if nothing did."""
+        """Return what happened to a folder, as one sentence; None if nothing did."""
         for path, place in self.places.items():
             try:
                 status = path.stat()
@@ -143,7 +143,7 @@ def claim(settings: Settings, data: Path) -> FolderClaim:
 
 
 def forget_pages(disk: Disk) -> None:
-    """Removes the pages and large bodies left by a broker without a journal, which are useless."""
+    """Remove the pages and large bodies left by a broker without a journal, which are useless."""
     for name in tuple(disk.names()):
         if (name.startswith("paging/") and name.endswith(".page")) or (
             name.startswith("large/") and name.endswith(".body")

@@ -28,7 +28,7 @@ class FileThreads:
     def _store(self, effect: StoreFiles) -> None:
         try:
             answer = self._disk.store(effect)
-        # a mistake of ours: the broker must hear something, or everybody waits for ever
+        # our own mistake: the broker needs an answer, or everybody waits forever
         except Exception as problem:
             answer = FilesStored(effect.ticket, f"{type(problem).__name__}: {problem}")
         self._answer(answer)

@@ -57,18 +57,15 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings
 
 READ_LEAST, READ_FIRST, READ_MOST = 512, 16 * 1024, 256 * 1024
-"""Bytes that one connection may hand in within one turn of the loop: at the least, at first, and at
-the most."""
+"""Bytes that a connection may submit per turn of the loop: minimum, initial value, maximum."""
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
-"""Bytes waiting for a slow reader: above the second it gets no messages, below the first it does
-again."""
+"""Bytes waiting for a slow reader: above the second it gets no messages, below the first again."""
 WRITE_STOP = 16 * 1024 * 1024
 """A connection with more bytes waiting than this is not read until it is below ``WRITE_LOW``."""
 WRITE_MOST = 1024 * 1024 * 1024
 """A connection that lets more bytes than this wait is cut. Well above the largest message."""
 LINGER_S = 2.0
-"""After the broker closed and everything was written, for how long what the peer still sends is
-taken and dropped."""
+"""After the broker closed and everything was written: how long to accept and drop further input."""
 FLUSH_S = 30.0
 """Longest time that a closed connection may take to accept pending output."""
 SHUT_S = 1.0
@@ -108,14 +105,14 @@ class _Connection(asyncio.Protocol):
         self.conn = 0
         self.remote = self.local = ""
         self.out: list[bytes] = []
-        # The broker knows that it ended, ended it itself, or has not seen it yet.
+        # The broker knows that the connection ended, ended it itself, or has not seen it yet.
         self.gone = tls is not None
         self.close_asked = self.closing = False
         self.stopped = self.choked = False
         self.share = READ_FIRST
         self.deadline: asyncio.TimerHandle | None = None
 
-    # what asyncio tells
+    # called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -176,7 +173,7 @@ class _Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.server.turns.depart(self._on_eof)
-        return True  # the transport closes when it is this connection's turn to depart
+        return True  # the transport closes when this connection's turn to depart arrives
 
     def _on_eof(self) -> None:
         self.end(CloseHow.EOF)
@@ -208,7 +205,7 @@ class _Connection(asyncio.Protocol):
         if not self.gone:
             self.server.feed(WriteResumed(self.conn))
 
-    # what the server asks
+    # called by the server
 
     def end(self, how: CloseHow) -> None:
         if not self.gone:
@@ -379,8 +376,8 @@ class _Server:
             self.flush()
 
     def _answered(self, event: FilesStored | FileLoaded) -> None:
-        """Called in another thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+        """Accept an answer in another thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
             self.loop.call_soon_threadsafe(self.feed, event)
 
     async def end_files(self) -> None:
@@ -408,7 +405,7 @@ class _Server:
             connection.flush()
 
     async def shut(self) -> None:
-        """End every connection cleanly, and forcibly after :data:`SHUT_S`."""
+        """End every connection cleanly, or forcibly after :data:`SHUT_S`."""
         self.flush()
         for connection in list(self.connections.values()):
             connection.gone = True
@@ -502,7 +499,7 @@ async def serve(
         for listener in listeners:
             await listener.start_serving()
         for listening in sockets:
-            # asyncio uses one number for the backlog and for how many connections a turn accepts.
+            # asyncio uses one number for the backlog and for the connections accepted per turn.
             listening.listen(BACKLOG)
         server.arm()
         ready(ports)
@@ -549,7 +546,7 @@ def epoch() -> Duration:
 
 
 def now() -> Instant:
-    """The current instant on the clock of :func:`serve`."""
+    """Return the current instant on the clock of :func:`serve`."""
     return time.monotonic_ns()
 
 

@@ -30,8 +30,7 @@ NODES = ("a", "b")
 
 
 class Cluster:
-    """``nodes`` are the brokers by name, each created with ``linked=True``; the first is the
-    default."""
+    """``nodes``: the brokers by name, created with ``linked=True``; the first is the default."""
 
     def __init__(self, nodes: Mapping[str, Broker]) -> None:
         self._nodes = dict(nodes)
@@ -66,7 +65,7 @@ class Cluster:
         return effects
 
     def next_deadline(self) -> Instant | None:
-        """The earliest of any node."""
+        """Return the earliest deadline of any node."""
         return min(
             (due for node in self._nodes.values() if (due := node.next_deadline()) is not None),
             default=None,
@@ -74,7 +73,7 @@ class Cluster:
 
 
 def make(config: str | None, overrides: Mapping[str, object], *, start: Instant) -> Made:
-    """Two linked brokers with the same configuration; see
+    """Return two linked brokers with the same configuration; see
     :func:`brokerproof.reference_broker.runtime.virtual.make`."""
     settings = settled(config, overrides)
     rabbitmq = settings.rabbitmq or RabbitMq()  # no other family has clusters

@@ -1,6 +1,6 @@
 """``brokerproof broker``: the reference broker as a separate process.
 
-When it is ready it prints one JSON line on standard output, and never anything else::
+When it is ready, it prints one JSON line on standard output and nothing else, ever::
 
     {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "openwire": null,
      "stomp+ssl": null, "amqps": null, "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [],
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from brokerproof.reference_broker.persistence.disk import Disk
 
 STOMP_PORT, AMQP_PORT = 61613, 5672
-"""The ports where neither an option nor a file names one. Naming one of them alone opens no
-other."""
+"""The default ports if neither an option nor a file names one. Naming one opens no others."""
 PROFILES = ("artemis", "rabbitmq", "activemq")
-"""The broker families whose semantics exist here."""
+"""The broker families supported here."""
 ARTEMIS, RABBITMQ, ACTIVEMQ = PROFILES
 
 SET_UP_FAILED, USAGE = 3, 4
@@ -58,8 +57,8 @@ class Refusal(click.ClickException):
 
 
 class SetUpFailed(Refusal):
-    """The broker cannot start because an acceptor cannot be opened, though its configuration is
-    right."""
+    """The broker cannot start: an acceptor cannot be opened, although its configuration is
+    correct."""
 
     exit_code = SET_UP_FAILED
 

@@ -6,7 +6,7 @@ import sys
 from typing import Protocol
 
 COMPLAIN_EVERY_S = 10.0
-"""Seconds between two reports of one problem of the loop, at least."""
+"""The least number of seconds between two reports of one problem of the loop."""
 
 
 def complain(sentence: str) -> None:

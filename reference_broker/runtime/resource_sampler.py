@@ -1,7 +1,6 @@
 """Reads process memory, machine memory and free disk space for the broker's alarms.
 
-Only this module and ``asyncio_server.py`` query the machine; the broker receives the readings as an
-input."""
+Only this module and ``asyncio_server.py`` query the machine; the broker gets the readings."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import psutil
 from brokerproof.harness.model.broker_io import ResourcesRead
 
 EVERY_S = 0.1
-"""Seconds between two readings: as often as RabbitMQ looks at a disk that is nearly full."""
+"""Seconds between two readings: as often as RabbitMQ checks a nearly full disk."""
 ADDRESS_SPACE = {4: 2 * 1024**3, 8: 256 * 1024**4}
 """Most bytes that a process can address, by the size of its pointers in bytes (RabbitMQ's
 documentation on memory): 2 GiB with 32 bits, 256 TiB with 64."""

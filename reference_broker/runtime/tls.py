@@ -148,11 +148,11 @@ class TlsLayer:
 
     def __init__(self, shared: ssl.SSLContext, acceptor: Acceptor) -> None:
         self.established = False
-        """The handshake is done."""
+        """The handshake is complete."""
         self.ended = False
-        """The peer has said that it sends no more."""
+        """The peer has announced that it sends no more."""
         self.failed = False
-        """There is and will be no TLS: what is in :meth:`outgoing` says why."""
+        """There is and will be no TLS: :meth:`outgoing` has the reason."""
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = shared.wrap_bio(self._in, self._out, server_side=True)
         self._first: bytes | None = b"" if "AMQP" in acceptor.protocols else None
@@ -176,7 +176,7 @@ class TlsLayer:
             return b""
 
     def _open(self, data: bytes) -> bytes:
-        """The part of the first bytes that belongs to TLS."""
+        """Return the part of the first bytes that belongs to TLS."""
         first = (self._first or b"") + data
         header = headers.TLS
         if len(first) < len(header) and header.startswith(first):
@@ -198,7 +198,7 @@ class TlsLayer:
             return
         except ssl.SSLZeroReturnError:  # answered with our own close
             self.ended = True
-        except ssl.SSLError:  # valid data before it still counts
+        except ssl.SSLError:  # valid data before the error still counts
             self.failed = True
 
     def write(self, data: bytes) -> None:
@@ -218,8 +218,8 @@ class TlsLayer:
         return self._out.read()
 
     def certificate(self) -> str | None:
-        """The subject of the client's certificate in Java's format, ``CN=ann, O=Example``; None
-        without a certificate."""
+        """Return the subject of the client's certificate in Java's format, ``CN=ann, O=Example``;
+        None without a certificate."""
         shown: Any = self._tls.getpeercert()
         if not shown:
             return None

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from brokerproof.harness.model.time import NS_PER_MS, Duration
 
 TURN_NS = 20 * NS_PER_MS
-"""Time of one turn, which connections that send without a pause share equally."""
+"""Time of one turn, which continuously sending connections share equally."""
 LEAST_NS, MOST_NS = NS_PER_MS // 4, 5 * NS_PER_MS
-"""Bounds of one connection's share. Connections that end have the upper one together."""
+"""Bounds of one connection's share. All departing connections together have the upper one."""
 
 
 class Turns:
@@ -39,8 +39,8 @@ class Turns:
         self._busy_before, self._busy = self._busy, 0
 
     def depart(self, action: Callable[[], None]) -> None:
-        """Carry out ``action``, the end of a connection, in this turn, or in a later one if earlier
-        ones used up the share: thousands of peers may leave at once."""
+        """Carry out ``action``, the end of a connection, in this turn, or in a later one if the
+        share is used up: thousands of peers may leave together."""
         self._departures.append(action)
         self._let_depart()
 

@@ -25,8 +25,8 @@ from brokerproof.reference_broker.settings.parameters import parameters, with_pa
 from brokerproof.reference_broker.settings.settings import AddressSetting, BadSetting, Settings
 
 EPOCH: Duration = seconds(1_790_000_000)
-"""The reading of a broker's clock at the instant 0, in ns since 1970: September 2026. At 0 the
-absence of an expiry could not be told from one at once, nor do instants in ns come near 64 bits."""
+"""The broker's clock at the instant 0, in ns since 1970: September 2026. With 0, no expiry and an
+immediate expiry would look alike, and instants in ns would never come near 64 bits."""
 
 _ACCEPTOR_PARAMETERS = (
     "connection_ttl_ms",
@@ -87,11 +87,10 @@ class VirtualBroker(Protocol):
 class Made:
     broker: VirtualBroker
     acceptors: dict[str, dict[str, object]]
-    """By acceptor name the parameters in force, under the names of a profile; None where none is
-    set."""
+    """By acceptor name the parameters in force, under the names of a profile; None if not set."""
     version: str
     disk: MemoryDisk | None
-    """Its files; None where everything is kept in memory."""
+    """Its files; None if everything is kept in memory."""
 
 
 def make(config: str | None, overrides: Mapping[str, object], *, start: Instant) -> Made:
@@ -153,8 +152,7 @@ def _is_limited(setting: AddressSetting) -> bool:
 
 
 def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSetting]:
-    """The address settings with ``changed`` applied to each, and one for all addresses added if
-    missing."""
+    """Return the address settings, each ``changed``, and one for all addresses if missing."""
     everything = settings.wildcard_any_words
     for setting in settings.address_settings:
         yield _replaced(setting, changed, "address")
@@ -163,9 +161,8 @@ def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSettin
 
 
 def _read(config: str | None) -> Settings:
-    """Every example of a property creates a world, so a file is read again only if it, the files
-    next to it, or an environment variable that it names has changed. Other variables change all the
-    time."""
+    """Read a file again only if it, the files next to it, or an environment variable that it names
+    has changed: every example of a property creates a world."""
     if config is None:
         return Settings()
     path = Path(config)
@@ -232,7 +229,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 _last_description: tuple[Settings, dict[str, dict[str, object]]] | None = None
-"""Description of the settings that were read last: mostly they are read again."""
+"""Description of the settings that were read last, which are usually read again."""
 
 
 def _described(settings: Settings) -> dict[str, dict[str, object]]:
@@ -284,7 +281,7 @@ def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
 
 
 def _member(value: object, hint: Any) -> object:
-    """A word as a member of the expected enumeration; other values unchanged."""
+    """Return a word as a member of the expected enumeration; other values unchanged."""
     for kind in typing.get_args(hint):
         if (
             isinstance(value, str)

@@ -1,5 +1,4 @@
-"""Turns what the grammar recognises into functions: each rule becomes a :class:`Part` as soon as it
-is recognised."""
+"""Turns rules that the grammar recognises into functions; each rule becomes a :class:`Part`."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from brokerproof.reference_broker.selector.values import (
 )
 
 DEPTH = 200
-"""Greatest depth of nesting in a selector: evaluation goes down with it."""
+"""The deepest nesting of a selector, which evaluation follows recursively."""
 
 
 class Kind(enum.Enum):
@@ -46,7 +45,7 @@ class Misuse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a selector: how it is evaluated, where it begins, and how deep it is."""
+    """A part of a selector: its evaluation, its position, and its depth."""
 
     evaluate: Evaluate
     kind: Kind
@@ -102,7 +101,7 @@ def _named(name: str, token: Token) -> Part:
 
 @v_args(inline=True)
 class Builder(Transformer[Token, Part]):
-    """``convert``: strings become numbers where they meet numbers."""
+    """``convert``: strings become numbers next to numbers."""
 
     def __init__(self, convert: bool) -> None:
         super().__init__()
@@ -143,7 +142,7 @@ class Builder(Transformer[Token, Part]):
         return _named(_text(token), token)
 
     def xpath(self, word: Token, token: Token) -> Part:
-        from brokerproof.reference_broker.selector import xpath  # lxml is needed for this alone
+        from brokerproof.reference_broker.selector import xpath  # lxml is needed only for this
 
         try:
             return Part(xpath.compiled(_text(token)), Kind.CONDITION, _at(word))
@@ -264,8 +263,8 @@ class Builder(Transformer[Token, Part]):
 
 
 def _joined(parts: tuple[Part, ...], decides: bool) -> Part:
-    """AND (false decides) or OR (true decides): without a decision unknown if any is unknown, else
-    the other value."""
+    """AND (false decides) or OR (true decides): if nothing decides, unknown if any part is unknown,
+    else the other value."""
     conditions = [condition(part) for part in parts]
     evaluates = tuple(condition.evaluate for condition in conditions)
     otherwise = not decides

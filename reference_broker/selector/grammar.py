@@ -19,7 +19,7 @@ _LETTERS_AND_HYPHEN = r"[\w$-]"
 
 
 def grammar(hyphenated: bool) -> str:
-    """The grammar; in the ``hyphenated`` dialect names may have hyphens in them."""
+    """Return the grammar; in the ``hyphenated`` dialect names may contain hyphens."""
     text = Path(__file__).with_name("selector.lark").read_text("utf-8")
     return text.replace("LETTER", _LETTERS_AND_HYPHEN if hyphenated else _LETTERS)
 
@@ -59,5 +59,4 @@ WORDS = {
     "COMMA": ",",
     "$END": "the end",
 }
-"""Names of the grammar's terminals in messages; others are called as they are, without the
-underscore."""
+"""Names of the grammar's terminals in messages; others keep their names, without the underscore."""

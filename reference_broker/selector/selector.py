@@ -1,4 +1,4 @@
-"""Selectors: read once per subscription, then a function that is asked for each message.
+"""Selectors: parsed once per subscription into a function that is called for each message.
 
 Three-valued logic: a property that a message lacks is NULL, comparing with NULL is unknown, and a
 message is selected only if the condition is true. Header values are strings, and a string is not a
@@ -27,8 +27,7 @@ _PREFIXES = {
 
 
 class SelectorError(Exception):
-    """A text is not a selector. The message has the place, which is also ``at``, in characters from
-    1."""
+    """A text is not a selector. The message has the position (``at``), in characters from 1."""
 
     def __init__(self, at: int, sentence: str) -> None:
         super().__init__(f"at character {at}: {sentence}")

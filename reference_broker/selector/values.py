@@ -1,5 +1,4 @@
-"""The values of selectors and the operations on them. None is SQL's NULL and the truth value
-"unknown".
+"""Values of selectors and their operations. None is SQL's NULL and the truth value "unknown".
 
 Numbers are 64-bit integers, which wrap like those of Java, and floating point numbers. Division and
 remainder are always done in floating point, as release 2.56.0 does them; a result that cannot be
@@ -60,8 +59,7 @@ def _kind(value: Value) -> type:
 def compare(
     left: Value, right: Value, holds: Callable[[Any, Any], bool], convert: bool
 ) -> bool | None:
-    """True if ``holds`` is true of both values; unknown if either is NULL, false if their kinds
-    differ."""
+    """True if ``holds`` is true of both; unknown if either is NULL, false if their kinds differ."""
     if left is None or right is None:
         return None
     kinds = _kind(left), _kind(right)
@@ -75,8 +73,8 @@ def compare(
 
 
 def _alike(value: Value, kind: type) -> Value:
-    """A string as a value of ``kind``, None if it is none; anything else as it is, None for a
-    string that is wanted."""
+    """Return a string as a value of ``kind`` (None if it is not one), and anything else unchanged
+    (None if a string is wanted)."""
     if not isinstance(value, str):
         return value if kind is str else None
     return number(value) if kind is float else value.lower() == "true" if kind is bool else value

@@ -20,8 +20,7 @@ class BadXPath(Exception):
 
 
 def compiled(text: str) -> Evaluate:
-    """Return a predicate over bodies that evaluates the expression by the rules of XPath's
-    ``boolean()``."""
+    """Return a predicate over bodies that evaluates the expression like XPath's ``boolean()``."""
     try:
         etree.XPath(text)
         holds = etree.XPath(f"boolean({text})")

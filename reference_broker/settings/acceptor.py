@@ -12,7 +12,7 @@ LONG_MAX = 2**63 - 1
 AMQP091 = "AMQP091"
 """AMQP 0-9-1 in an acceptor's protocols; ``AMQP`` alone is AMQP 1.0."""
 OPENWIRE = "OPENWIRE"
-"""OpenWire in an acceptor's protocols. ActiveMQ's family speaks it, on an acceptor of its own."""
+"""OpenWire in an acceptor's protocols. Only ActiveMQ's family speaks it, on a separate acceptor."""
 HTTP = "HTTP"
 """RabbitMQ's management API in an acceptor's protocols."""
 
@@ -30,8 +30,7 @@ class Tls:
     trust_store: Path | None = None
     """``trustStorePath``: the authorities that client certificates are checked against, in PEM."""
     client_certificate: str = "none"
-    """``needClientAuth`` (``need``) and ``wantClientAuth`` (``want``): clients must or may present
-    a certificate."""
+    """``needClientAuth`` / ``wantClientAuth``: clients must / may present a certificate."""
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     """``enabledProtocols``: the permitted versions of TLS."""
 
@@ -65,22 +64,22 @@ class StompOptions(Options):
     prefix: ClassVar[str] = "stomp_"
 
     consumer_window_size: int = 10240
-    """Bytes; the window of ``client`` and ``client-individual`` subscriptions that name none.
+    """The window in bytes of ``client`` and ``client-individual`` subscriptions that name none.
     ``auto`` has -1."""
     disable_server_header: bool = False
     enable_message_id: bool = False
     """``stompEnableMessageId``: each message sent over STOMP gets a header amqMessageId
     (ARTEMIS-STOMP-id-1)."""
     min_large_message_size: int = 100 * 1024
-    """Bytes of a body from which on it is stored in a file and never in memory as a whole
-    (ARTEMIS-STOMP-large-1); -1 is never."""
+    """From this many bytes on, a body is stored in a file and never in memory as a whole
+    (ARTEMIS-STOMP-large-1); -1 means never."""
     errors_close: bool = True
-    """False: an ERROR about a frame that could be read leaves a session open, in the profile of
-    ActiveMQ, as its release 6.3.1 has it and the specifications do not (STOMP11-SEND-07,
+    """False: after an ERROR about a readable frame the session stays open, in the profile of
+    ActiveMQ, as in its release 6.3.1 and unlike the specifications (STOMP11-SEND-07,
     STOMP12-ERR-02)."""
     heart_beat_grace: float = 1.0
-    """``transport.hbGracePeriodMultiplier`` of ActiveMQ: intervals that a check for silence covers,
-    from 1."""
+    """``transport.hbGracePeriodMultiplier`` of ActiveMQ: how many intervals one check for silence
+    covers, from 1."""
     limits: StompLimits = StompLimits()
 
 
@@ -104,8 +103,7 @@ class AmqpOptions(Options):
     prefix: ClassVar[str] = "amqp_"
 
     sasl_mechanisms: tuple[str, ...] = ("PLAIN", "ANONYMOUS")
-    """``saslMechanisms``: the SASL mechanisms offered. ANONYMOUS is not offered where security is
-    on."""
+    """``saslMechanisms``: the SASL mechanisms offered, without ANONYMOUS if security is on."""
     idle_timeout_ms: int | None = None
     """``amqpIdleTimeout``: how long a peer may be silent; 0 or less is forever. None leaves it to
     the broker-wide override, then 60000. Half of it is advertised (AMQP10-IDLE-05)."""
@@ -116,8 +114,7 @@ class AmqpOptions(Options):
     max_frame_size: int = 131072
     """``maxFrameSize``: bytes of one frame that the peer may send, from 512."""
     min_large_message_size: int = 100 * 1024
-    """Bytes of a message from which on it is stored in a file and never in memory as a whole; -1
-    is never."""
+    """From this many bytes on, a message is in a file and never wholly in memory; -1: never."""
     max_message_size: int = 256 * 1024 * 1024
     """Bytes of one message that a producer may send."""
     incoming_window: int = 2**31 - 1
@@ -140,9 +137,9 @@ class Amqp091Options(Options):
 
     channel_max: int = 2047
     frame_max: int = 131072
-    """Bytes; 0 is no limit."""
+    """Bytes; 0 means no limit."""
     heartbeat_s: int = 60
-    """Seconds; 0 is not heartbeats."""
+    """Seconds; 0 means no heartbeats."""
     max_message_size: int = 134217728
     """Bytes of the body of one message."""
 
@@ -172,10 +169,10 @@ class Acceptor:
     tls: Tls | None = None
     """None: connections are not encrypted."""
     handshake_timeout_ms: int = 10_000
-    """A connection that has not completed a first frame by then is closed."""
+    """A connection that has not completed its first frame by then is closed."""
     connections_allowed: int = -1
-    """``connectionsAllowed``: connections that are accepted at a time; one more is closed without a
-    word. -1 is no limit."""
+    """``connectionsAllowed``: the number of concurrent connections; another one is closed without
+    an answer. -1 means no limit."""
     anycast_prefix: tuple[str, ...] = ()
     multicast_prefix: tuple[str, ...] = ()
     ttl: ConnectionTtl = ConnectionTtl()

@@ -17,7 +17,7 @@ GIB = 1024**3
 
 
 class Cursor(enum.StrEnum):
-    """The kind of place where waiting messages of a queue are kept (``pendingQueuePolicy``)."""
+    """The kind of cursor that keeps the waiting messages of a queue (``pendingQueuePolicy``)."""
 
     STORE = "storeCursor"
     FILE = "fileQueueCursor"
@@ -26,12 +26,12 @@ class Cursor(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DestinationPolicy:
-    """A ``policyEntry``. ``pattern`` is qualified: ``queue://FOO.>``; an empty one is the default
-    entry's."""
+    """A ``policyEntry``. ``pattern`` is qualified (``queue://FOO.>``); the default entry's is
+    empty."""
 
     pattern: str = ""
     memory_limit: int = 0
-    """``memoryLimit``; 0 is that of all of the broker."""
+    """``memoryLimit``; 0 means the limit of the whole broker."""
     producer_flow_control: bool = True
     cursor: Cursor = Cursor.STORE
     cursor_memory_high_water_mark: int = 70
@@ -39,9 +39,9 @@ class DestinationPolicy:
     """Percent of the memory limit beyond which cursors keep messages elsewhere, and of the store
     limit at which it is full."""
     max_page_size: int = 200
-    """Messages that a queue has in memory for its consumers beyond what they have got."""
+    """Messages that a queue has in memory for its consumers beyond those delivered."""
     minimum_message_size: int = 1024
-    """Bytes that a message is charged in addition to its own."""
+    """Bytes charged for a message besides its own."""
     queue_prefetch: int = 1000
     queue_browser_prefetch: int = 500
     topic_prefetch: int = 32767
@@ -52,7 +52,7 @@ class DestinationPolicy:
 
     def matches(self, name: str) -> bool:
         """True if the entry applies to the destination of this qualified name. ``*`` is one word,
-        ``>`` at the end any number of them, also none."""
+        ``>`` at the end any number of words, even none."""
         kind, _, pattern = self.pattern.partition("://")
         other, _, destination = name.partition("://")
         if kind != other:
@@ -75,14 +75,14 @@ class SystemUsage:
 
     memory: int = GIB
     memory_percent: int = 0
-    """``percentOfJvmHeap``, which wins where it is not 0."""
+    """``percentOfJvmHeap``, which wins unless it is 0."""
     store: int = 100 * GIB
     store_percent: int = 0
     store_total: int = 0
     temp: int = 50 * GIB
     temp_percent: int = 0
     temp_total: int = 0
-    """``percentLimit`` is of ``total``, or of the disk where that is 0."""
+    """``percentLimit`` refers to ``total``, or to the disk if that is 0."""
     send_fail_if_no_space: bool = False
     send_fail_after_ms: int = 0
 
@@ -97,16 +97,15 @@ class ActiveMq(Options):
     statistics: bool = False
     """``statisticsBrokerPlugin``: messages to ``ActiveMQ.Statistics.*`` are answered."""
     stalls_at_the_store: bool = False
-    """True: a send for which the store has no space holds up its connection even if it waits for an
-    answer, as release 6.3.1 has it. False: it waits by itself (ACTIVEMQ-PFC-1)."""
+    """True: a send for which the store has no space stalls its connection even if it waits for an
+    answer, as in release 6.3.1. False: only the send waits (ACTIVEMQ-PFC-1)."""
     heap: int = GIB
-    """Bytes of the Java heap, which ``percentOfJvmHeap`` is a part of."""
+    """Bytes of the Java heap, of which ``percentOfJvmHeap`` is a part."""
     disk_space: int | None = None
     """Bytes of the disk available to messages: no limit exceeds it. None: unlimited."""
 
     def policy(self, name: str) -> DestinationPolicy:
-        """The entry for the destination of this qualified name: an equal one, or else the closest
-        match."""
+        """Return the entry for this qualified name: an equal one, or else the closest match."""
         matching = [policy for policy in self.policies if policy.matches(name)]
         exact = [policy for policy in matching if policy.pattern == name]
         ranked = exact or sorted(matching, key=functools.cmp_to_key(_closer))
@@ -114,7 +113,7 @@ class ActiveMq(Options):
 
 
 def _closer(left: DestinationPolicy, right: DestinationPolicy) -> int:
-    """Negative when ``left`` is the closer one to whatever both match
+    """Return a negative number if ``left`` is closer to what both match
     (``ActiveMQDestination.compare``)."""
     if left.pattern == right.pattern:
         return 0

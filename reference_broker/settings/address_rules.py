@@ -40,7 +40,7 @@ class Rule:
     page_size_bytes: int = 10 * 1024 * 1024
     page_max_cache_size: int = 5
     max_read_page_bytes: int | None = None
-    """None: twice ``page_size_bytes``. -1 is no limit."""
+    """None: twice ``page_size_bytes``. -1 means no limit."""
     max_read_page_messages: int = -1
     page_limit_bytes: int = -1
     page_limit_messages: int = -1
@@ -90,7 +90,7 @@ class AddressRules:
         return re.compile(text.replace(any_words, f"(?:{delimiter}.+)?"), re.DOTALL)
 
     def _compare(self, left: AddressSetting, right: AddressSetting) -> int:
-        """Negative when ``left`` is the more specific."""
+        """Return a negative number if ``left`` is more specific."""
         a, b = left.match, right.match
         if (self._any_words in a) != (self._any_words in b):
             return 1 if self._any_words in a else -1

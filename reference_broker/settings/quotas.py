@@ -1,8 +1,8 @@
 """Quotas of one connection.
 
-They bound what a single peer can make the broker keep. Each is far above what clients use and below
-what would hurt others. A peer that asks for more is refused in the way its protocol provides, and
-the others notice nothing.
+They limit how much a single peer can make the broker keep. Each is far above what clients use and
+below what would harm other peers. A peer that asks for more is refused as its protocol provides,
+and others notice nothing.
 """
 
 from __future__ import annotations
@@ -25,25 +25,23 @@ class Quotas(Options):
     producers: int = 20_000
     """Producers of OpenWire, and addresses for which a CORE session has asked for credit."""
     sessions: int = 10_000
-    """Sessions of AMQP 1.0, CORE and OpenWire. Channels of AMQP 0-9-1 are bounded by channel-max
+    """Sessions of AMQP 1.0, CORE and OpenWire. AMQP 0-9-1 channels are limited by channel-max
     too."""
     transactions: int = 10_000
     """Open transactions of STOMP, AMQP 1.0 and OpenWire. CORE has one for each session, AMQP 0-9-1
     one for each channel."""
     addresses: int = 20_000
-    """Addresses that exist because this connection was the first to use them; with AMQP 0-9-1,
-    queues."""
+    """Addresses that this connection was the first to use; with AMQP 0-9-1, queues."""
     exchanges: int = 10_000
-    """Exchanges of AMQP 0-9-1 that this connection has declared first."""
+    """Exchanges of AMQP 0-9-1 that this connection was the first to declare."""
     bindings: int = 50_000
     """Bindings of AMQP 0-9-1 that this connection has made."""
     unfinished_bytes: int = 256 * 1024 * 1024
-    """Bytes of bodies of which more is to come: of deliveries of AMQP 1.0 on all links, and of
-    contents of AMQP 0-9-1 on all channels. Other protocols have one body under way at a time, which
-    has a limit of its own."""
+    """Bytes of incomplete bodies: of AMQP 1.0 deliveries on all links, and of AMQP 0-9-1 contents
+    on all channels. Other protocols have one incomplete body at a time, with its own limit."""
 
     def exceeded(self, resource: str, count: int) -> str | None:
-        """Return why a connection with ``count`` of ``resource`` gets no more; None if it does."""
+        """Return why a connection with ``count`` of ``resource`` gets no more; None if it may."""
         most: int = getattr(self, resource)
         if count < most:
             return None

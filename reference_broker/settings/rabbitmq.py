@@ -14,8 +14,8 @@ class RabbitMq(Options):
     node: str = "rabbit@localhost"
     """The node's name in its cluster."""
     queue_rate: int = 0
-    """Published messages per second that a declared queue accepts; 0 is no limit. No file sets it:
-    it models how fast a machine is, by which RabbitMQ slows publishers (RABBITMQ-FLOW-conn-2)."""
+    """Published messages per second that a declared queue accepts; 0 means no limit. No file sets
+    it: it models a machine's speed, by which RabbitMQ slows publishers (RABBITMQ-FLOW-conn-2)."""
     memory_high_watermark: float | int = 0.4
     """``vm_memory_high_watermark``: a fraction of the usable memory (float), or bytes (int)."""
     memory_paging_ratio: float = 0.5

@@ -24,8 +24,7 @@ class BadSetting(OneSentence):
 
 @dataclass(frozen=True, slots=True)
 class AddressSetting:
-    """An ``address-setting`` element for the addresses that ``match``; None for values it does
-    not give."""
+    """An ``address-setting`` element for addresses that ``match``; None for values not given."""
 
     match: str
     default_address_routing_type: RoutingType | None = None
@@ -59,8 +58,8 @@ QUEUES_STAY = AddressSetting(
     auto_delete_addresses=False,
     max_delivery_attempts=0,
 )
-"""Of brokers whose queues are there until somebody deletes them, and deliver a message again as
-often as need be."""
+"""For brokers whose queues stay until somebody deletes them, and that redeliver a message any
+number of times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,27 +94,24 @@ class Settings:
     address_settings: tuple[AddressSetting, ...] = ()
     addresses: tuple[ConfiguredAddress, ...] = ()
     global_max_size_bytes: int = -1
-    """``global-max-size``: bytes that all addresses together may have before they are full; -1 is
-    no limit."""
+    """``global-max-size``: bytes at which all addresses together are full; -1: no limit."""
     global_max_messages: int = -1
     """``global-max-messages``: the same limit in messages."""
     persistence_enabled: bool = True
-    """``persistence-enabled``: whether durable messages survive a restart of a broker that has a
-    folder for its data."""
+    """``persistence-enabled``: durable messages survive a restart, given a data folder."""
     paging_directory: str = "paging"
     journal_directory: str = "journal"
     large_messages_directory: str = "large-messages"
-    """Folders of pages, journal and large bodies, from the folder for the data on, unless they are
-    absolute."""
+    """Folders of pages, journal and large bodies, relative to the data folder unless absolute."""
     journal_file_size: int = 10 * 1024 * 1024
-    """``journal-file-size``: bytes after which the journal goes on in another file."""
+    """``journal-file-size``: bytes after which the journal continues in another file."""
     stomp_transactional_acks_ignored: bool = False
     """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it
     is part of the transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""
     core_grants_within_room: bool = True
-    """True: a CORE producer is given no more credit than its address has room
-    (ARTEMIS-FLOW-producer-2). False: all that it asks for, as long as the address is not full, as
-    in release 2.56.0."""
+    """True: a CORE producer is granted no more credit than its address has room
+    (ARTEMIS-FLOW-producer-2). False: everything it requests while the address is not full, as in
+    release 2.56.0."""
     quotas: Quotas = field(default_factory=Quotas)
     """Most resources of each kind that one connection may have at a time."""
     activemq: ActiveMq | None = None
@@ -127,7 +123,7 @@ class Settings:
     wildcard_single_word: str = "*"
 
     def acceptor(self, name: str) -> Acceptor:
-        """The acceptor of that name; raises ``KeyError`` when there is none."""
+        """Return the acceptor of that name. Raises ``KeyError`` if there is none."""
         for acceptor in self.acceptors:
             if acceptor.name == name:
                 return acceptor

@@ -3,8 +3,8 @@ both brokers.
 
 Strict like :mod:`brokerproof.reference_broker.config.artemis.broker_xml`: a setting that is not
 used is either noted, because it is known to have no effect here, or refused with file, line and
-name. Besides ``broker``, a file may have beans that fill in placeholders. ``${NAME}`` is filled in
-from the environment if the value is used.
+name. Besides ``broker``, a file may have beans that fill in placeholders. The environment replaces
+``${NAME}`` if the value is used.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ BEANS = "http://www.springframework.org/schema/beans"
 _SCHEMA = "{http://www.w3.org/2001/XMLSchema-instance}"
 
 PAGE = 256 * 1024
-"""Bytes of a page of what a cursor puts aside; the family has no setting for it. A queue has up to
-three of them in memory while it is written and read."""
+"""Page size of messages that a cursor writes to disk, in bytes; the family has no setting for it. A
+queue has up to three pages in memory while it writes and reads."""
 _PERCENT = whole(1, 100)
 _POLICY: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "memoryLimit": ("memory_limit", byte_size(0)),
@@ -66,8 +66,7 @@ _POLICY: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "sendFailIfNoSpace": ("send_fail_if_no_space", boolean),
     "sendFailIfNoSpaceAfterTimeout": ("send_fail_after_ms", whole(0)),
 }
-"""Attributes of ``policyEntry``: the field of :class:`DestinationPolicy`, and how the value is
-read."""
+"""Attributes of ``policyEntry``: the field of :class:`DestinationPolicy`, and a reader."""
 _CURSORS = {"storeCursor": Cursor.STORE, "fileQueueCursor": Cursor.FILE, "vmQueueCursor": Cursor.VM}
 _USAGES: dict[str, dict[str, tuple[str, Callable[[str, Where], Any]]]] = {
     "memoryUsage": {
@@ -96,19 +95,19 @@ def is_one(path: Path) -> bool:
 
 
 def read(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of an activemq.xml. Raises ``BadSetting`` with one sentence."""
+    """Return the settings of an activemq.xml. Raises ``BadSetting`` with one sentence."""
     return read_with_notes(path, environment).settings
 
 
 def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> BrokerXmlReader:
-    """The settings of an activemq.xml and notes about what has no effect. Raises ``BadSetting``
-    with one sentence."""
+    """Return the settings of an activemq.xml, and notes about settings without effect. Raises
+    ``BadSetting`` with one sentence."""
     return _Reader(path, environment).run()
 
 
 def default() -> Settings:
-    """An unconfigured broker of this kind: connectors for STOMP, AMQP and OpenWire on
-    their usual ports, and no users."""
+    """Return an unconfigured broker of this kind: connectors for STOMP, AMQP and OpenWire on their
+    usual ports, and no users."""
     acceptors = (
         connector.acceptor("stomp", ("STOMP",), port=61613),
         connector.acceptor("amqp", ("AMQP",), port=5672),
@@ -146,7 +145,7 @@ class _Reader:
     users: dict[str, str] | None = None
     acceptors: list[Acceptor] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
-    """For :class:`ActiveMq`."""
+    """Values for :class:`ActiveMq`."""
 
     def run(self) -> BrokerXmlReader:
         broker = self._broker(xml_document.document(self.file, "an activemq.xml"))
@@ -190,7 +189,7 @@ class _Reader:
     # --- the document -----------------------------------------------------------------------------
 
     def _broker(self, root: etree._Element) -> etree._Element:
-        """The one ``broker`` of the file, by itself or among beans."""
+        """Return the one ``broker`` of the file, by itself or among beans."""
         if root.tag == f"{{{SPACE}}}broker":
             return root
         if root.tag != f"{{{BEANS}}}beans":
@@ -256,7 +255,7 @@ class _Reader:
             yield child
 
     def _plain(self, element: etree._Element) -> None:
-        """Raises for attributes, which ``element`` should not have."""
+        """Raise for attributes, which ``element`` should not have."""
         for name, _, where in self._attributes(element):
             raise where.bad(f"unknown attribute {name}", "remove it")
 
@@ -269,7 +268,7 @@ class _Reader:
         what: str,
         used: Mapping[str, object] | None = None,
     ) -> None:
-        """``name`` is not used: notes why, or refuses it."""
+        """Note why ``name`` is not used, or refuse it."""
         entry = known.get(name)
         if entry is None:
             raise unknown(what, where.named(name), {*known, *(used or ())}, OF)
@@ -285,7 +284,7 @@ class _Reader:
         known: Mapping[str, Entry],
         but: tuple[str, ...] = (),
     ) -> dict[str, Any]:
-        """The attributes of ``element`` as values; those named in ``but`` have been seen to."""
+        """Return the attributes of ``element`` as values, except those in ``but``."""
         values: dict[str, Any] = {}
         for name, text, where in self._attributes(element):
             if name in used:

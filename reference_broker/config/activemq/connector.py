@@ -59,11 +59,11 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "wireFormat.maxInactivityDurationInitalDelay": ("openwire_initial_delay_ms", whole(0)),
     "wireFormat.maxFrameSize": ("openwire_max_frame_size", whole(1)),
 }
-"""The options that are used: the parameter of :class:`Acceptor`, and how the value is read."""
+"""The options that are used: the parameter of :class:`Acceptor`, and a reader of the value."""
 
 
 def read(name: str, uri: str, where: Where) -> tuple[Acceptor, list[Note]]:
-    """The acceptor that ``uri`` describes, and the options that have no effect. Raises
+    """Return the acceptor that ``uri`` describes, and its options without effect. Raises
     ``BadSetting``."""
     match = _URI.fullmatch(uri)
     if match is None:
@@ -100,7 +100,7 @@ def read(name: str, uri: str, where: Where) -> tuple[Acceptor, list[Note]]:
 
 
 def acceptor(name: str, protocols: tuple[str, ...], **values: Any) -> Acceptor:
-    """A connector with the defaults of ActiveMQ."""
+    """Return a connector with the defaults of ActiveMQ."""
     credits = values.pop("amqp_credits", 1000)
     ours: dict[str, Any] = {
         "anycast_prefix": ("/queue/", "queue://"),

@@ -1,4 +1,4 @@
-"""Settings of an activemq.xml that are known and not used."""
+"""Settings of an activemq.xml that are known but not used."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""The parameters of an acceptor's URL that are about TLS, as Artemis names them.
+"""The TLS parameters of an acceptor's URL, as Artemis names them.
 
-``sslEnabled=true`` turns TLS on; without it the others have no effect, and are noted. Key and
-certificate are PEM, which Artemis reads too: its own default, JKS, is a format of Java's.
+``sslEnabled=true`` turns TLS on; without it the rest has no effect, and is noted. Key and
+certificate are PEM, which Artemis reads too; its own default, JKS, is a Java format.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ NAMES = frozenset({*USED, *IGNORED})
 
 
 def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]]:
-    """Return the TLS settings in ``given``, and notes on those without effect. Relative paths begin
-    at the configuration file.
+    """Return the TLS settings in ``given``, and notes on those without effect. Relative paths start
+    from the configuration file.
 
     Raises ``BadSetting`` for a malformed or unsupported value, a missing ``keyStorePath``, a store
-    that is not PEM, and client certificates without a ``trustStorePath`` that says whom to trust.
+    that is not PEM, and client certificates without a ``trustStorePath`` to check them against.
     """
     places = {name: where.named(f"{where.name}, {name}") for name in NAMES}
     values = {
@@ -103,8 +103,8 @@ def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]
 def _store_type(
     values: Mapping[str, Any], name: str, allowed: tuple[str, ...], places: Mapping[str, Where]
 ) -> str:
-    """The type of a store; the first of ``allowed`` is advised. Artemis takes JKS where none is
-    given."""
+    """Return the type of a store; the refusal recommends the first of ``allowed``. Artemis assumes
+    JKS if none is given."""
     kind = str(values.get(name, "JKS"))
     if kind not in allowed:
         given = kind if name in values else f"{kind}, which is meant where none is given,"

@@ -47,8 +47,7 @@ def _prefixes(text: str, where: Where) -> tuple[str, ...]:
 
 
 def _seconds(text: str, where: Where) -> int:
-    """Seconds as milliseconds; Artemis switches the timeout off for 0 and below, which is 0
-    here."""
+    """Return seconds as milliseconds; Artemis switches the timeout off below 1, which is 0 here."""
     return max(0, whole(-INT_MAX, INT_MAX)(text, where)) * 1000
 
 
@@ -78,7 +77,7 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "connectionTtlMin": ("connection_ttl_min_ms", whole(0)),
     "connectionTtlMax": ("connection_ttl_max_ms", whole(0)),
     "heartBeatToConnectionTtlModifier": ("heart_beat_to_connection_ttl_modifier", decimal(above=0)),
-    # A deprecated name gives way to the current one, in whatever order they stand.
+    # A current name wins over a deprecated one, in whatever order they appear.
     "stompConsumerCredits": ("stomp_consumer_window_size", _window),
     "stompConsumerWindowSize": ("stomp_consumer_window_size", _window),
     "stomp-min-large-message-size": ("stomp_min_large_message_size", _large),
@@ -100,8 +99,8 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "amqpLowCredits": ("amqp_low_credits", whole(0, INT_MAX)),
     "maxFrameSize": ("amqp_max_frame_size", whole(512, INT_MAX)),
 }
-"""The parameters that this broker acts on: the parameter of :class:`Acceptor` and how its value is
-read, weakest first."""
+"""The parameters that this broker uses: the parameter of :class:`Acceptor` and a reader of its
+value, weakest first."""
 
 _DEPRECATED = {
     "stompConsumerCredits": "stompConsumerWindowSize",
@@ -112,9 +111,9 @@ _DEPRECATED = {
 
 
 def read(name: str, url: str, where: Where) -> tuple[Acceptor, list[Note]]:
-    """The acceptor that ``url`` describes, and the parameters that have no effect.
+    """Return the acceptor that ``url`` describes, and the parameters without effect.
 
-    Raises ``BadSetting`` for another scheme than tcp, a missing or bad port, and any parameter that
+    Raises ``BadSetting`` for a scheme other than tcp, a missing or bad port, and any parameter that
     is unknown, given twice, malformed, out of range or not supported.
     """
     match = _URL.fullmatch(url)

@@ -5,8 +5,8 @@ effect here (see :mod:`brokerproof.reference_broker.config.ignored_settings`), o
 line and name. Artemis itself takes the first of two equal elements and ignores unknown parameters;
 a test tool must not guess.
 
-``${NAME:default}`` is filled in from the environment as Artemis does. Entities, DTDs and XInclude
-are refused: nothing outside the file is read, except the users files next to it.
+The environment replaces ``${NAME:default}``, as in Artemis. Entities, DTDs and XInclude are
+refused: nothing outside the file is read, except the users files next to it.
 """
 
 from __future__ import annotations
@@ -108,26 +108,25 @@ ADDRESS_FIELDS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "address-full-policy": ("address_full_policy", member(FullPolicy)),
     "default-consumer-window-size": ("default_consumer_window_size", whole(0, INT_MAX, or_else=-1)),
 }
-"""Children of ``address-setting`` that are used: the field of :class:`AddressSetting` and how the
-value is read."""
+"""Children of ``address-setting`` that are used: the field of :class:`AddressSetting`, a reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerXmlReader:
-    """The result of reading a file: its settings, and what has no effect here."""
+    """The result of reading a file: its settings, and those without effect here."""
 
     settings: Settings
     notes: tuple[Note, ...]
 
 
 def read(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of a broker.xml. Raises :class:`BadSetting` with one sentence."""
+    """Return the settings of a broker.xml. Raises :class:`BadSetting` with one sentence."""
     return read_with_notes(path, environment).settings
 
 
 def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> BrokerXmlReader:
-    """The settings of a broker.xml and notes about what has no effect. Raises :class:`BadSetting`
-    with one sentence."""
+    """Return the settings of a broker.xml and notes about settings without effect. Raises
+    :class:`BadSetting` with one sentence."""
     return _Reader(path, environment).run()
 
 
@@ -140,9 +139,7 @@ class _Reader:
 
     def run(self) -> BrokerXmlReader:
         core = self._core(xml_document.document(self.file, "a broker.xml"))
-        values: dict[str, Any] = {
-            "security_enabled": True
-        }  # the default of Artemis where the file says nothing
+        values: dict[str, Any] = {"security_enabled": True}  # Artemis' default
         for tag, element in self._once(core):
             where = self._where(element)
             if tag in _TOP:
@@ -223,7 +220,7 @@ class _Reader:
             yield tag_of(child), child
 
     def _once(self, element: etree._Element) -> Iterator[tuple[str, etree._Element]]:
-        """The children by name; raises for a name that comes twice."""
+        """Return the children by name. Raises for a repeated name."""
         lines: dict[str, int] = {}
         for tag, child in self._core_children(element):
             if tag in lines:
@@ -260,8 +257,7 @@ class _Reader:
         seen: dict[str, int],
         known: tuple[str, ...] = (),
     ) -> str:
-        """The value of the attribute that names an element; raises when it is missing or was there
-        before."""
+        """Return the attribute that names an element. Raises if it is missing or repeated."""
         where, value = (
             self._where(element),
             self._attributes(element, (attribute, *known)).get(attribute, ""),

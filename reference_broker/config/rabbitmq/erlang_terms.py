@@ -1,6 +1,6 @@
 """Reads the Erlang terms of a configuration file: one term followed by a full stop. Terms are
-lists, tuples, atoms, strings, binaries, numbers and characters, each with its line. Terms that no
-configuration has (variables, maps, functions) are refused like any other text.
+lists, tuples, atoms, strings, binaries, numbers and characters, each with its line. Terms that do
+not occur in configurations (variables, maps, functions) are refused like any other text.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _ESCAPES = {
 }
 MOST_BYTES = 4 << 20
 MOST_DEPTH = 50
-"""Lists and tuples inside each other. RabbitMQ's own examples need seven."""
+"""The deepest nesting of lists and tuples. RabbitMQ's own examples need seven levels."""
 MOST_DIGITS = 40
-"""The longest number."""
+"""Digits of the longest number."""
 _BRACKETS = re.compile(
     r"""%[^\n]*+|\$(?:\\.|[^\\])|"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?|[\[\]{}]""", re.DOTALL
 )
-"""Comments, characters and texts, which may hold brackets that do not count, and brackets."""
+"""Comments, characters and texts, whose brackets do not count, and brackets."""
 _ESCAPE = re.compile(r"\\(x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[0-7]{1,3}|\^.|.)", re.DOTALL)
 _TERM = "a term"
 _WORD = re.compile(r"[\w@]+")
@@ -104,7 +104,7 @@ def shown(term: Term) -> str:
 
 
 def read(path: Path) -> Term:
-    """The term of a file. Raises :class:`BadSetting` with file, line and what would be right."""
+    """Return the term of a file. Raises :class:`BadSetting` with file and line."""
     try:
         text = input_file.read_text(path, MOST_BYTES)
     except BadInput as problem:
@@ -127,8 +127,7 @@ class _BadToken(Exception):
 
 
 def _check_depth(path: Path, text: str) -> None:
-    """Raise :class:`BadSetting` for terms nested so deep that building them would recurse too
-    far."""
+    """Raise :class:`BadSetting` for terms nested too deeply to be built recursively."""
     depth = 0
     for mark in _BRACKETS.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(mark[0], 0)

@@ -3,9 +3,8 @@
 Each line is ``key = value``, and ``#`` begins a comment; a file called ``*.config`` is a classic
 one (:mod:`brokerproof.reference_broker.config.rabbitmq.rabbitmq_config`). Every key is either used,
 or known to have no effect here, or refused with file, line and name. The broker then behaves like
-RabbitMQ: queues stay when nobody uses them, ``/queue/NAME`` and ``/topic/NAME`` are STOMP's names
-for a queue and a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over WebSocket has its
-own port.
+RabbitMQ: unused queues stay, ``/queue/NAME`` and ``/topic/NAME`` are STOMP's names for a queue and
+a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over WebSocket has its own port.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ MAX_STOMP_FRAME_BYTES = 4 * 1024 * 1024
 """The largest frame of STOMP (DEFAULT_MAX_FRAME_SIZE). WebSocket frames have no limit of their own
 unless ``web_stomp.ws_opts.max_frame_size`` sets one."""
 LOGIN, PASSCODE = "guest", "guest"
-"""The user of a RabbitMQ that nobody has configured."""
+"""The user of an unconfigured RabbitMQ."""
 
 _LINE = re.compile(r"\s*(?P<key>[^\s#=]+)\s*=\s*(?P<value>[^#]*?)\s*(#.*)?")
 _LISTENERS = {"listeners.tcp": "amqp", "stomp.listeners.tcp": "stomp"}
 _OVER_HTTP = {"management": MANAGEMENT_PORT, "web_stomp": WEB_STOMP_PORT}
-"""Listeners whose host and port have a key each, and the port where no file says otherwise."""
+"""Listeners whose host and port each have a key, and their default ports."""
 _PARTS = {f"{name}.tcp.{part}": (name, part) for name in _OVER_HTTP for part in ("ip", "port")} | {
     f"management.listener.{part}": ("management", part) for part in ("ip", "port")
 }
 _ENDPOINT = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]]+\]|::1?):)?(?P<port>[0-9]{1,5})")
 _NO_EFFECT = ("log.", "web_stomp.", "cluster_name", "collect_statistics", "loopback_users")
-"""Keys, or beginnings of keys, that change nothing here: what they configure does not exist."""
+"""Keys, or beginnings of keys, without effect here: what they configure does not exist."""
 
 
 @dataclass
@@ -66,7 +65,7 @@ class _Reading:
 
 
 def default() -> Settings:
-    """An unconfigured broker of this kind."""
+    """Return an unconfigured broker of this kind."""
     return _settings(_Reading())
 
 
@@ -225,7 +224,7 @@ def _settings(reading: _Reading) -> Settings:
         if endpoint is not None:
             acceptor = with_parameters(
                 acceptor, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1
-            )  # nothing has a file
+            )  # none of them has a file
             acceptor = replace(acceptor, host=endpoint[0], port=endpoint[1])
             acceptors.append(with_parameters(acceptor, **reading.values))
     return Settings(

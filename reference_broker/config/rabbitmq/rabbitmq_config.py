@@ -55,7 +55,7 @@ def lines(path: Path) -> Iterator[tuple[Where, str, str]]:
 
 
 def _pairs(term: Term, where: Where, right: str) -> Iterator[tuple[Atom, Term]]:
-    """A list of ``{atom, term}``; an atom alone stands for ``{atom, true}``."""
+    """Return the pairs in a list of ``{atom, term}``; an atom alone stands for ``{atom, true}``."""
     if not isinstance(term, Sequence) or term.is_tuple:
         raise Where(where.file, term.line, where.name).bad(f"{shown(term)} is not a list", right)
     for item in term.items:
@@ -99,8 +99,8 @@ def _word(key: str) -> Callable[[Term, Where], Lines]:
 
 
 def _limit(key: str, relative: str) -> Callable[[Term, Where], Lines]:
-    """``{absolute, OCTETS}`` or ``{relative, NUMBER}``; a number alone is what the default is: a
-    fraction of the memory, or for the disk bytes."""
+    """Read ``{absolute, OCTETS}`` or ``{relative, NUMBER}``; a number alone is a fraction of the
+    memory or, for the disk, bytes."""
     alone = "relative" if relative == "relative" else "absolute"
 
     def lines(term: Term, where: Where) -> Lines:
@@ -128,7 +128,7 @@ def _limit(key: str, relative: str) -> Callable[[Term, Where], Lines]:
 
 
 def _listeners(key: str) -> Callable[[Term, Where], Lines]:
-    """``[5672]`` or ``[{"127.0.0.1", 5672}]``; ``[]`` is none."""
+    """Read ``[5672]`` or ``[{"127.0.0.1", 5672}]``; ``[]`` means none."""
 
     def lines(term: Term, where: Where) -> Lines:
         right = 'write [PORT] or [{"HOST", PORT}]'
@@ -220,4 +220,4 @@ _KEYS_WITHOUT_EFFECT = (
         "tcp_listen_options",
     ),
 )
-"""Settings, or beginnings of settings, that change nothing here."""
+"""Settings, or beginnings of settings, without effect here."""

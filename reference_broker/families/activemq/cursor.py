@@ -49,8 +49,8 @@ from brokerproof.reference_broker.settings.activemq import DestinationPolicy
 class ChargedEntry:
     """One message of a queue in memory.
 
-    ``gone`` is called when it has left; ``waits`` is False once it has been paged in. ``lies`` is
-    the place on disk from which it was read back."""
+    ``gone`` is called when it has left the queue; ``waits`` is False once it is paged in. ``lies``
+    is the place on disk from which it was read back."""
 
     __slots__ = ("_gone", "cost", "cursor", "lies", "paged", "persistent", "waits")
 
@@ -77,22 +77,21 @@ class ChargedEntry:
         self.cursor.back(self)
 
     def release(self) -> None:
-        """Record that it has left the queue permanently."""
+        """Record that the message has left the queue permanently."""
         self.cursor.remove(self)
         if self.lies is not None:
             self.lies.release()
         self._gone()
 
     def failed(self, failures: int) -> None:
-        """Record a failed delivery, also in its place on disk."""
+        """Record a failed delivery, also at its place on disk."""
         if self.lies is not None:
             self.lies.failed(failures)
 
 
 @dataclass(slots=True)
 class OnDisk:
-    """The messages of a queue that are only on disk: their number, and the bytes charged to both
-    stores."""
+    """Messages of a queue that are only on disk: their number, and the bytes in both stores."""
 
     messages: int = 0
     store: int = 0
@@ -125,11 +124,11 @@ class Cursor:
     # --- decided by each kind of cursor -----------------------------------------------------------
 
     def puts_aside(self, persistent: bool) -> bool:
-        """True if a new message that no consumer takes at once goes to disk."""
+        """True if a new message goes to disk unless a consumer takes it immediately."""
         return False
 
     def spools(self, persistent: bool) -> bool:
-        """True if it is charged to the temporary store there."""
+        """True if a message on disk is charged to the temporary store."""
         return False
 
     def may_clear(self, claim: ChargedEntry) -> bool:

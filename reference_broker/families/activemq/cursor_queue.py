@@ -1,5 +1,4 @@
-"""A queue, or the queue of a topic subscription, that tells its destination's cursor which messages
-are delivered and returned."""
+"""A queue of a destination or topic subscription that keeps the destination's cursor informed."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ def claim_of(charge: ResourceClaim | None) -> ResourceClaim | None:
 
 
 class CursorQueue(Queue):
-    """A queue whose persistent messages alone become dead letters (``AbstractDeadLetterStrategy``).
+    """A queue of which only persistent messages become dead letters
+    (``AbstractDeadLetterStrategy``).
 
     ``spool`` holds the messages that its cursor moves to disk; None for a subscription's queue or
     without a disk."""
@@ -62,8 +62,7 @@ class CursorQueue(Queue):
         return super().append_paged(message, source_entry, charge)
 
     def read_on(self) -> None:
-        """Fetch pages of waiting messages until a full page is in memory or consumers stop taking
-        them all."""
+        """Fetch pages of waiting messages until a page is in memory or consumers take no more."""
         claim = claim_of(self._ready[-1].charge) if self._ready else None
         cursor = (
             claim.cursor
@@ -82,8 +81,7 @@ class CursorQueue(Queue):
                 return
 
     def bring_back(self, most: int = 1) -> bool:
-        """Read back up to this many messages from disk; return False if there are none, or none
-        available now."""
+        """Read back up to this many messages from disk; return False if none are available now."""
         behind = self.behind
         if behind is None or self.spool is None or not behind.left:
             return False
@@ -165,7 +163,7 @@ class CursorQueue(Queue):
     def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
         for entry in entries:
             if isinstance(claim := claim_of(entry.charge), ChargedEntry):
-                claim.back()  # messages settled permanently leave from there
+                claim.back()  # permanently settled messages leave from there
         super().settle(entries, outcome)
 
     def discard(self, entry: Entry) -> None:

@@ -30,7 +30,7 @@ class InactivityMonitor(IntervalMonitor):
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:
         if self.ttl > 0 and self._look(self.last_heard) + self.ttl < now:
-            self._frame = False  # a check has found nothing new meanwhile
+            self._frame = False  # a check has found nothing new since
         super().on_bytes_received(now, data)
         self._frame = self._frame or bool(data.strip(b"\r\n"))
 

@@ -65,7 +65,7 @@ class SendOutcome(enum.Enum):
     PARKED = enum.auto()
     """It waits, and nothing else does."""
     STALLED = enum.auto()
-    """It waits, and so does everything behind it on its connection."""
+    """It waits, and so do all later inputs of its connection."""
 
 
 def _lives() -> bool:
@@ -96,7 +96,7 @@ class PendingSend:
 
     def failure(self, reason: str) -> NoSpace:
         """Return the exception for ``reason``, after dooming the transaction of a message whose
-        producer will not be told."""
+        producer gets no answer."""
         if self.transaction is not None and not self.answered:
             self.transaction.doom(reason)
         return NoSpace(reason)
@@ -140,8 +140,7 @@ class ProducerFlow:
         return self.accounting.find(message.route.address).cost(message)
 
     def send(self, sending: PendingSend) -> SendOutcome:
-        """Add a message, or make it wait. Raises :class:`NoSpace` and the exceptions of
-        ``publish``."""
+        """Add a message, or make it wait. Raises :class:`NoSpace` and what ``publish`` raises."""
         account = self.accounting.find(sending.destination)
         disk = self._disk
         if disk is not None and disk.judge(account.name) is Verdict.UNSTORED:
@@ -203,8 +202,7 @@ class ProducerFlow:
         return None
 
     def _fails(self, account: UsageAccount) -> tuple[bool, int]:
-        """Return whether a message fails at once, and otherwise the milliseconds until it fails; 0:
-        never."""
+        """Return whether a message fails immediately, else the ms until it fails (0: never)."""
         usage, entry = self.accounting.activemq.usage, account.entry
         at_once, after = usage.send_fail_if_no_space, usage.send_fail_after_ms
         if is_topic(account.name) or entry.cursor is not Cursor.VM:
@@ -214,7 +212,8 @@ class ProducerFlow:
             after = after if entry.send_fail_after_ms is None else entry.send_fail_after_ms
         return at_once, after
 
-    # --- those who wait ---------------------------------------------------------------------------
+    # --- waiting messages
+    # -----------------------------------------------------------------------------
 
     def _wait(self, sending: PendingSend, account: UsageAccount, after_ms: int) -> None:
         self._numbers += 1

@@ -1,4 +1,4 @@
-"""The store for ActiveMQ's queues: messages that their cursors move to disk are stored on pages."""
+"""The store for ActiveMQ's queues: their cursors move messages to pages on disk."""
 
 from __future__ import annotations
 

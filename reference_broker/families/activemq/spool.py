@@ -2,11 +2,11 @@
 (:mod:`brokerproof.reference_broker.persistence.pages`).
 
 A spooled message has left memory and is only counted. It is read back after everything in memory,
-so no new message may bypass it into memory. Messages waiting in memory when that is cleared are
+so no new message may bypass it into memory. When memory is cleared, messages waiting there are
 written here. A persistent message in the journal is removed from there in the same atomic unit.
 
 After a restart messages in the journal count as older than those on pages. So while pages are in
-use, messages that must survive are written to them, even if they return to memory at once."""
+use, messages that must survive are written to them, even if they return to memory immediately."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ class Spool:
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """True if ``message`` was moved to disk; otherwise it must go into its queue, one of
-        ``queues``."""
+        """True if ``message`` was moved to disk; else it must go into one of ``queues``."""
         queue: SpooledQueue = queues[0]  # type: ignore[assignment]
         persistent = message.durable
         lies = self.cursor.on_disk.messages > 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from brokerproof.reference_broker.settings.activemq import ActiveMq, limit_of
 
 HEAP_PERCENT = 70
-"""A memory limit beyond the heap is this much of it
+"""A memory limit beyond the heap counts as this share of the heap
 (``BrokerService.checkMemorySystemUsageLimits``)."""
 
 

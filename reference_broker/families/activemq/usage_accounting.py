@@ -38,16 +38,16 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 from brokerproof.reference_broker.settings.settings import Settings
 
 TEXT = 4
-"""Bytes in front of the content of a text message, and of the properties if there are any."""
+"""Bytes before the content of a text message, and before the properties, if there are any."""
 PROPERTY = 5
-"""Bytes of a property in addition to its name and value."""
+"""Bytes of a property besides its name and value."""
 STANDARD = frozenset(
     {
         *("correlation-id", "expires", "timestamp", "priority", "type", "reply-to", "persistent"),
         *("JMSXUserID", "JMSXGroupID", "JMSXGroupSeq"),
     }
 )
-"""Headers of STOMP that are fields of a message and no properties."""
+"""STOMP headers that become fields of a message, not properties."""
 
 
 def size_of(message: Message) -> int:
@@ -77,7 +77,7 @@ class TopicClaim:
         account.messages += 1
 
     def sent(self) -> None:
-        """Record that it was sent to one of them, or discarded. Called once for each."""
+        """Record that the message was sent to one subscription, or discarded. Called once each."""
         self._unsent -= 1
         if not self._unsent:
             self._account.memory.add(-self._cost)
@@ -92,7 +92,7 @@ class TopicClaim:
 
 
 class HeldClaim:
-    """A message sent in a transaction, in memory until that ends."""
+    """A message sent in a transaction, in memory until the transaction ends."""
 
     __slots__ = ("_account", "_cost")
 
@@ -126,7 +126,7 @@ class UsageAccount(MemoryAccount):
             accounting.cursors, self.entry, activemq.persistent, self.memory, usage
         )
         self.sends = self.done = 0
-        """Messages that were ever added, and that are gone."""
+        """The numbers of messages ever added and removed."""
 
     def cost(self, message: Message) -> int:
         return self.entry.minimum_message_size + size_of(message)
@@ -156,7 +156,7 @@ class UsageAccount(MemoryAccount):
 
 
 class UsageAccounting(MemoryAccounting):
-    """The usage of all destinations of a broker. ``cursors`` keep what waits in queues."""
+    """The usage of all destinations of a broker. ``cursors`` keep waiting messages."""
 
     def __init__(
         self,

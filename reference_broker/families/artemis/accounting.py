@@ -46,7 +46,7 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 from brokerproof.reference_broker.settings.settings import Settings
 
 MESSAGE = 352
-"""Bytes charged for a message in addition to its size."""
+"""Bytes charged for a message besides its size."""
 REFERENCE = 72
 """Bytes charged for its place in a queue."""
 
@@ -68,8 +68,7 @@ class AddressAccount(MemoryAccount):
 
     @property
     def room(self) -> int | None:
-        """Bytes until the address is full, 0 once it is; None without a limit of its own or for
-        all addresses."""
+        """Bytes until the address is full, 0 once it is; None without an own or global limit."""
         if self.full:
             return 0
         left = [

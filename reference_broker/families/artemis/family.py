@@ -14,8 +14,7 @@ from brokerproof.reference_broker.persistence.store import Store
 
 
 class ArtemisFamily(BrokerFamily):
-    """Its accounting is that of
-    :mod:`brokerproof.reference_broker.families.artemis.accounting`."""
+    """Uses the accounting of :mod:`brokerproof.reference_broker.families.artemis.accounting`."""
 
     silence_monitor = LivenessMonitor
     admission_control = Admission

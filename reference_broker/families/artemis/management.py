@@ -31,7 +31,7 @@ _Value: TypeAlias = int | bool
 
 
 class _Unknown(Exception):
-    """The query cannot be answered; the sentence says why."""
+    """The query cannot be answered; the sentence gives the reason."""
 
 
 class ManagementAddress(Address):
@@ -95,7 +95,7 @@ class ManagementAddress(Address):
 
 
 def _count(queue: Queue) -> int:
-    """Messages that wait or are held by a consumer."""
+    """Count messages that wait or are held by a consumer."""
     return len(queue) + queue.unsettled
 
 
@@ -104,7 +104,7 @@ def _messages(address: Address) -> int:
 
 
 def _paging(address: Address) -> bool:
-    """True if new messages are not kept in memory, but on pages or dropped."""
+    """True if new messages go to pages or are dropped."""
     if address.account.policy in (FullPolicy.DROP, FullPolicy.FAIL):
         return address.account.full
     return address.pages is not None and address.pages.active

@@ -29,8 +29,8 @@ def _up_to_multiple(value: int, step: int) -> int:
 
 
 class LivenessMonitor(SilenceMonitor):
-    """Watches one connection's input, at passes at least 1 ns apart. A ``ttl`` of 0 closes it at
-    the next pass."""
+    """Watches one connection's input, at passes at least 1 ns apart. A ``ttl`` of 0 closes the
+    connection at the next pass."""
 
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
         self.ttl = ttl

@@ -1,5 +1,4 @@
-"""Credit between a sender and a receiver of messages (RABBITMQ-FLOW-conn-2), as between RabbitMQ's
-processes.
+"""Credit between a sender and a receiver of messages, like RabbitMQ's (RABBITMQ-FLOW-conn-2).
 
 The sender begins with credit for :data:`INITIAL` messages. The receiver grants :data:`MORE`
 whenever it has processed as many. A sender without credit is blocked; if it is a receiver itself,
@@ -8,8 +7,8 @@ chain stops its beginning::
 
     connection -> channel -> queue
 
-The connection stops reading when it is blocked, once to twice :data:`INITIAL` messages after the
-first that the queue has not processed. Then the transport blocks the client.
+The connection stops reading when it is blocked, between one and two times :data:`INITIAL` messages
+after the first that the queue has not processed. Then the transport blocks the client.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ class CreditFlow:
         self._left -= 1
 
     def worked(self) -> int:
-        """Record that the receiver has processed one; return the credit that it now owes the
-        sender."""
+        """Record that the receiver has processed one message; return the credit it now owes."""
         self._until_more -= 1
         if self._until_more:
             return 0

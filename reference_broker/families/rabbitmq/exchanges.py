@@ -31,14 +31,14 @@ PREDECLARED: dict[str, str] = {
     "amq.match": "headers",
     "amq.rabbitmq.trace": "topic",
 }
-"""Exchanges that are always there, besides the one without a name, and their types."""
+"""Exchanges that always exist, besides the one without a name, and their types."""
 
 Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """From an exchange to ``target``. ``arguments`` are a table, ``identity`` the same in
+    """A binding from an exchange to ``target``. ``arguments`` are a table, ``identity`` is its
     comparable form."""
 
     key: str
@@ -105,7 +105,7 @@ class KeyTree:
 
 @dataclass(eq=False, slots=True)
 class Exchange:
-    """One exchange. ``arguments`` are those that it was declared with."""
+    """One exchange. ``arguments`` are those of its declaration."""
 
     name: str
     type: str
@@ -145,8 +145,7 @@ class Exchange:
                 self.tree.remove(binding.key)
 
     def fitting(self, key: str, headers: Table) -> Iterable[Binding]:
-        """Return the bindings that match a message with this routing key and these headers, in
-        order.
+        """Return the bindings that match a message with this routing key and headers, in order.
 
         Only a headers exchange checks each binding.
         """
@@ -187,7 +186,7 @@ class Exchanges:
         self._all = {name: Exchange(name, kind) for name, kind in PREDECLARED.items()}
         self._default = Exchange(DEFAULT, "direct")
         self._leading: dict[Queue | Exchange, OrderedDict[tuple[Exchange, Binding], None]] = {}
-        """Bindings with their sources, by where they lead."""
+        """Bindings with their sources, by target."""
         self.creators = Creators[str]()
         """Connections that have declared exchanges, by the exchanges' names."""
         self.binders = Creators[tuple[Exchange, Binding]]()
@@ -205,7 +204,7 @@ class Exchanges:
         self.creators.add(conn, exchange.name)
 
     def remove(self, exchange: Exchange) -> None:
-        """Removes an exchange and the bindings from or to it."""
+        """Remove an exchange and the bindings from or to it."""
         del self._all[exchange.name]
         self.creators.remove(exchange.name)
         for binding in list(exchange.bindings):
@@ -222,8 +221,7 @@ class Exchanges:
                 binding.target.sources += 1
 
     def unbind(self, source: Exchange, binding: Binding) -> None:
-        """Removes a binding if it exists. An ``auto_delete`` exchange is removed with its last
-        one."""
+        """Remove a binding if it exists. An ``auto_delete`` exchange goes with its last one."""
         if binding in source.bindings:
             self._unbind(source, binding)
             self._tidy(source)
@@ -250,7 +248,7 @@ class Exchanges:
             self.remove(source)
 
     def route(self, exchange: Exchange, key: str, headers: Table) -> list[Queue]:
-        """The queues for a message, each once, in the order of their bindings."""
+        """Return the queues for a message, each once, in the order of their bindings."""
         queues: dict[Queue, None] = {}
         seen = {exchange}
         waiting = [exchange]

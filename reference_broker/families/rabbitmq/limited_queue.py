@@ -27,7 +27,7 @@ from brokerproof.reference_broker.kernel.queue import Consumer, Queue, ReadyEntr
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 OVERFLOWS = (DROP_HEAD, REJECT, REJECT_DLX)
 MAXLEN, EXPIRED, REJECTED = "maxlen", "expired", "rejected"
-"""Why a message becomes a dead letter."""
+"""Reasons for which a message becomes a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class LimitedQueue(Queue):
         return [entry for entry in self._ready if entry.message.large is None]
 
     def refuses(self, message: Message) -> bool:
-        """True if the queue's overflow policy refuses ``message``, which is then dead-lettered if
-        so configured."""
+        """True if the overflow policy refuses ``message``, which is dead-lettered if so
+        configured."""
         limits = self.limits
         if limits.overflow == DROP_HEAD or not self._above(1, len(message.body)):
             return False

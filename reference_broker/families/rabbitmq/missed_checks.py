@@ -7,7 +7,7 @@ from brokerproof.reference_broker.kernel.liveness import NEVER, IntervalMonitor
 
 
 class TwoMissedChecks(IntervalMonitor):
-    """Closes after two checks in a row without a new byte. With R the interval, checks are at A +
+    """Closes after two successive checks without a new byte. With R the interval, checks are at A +
     R, A + 2 R … after the agreement at A, so the close is more than 2 R and at most 3 R after the
     last byte."""
 

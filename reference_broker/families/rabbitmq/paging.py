@@ -5,8 +5,8 @@ their messages every :data:`EVERY`, oldest first, and keep only their places. A 
 when its message is sent. A ratio above 1.0 is never reached before publishers are blocked, so
 nothing is written out; nor is it while disk space is short.
 
-RabbitMQ up to 3.13 writes out so much that all queues are equally far from empty; the chapter only
-says their contents, and here it is all of them. Release 4 has no such ratio.
+RabbitMQ up to 3.13 writes out so much that all queues are equally far from empty. The chapter only
+speaks of queues' contents; here everything is written out. Release 4 has no such ratio.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from brokerproof.reference_broker.kernel.message import Entry, LargeBodyClaim
 from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
 
 EVERY: Duration = ms(2500)
-"""Interval of the checks whether memory is needed (``memory_monitor_interval``)."""
+"""Interval between checks whether memory is needed (``memory_monitor_interval``)."""
 
 
 class PagingOut:

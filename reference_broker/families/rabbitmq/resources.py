@@ -12,7 +12,7 @@ measured here. Readings are evaluated at these times:
   number of bytes, or a multiple of the RAM (disk-3). Disk space is short while less than the limit
   is free; then it is checked every 10 s.
 
-A limit set while the broker runs applies at once, until the broker ends (mem-3).
+A limit set while the broker runs applies immediately, until the broker ends (mem-3).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from brokerproof.reference_broker.kernel.deadlines import Deadlines
 MEMORY_EVERY: Duration = ms(1000)
 DISK_LEAST_MS, DISK_MOST_MS = 100, 10_000
 FASTEST = 250_000
-"""Bytes a millisecond: how quickly a disk is thought to fill up at most."""
+"""Bytes per millisecond: the fastest rate at which a disk is assumed to fill up."""
 ASSUMED_MEMORY = 1024 * 1024 * 1024
 
 Limit = float | int
@@ -72,7 +72,7 @@ class Resources:
         return self._total() if space is None else min(self._total(), space)
 
     def read(self, now: Instant, reading: ResourcesRead) -> None:
-        """Accept a reading. The first is evaluated at once, later ones when due."""
+        """Accept a reading. The first is evaluated immediately, later ones when due."""
         first, self._read = self._read is None, reading
         if first:
             self.check_memory(now)

@@ -28,9 +28,9 @@ from brokerproof.reference_broker.kernel.router import Router
 class Declared:
     """A queue as it was declared.
 
-    ``owner`` is the connection that it is exclusive to, None for everybody. ``on_delete`` has its
+    ``owner`` is the connection that has it exclusively (None: shared). ``on_delete`` has its
     consumers, which are notified when the queue is deleted. ``expires`` in ns is how long it may be
-    unused; None: unlimited. ``sole``: one consumer has it exclusively.
+    unused (None: unlimited). ``sole``: one consumer has it exclusively.
     """
 
     queue: Queue
@@ -42,7 +42,7 @@ class Declared:
     sole: bool = False
     on_delete: dict[Callable[[], None], None] = field(default_factory=dict)
     unused: Deadline | None = None
-    """Instant at which it is deleted because nobody uses it."""
+    """The instant at which it is deleted because it is unused."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class Declared:
 
 
 DeadLetter: TypeAlias = Callable[["Topology", Queue, Message, str], None]
-"""Handles a message that left a queue without having been consumed, and why it left."""
+"""Handles a message that left a queue without being consumed, given the reason."""
 
 
 class Topology:
@@ -76,7 +76,7 @@ class Topology:
         self._exclusive: dict[int, OrderedDict[Declared, None]] = {}
         """Queues that are exclusive to a connection, by connection."""
         self.pace = Pace(rate, deadlines, clock.instant) if rate else None
-        """Rate at which queues take what is published; None: at once."""
+        """The rate at which queues accept published messages; None: immediately."""
         self._named = 0
 
     def find(self, name: str) -> Declared | None:
@@ -89,7 +89,7 @@ class Topology:
         return known
 
     def limited(self) -> list[LimitedQueue]:
-        """The queues that clients declared with limits."""
+        """Return the queues that clients declared with limits."""
         return [
             declared.queue
             for declared in self._declared.values()
@@ -119,7 +119,7 @@ class Topology:
         return declared
 
     def used(self, declared: Declared) -> None:
-        """Somebody used the queue: its unused time restarts, unless it has consumers."""
+        """Record a use of the queue: its unused time restarts, unless it has consumers."""
         if declared.expires is not None:
             if declared.unused is None:
                 declared.unused = self._deadlines.timer(partial(self._on_unused, declared))
@@ -141,7 +141,7 @@ class Topology:
             self.delete(declared)
 
     def delete(self, declared: Declared) -> int:
-        """Deletes the queue; returns how many messages waited there."""
+        """Delete the queue; return how many messages waited there."""
         waiting = len(declared.queue)
         self._declared.pop(declared.name, None)
         if declared.owner is not None:
@@ -161,7 +161,7 @@ class Topology:
             self.delete(declared)
 
     def route(self, message: Message, queues: list[Queue]) -> bool:
-        """Puts ``message`` into ``queues``; False if any of them refused it."""
+        """Put ``message`` into ``queues``; return False if any of them refused it."""
         taken = True
         for queue in queues:
             if isinstance(queue, LimitedQueue) and queue.refuses(message):

@@ -7,7 +7,7 @@ and ``consuming`` execute methods, by topic. A peer's mistake is a
 where it is noticed.
 
 Numbers in docstrings are sections of the specification of AMQP 0-9-1; class.method names its
-reference. Where that is silent, RabbitMQ decides. Its extensions here are publisher confirms,
-basic.nack, cancel notifications, connection.blocked, bindings between exchanges, and queue
-arguments that begin with x-.
+reference. Where that is silent, RabbitMQ decides. Its extensions supported here are publisher
+confirms, basic.nack, cancel notifications, connection.blocked, bindings between exchanges, and
+queue arguments that begin with x-.
 """

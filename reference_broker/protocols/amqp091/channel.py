@@ -57,12 +57,13 @@ HANDLERS = {**declaring.HANDLERS, **publishing.HANDLERS, **consuming.HANDLERS}
 
 
 QUOTA_EVERY = 64 * 1024
-"""Bytes of a content after which the quota of unfinished bytes is looked at again."""
+"""Bytes of a content after which the quota of unfinished bytes is checked again."""
 
 
 class Channel:
-    """One channel. ``active`` is the client's channel.flow; ``prefetch`` is for each new consumer,
-    ``limit`` for the whole channel. ``last_queue`` is used by methods that name no queue."""
+    """One channel. ``active`` reflects the client's channel.flow; ``prefetch`` is for each new
+    consumer, ``limit`` for the whole channel. ``last_queue`` is used by methods that name no
+    queue."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
@@ -83,7 +84,7 @@ class Channel:
         self._properties: bytes | None = None
         self._body: list[bytes] = []
         self.unfinished_bytes = 0
-        """Bytes of a content of which more is to come."""
+        """Bytes of a content that is not complete."""
         self._missing = 0
 
     # --- what comes in ----------------------------------------------------------------------------
@@ -132,7 +133,7 @@ class Channel:
             if self._missing > most:
                 self._forget_content()
                 raise Refusal(PRECONDITION_FAILED, f"a message has at most {most} bytes")
-        elif payload:  # an empty body frame is legal, and kept nowhere
+        elif payload:  # an empty body frame is legal, and need not be kept
             self._missing -= len(payload)
             self._body.append(payload)
             before = self.unfinished_bytes
@@ -247,7 +248,7 @@ class Channel:
     # --- consumers --------------------------------------------------------------------------------
 
     def cancelled(self, consumer: Consumer) -> None:
-        """Tell the client that ``consumer`` ended because its queue was deleted."""
+        """Notify the client that ``consumer`` ended because its queue was deleted."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.capabilities.get("consumer_cancel_notify") is True:
             self.tell(methods.make(commands.Basic.Cancel, consumer.tag, True))

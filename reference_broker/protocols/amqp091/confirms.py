@@ -2,7 +2,7 @@
 with basic.ack or basic.nack.
 
 Answers are collected and sent at the end of an input. Equal answers up to the first unanswered
-message are merged with ``multiple``; the others are sent one by one.
+message are merged with ``multiple``; the rest are sent one by one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Confirms:
 
     def __init__(self) -> None:
         self.published = 0
-        self._answered = 0  # all up to this one have been told
+        self._answered = 0  # all up to this one have been answered
         self._due: dict[int, bool] = {}
 
     def next(self) -> int:
-        """Return the number of a message that arrives now."""
+        """Return the number of a newly arrived message."""
         self.published += 1
         return self.published
 

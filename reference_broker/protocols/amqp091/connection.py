@@ -81,7 +81,7 @@ CAPABILITIES = {
 PATIENCE = seconds(30)
 """Time that we wait for the peer's close-ok; less if the heartbeat interval is shorter."""
 DEAF_PATIENCE = seconds(1)
-"""Time that we wait when the next frame cannot be found, so no close-ok can be read."""
+"""Time that we wait if the next frame cannot be found, so that no close-ok can be read."""
 VHOST = "/"
 
 
@@ -183,8 +183,7 @@ class Amqp091Connection:
             self._silence_check.move(beats.look_at)
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
-        later."""
+        """Deliver nothing while the peer does not read. Messages stay queued."""
         self.held = paused
         if not paused:
             for channel in list(self.channels.values()):
@@ -228,7 +227,8 @@ class Amqp091Connection:
         for channel in touched:
             channel.flush()
 
-    # --- being held back --------------------------------------------------------------------------
+    # --- being throttled
+    # ------------------------------------------------------------------------------
 
     def pause(self) -> None:
         """Stop checking for silence: the connection is not read."""
@@ -278,7 +278,7 @@ class Amqp091Connection:
             and self.channels[channel].is_closing
             and payload[:2] != b"\0\x14"
         ):
-            return None  # what is dropped need not be read
+            return None  # dropped input need not be read
         return methods.read(payload)
 
     def _frame(self, type: int, channel: int, payload: bytes, method: base.Frame | None) -> None:

@@ -45,7 +45,7 @@ class UnackedDeliveries(dict[int, Unacked]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tags: list[int] = []  # a heap; tags that are settled stay until they are met
+        self._tags: list[int] = []  # a heap; settled tags stay until they surface
 
     def __setitem__(self, tag: int, delivery: Unacked) -> None:
         super().__setitem__(tag, delivery)
@@ -133,7 +133,7 @@ class Consumer:
             queue.discard(entry)
 
     def attach(self) -> None:
-        """Join the queue, which delivers waiting messages at once."""
+        """Join the queue, which immediately delivers waiting messages."""
         self.declared.on_delete[self.cancelled] = None
         self.declared.queue.add_consumer(self)
 

@@ -127,8 +127,7 @@ def recover(channel: Channel, method: Any) -> None:
 
 
 def qos(channel: Channel, method: Any) -> None:
-    """Set the prefetch limit of later consumers, or with ``global`` of the channel at once
-    (RabbitMQ)."""
+    """Set the prefetch limit of later consumers or, with ``global``, of the channel (RabbitMQ)."""
     if method.prefetch_size:
         raise Refusal(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     limit = channel.limit

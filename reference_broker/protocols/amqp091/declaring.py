@@ -86,7 +86,7 @@ def declare_exchange(channel: Channel, method: Any) -> None:
         return
     if kind not in TYPES:
         raise Refusal(
-            PRECONDITION_FAILED,  # as 4.x; 3.x and the specification have 503
+            PRECONDITION_FAILED,  # as in 4.x; 3.x and the specification use 503
             f"unknown exchange type {shown(kind)}; declared are {', '.join(TYPES)}",
         )
     given = _table(method.arguments)

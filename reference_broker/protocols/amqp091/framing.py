@@ -16,7 +16,7 @@ END = 0xCE
 OVERHEAD = 8
 """Bytes of a frame besides its payload."""
 LEAST_MAX = 4096
-"""frame-min-size: what both sides accept before tune-ok, and the least frame-max."""
+"""frame-min-size: what both sides accept before tune-ok, and the smallest frame-max."""
 BEAT = b"\x08\0\0\0\0\0\0\xce"
 
 _HEAD = struct.Struct(">BHI")

@@ -61,8 +61,8 @@ class Amqp091Message(Message):
         body: bytes,
         lifetime: Duration | None = None,
     ) -> None:
-        # The base class's __init__ is left out on purpose: the envelope is made when another
-        # protocol asks for it.
+        # The base class's __init__ is not called on purpose: the envelope is made when another
+        # protocol needs it.
         self.number = number
         self.arrived = arrived
         self.exchange = exchange

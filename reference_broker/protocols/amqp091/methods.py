@@ -76,7 +76,7 @@ def numbers_of(method: base.Frame | None) -> tuple[int, int]:
     return (0, 0) if method is None else (method.index >> 16, method.index & 0xFFFF)
 
 
-_KINDS: dict[int, type[base.Frame]] = dict(commands.INDEX_MAPPING)  # pamqp says less of its types
+_KINDS: dict[int, type[base.Frame]] = dict(commands.INDEX_MAPPING)  # pamqp's type is less precise
 _FIELDS: dict[int, tuple[str, ...]] = {
     index: tuple(kind.amqp_type(slot) for slot in kind.__slots__) for index, kind in _KINDS.items()
 }
@@ -173,9 +173,7 @@ def properties(data: bytes) -> dict[str, Any]:
     try:
         for bit, (name, kind) in enumerate(PROPERTIES):
             if flags >> (15 - bit) & 1:
-                if (
-                    kind == "timestamp"
-                ):  # as a number: not every one is an instant that datetime knows
+                if kind == "timestamp":  # as a number: datetime cannot represent every instant
                     taken, value = 8, struct.unpack_from(">Q", data, at)[0]
                 else:
                     taken, value = decode.by_type(data[at:], kind)

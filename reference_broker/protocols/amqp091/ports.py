@@ -58,7 +58,7 @@ class Channel(Protocol):
     active: bool
     consumers: dict[str, Consumer]
     unfinished_bytes: int
-    """Bytes of contents of which more is to come."""
+    """Bytes of contents that are not complete."""
 
     unacked: UnackedDeliveries
     prefetch: int

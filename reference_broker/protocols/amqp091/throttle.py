@@ -36,11 +36,11 @@ from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
 RECENTLY: Duration = seconds(5)
-"""Time for which a connection is reported in flow after it was."""
+"""How long a connection is still reported in flow afterwards."""
 
 
 class Connection(Protocol):
-    """A connection that may be held back."""
+    """A connection that may be throttled."""
 
     conn: int
     shared: BrokerContext
@@ -50,7 +50,7 @@ class Connection(Protocol):
         """Stop waiting for the peer: it is not read."""
 
     def resume(self) -> None:
-        """Handle what waited, and resume reading."""
+        """Handle the waiting input, and resume reading."""
 
     def tell(self, method: base.Frame, channel: int = 0) -> None: ...
 
@@ -61,7 +61,7 @@ class Connection(Protocol):
 class Throttled(Protocol):
     @property
     def throttle(self) -> Throttle:
-        """Return what holds the connection back."""
+        """Return the connection's throttle."""
 
 
 class Channel(Protocol):
@@ -173,7 +173,7 @@ class ChannelFlow:
         self._reader = CreditFlow()
         self._queues: dict[Queue, CreditFlow] = {}
         self._blocked: set[Queue] = set()
-        """Queues with which no credit is left."""
+        """Queues for which no credit is left."""
         self._owed = 0
         self._left = False
 

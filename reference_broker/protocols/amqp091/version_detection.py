@@ -27,7 +27,7 @@ V0_9_1, V0_9, V1_0_SASL, V1_0 = (
 )
 
 _SILENT_MS = 10_000
-"""Time for which a connection may send nothing where no handshake timeout is set."""
+"""How long a connection may send nothing if no handshake timeout is set."""
 
 
 class AmqpVersionDetector(DelegatingConnection):

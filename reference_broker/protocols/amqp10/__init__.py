@@ -1,5 +1,4 @@
-"""AMQP 1.0 without sockets: bytes in, calls of the core, bytes out. Read it with the specification
-at hand. The modules, from the bytes up, with the parts of the specification:
+"""AMQP 1.0 without sockets: bytes in, calls of the core, bytes out.
 
 * ``types``, ``decoder``, ``encoder``: the type system (part 1).
 * ``composite``, ``performatives``, ``messaging``, ``conditions``: what is declared in tables (2.7,

@@ -1,9 +1,9 @@
 """A link whose deliveries may have to wait for space
 (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`).
 
-Every delivery, even a settled one, is a send that waits for an answer. Without space it is not
-settled until it has been added. Meanwhile it counts as unanswered, so its link gets no credit for
-it. Other links and deliveries continue. If the whole connection must wait, its input is not handled
+Every delivery, even a settled one, is a send that waits for an answer. Without space it is settled
+only once it has been added. Meanwhile it counts as unanswered, so its link gets no credit for it.
+Other links and deliveries continue. If the whole connection must wait, its input is not handled
 until there is space. A delivery that fails is rejected with ``amqp:resource-limit-exceeded``; its
 link is not affected.
 """
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 
 class WaitingLink(IncomingLink):
-    """A link on which the peer sends, and may wait for space, as ``flow`` decides."""
+    """A link on which the peer sends; its deliveries may have to wait for space, as ``flow``
+    decides.
+    """
 
     def __init__(
         self, session: Session, attach: Attach, our_handle: int, flow: ProducerFlow

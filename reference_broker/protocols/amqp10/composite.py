@@ -48,7 +48,7 @@ RESTRICTED: Mapping[str, str] = {
     "terminus-expiry-policy": "symbol",
     "sasl-code": "ubyte",
 }
-"""Restricted types that fields have, and the primitive types they restrict."""
+"""Restricted types of fields, and the primitive types that they restrict."""
 
 CHOICES: Mapping[str, frozenset[Any]] = {
     "sender-settle-mode": frozenset({0, 1, 2}),

@@ -109,7 +109,7 @@ _FRAMES: dict[int, type[Composite]] = {
     and getattr(var, "PROVIDES", None) == ("frame",)
 }
 _CONNECTION_FRAMES = (Begin, Close, Open)
-"""Performatives that a connection handles itself; all others are its sessions'."""
+"""Performatives that a connection handles itself; sessions handle all others."""
 
 
 class State(enum.Enum):
@@ -149,13 +149,13 @@ class AmqpConnection:
         self.unfinished_bytes = 0
         self.user: str | None = None
         self.stalled = False
-        """True while no input is handled, for want of space for an earlier delivery."""
+        """True while no input is handled, because an earlier delivery waits for space."""
         self._state = State.HEADER
-        self._opened = False  # our open is out
+        self._opened = False  # our open has been sent
         self._peer_channel_max = 0
         self._parser = FrameParser(MIN_MAX_FRAME_SIZE)
         self._sessions: dict[int, Session] = {}  # by the peer's channel
-        self._channels = 0  # ours: a bit for each that is in use
+        self._channels = 0  # our channels: a bit for each that is in use
         self._touched: dict[TouchedSession, None] = {}
         self._ttl = ms(_ttl_ms(acceptor, shared.settings))
         self._sasl: SaslExchange | None = None
@@ -249,8 +249,8 @@ class AmqpConnection:
         self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
-        later."""
+        """Deliver nothing while the peer does not read. Messages stay queued, for other consumers
+        or for later."""
         self.held = paused
         if not paused:
             for session in list(self._sessions.values()):
@@ -341,7 +341,7 @@ class AmqpConnection:
         if not body and channel <= self.acceptor.amqp.channel_max:
             return
         if self._state is State.CLOSING:
-            with contextlib.suppress(Refusal):  # only a close means anything now
+            with contextlib.suppress(Refusal):  # only a close is accepted now
                 if isinstance(decoded(body, _FRAMES)[0], Close):
                     self._close()
             return
@@ -431,7 +431,8 @@ class AmqpConnection:
                 f"begin has remote-channel {begun.remote_channel}, and this side has begun nothing"
             )
             raise Refusal(refusal.REMOTE_CHANNEL_SET, detail)
-        # The same number when it is free: easier to follow in a trace. Otherwise the lowest one.
+        # The same number if it is free, which makes traces easier to follow. Otherwise the lowest
+        # one.
         ours = channel
         if channel > self._peer_channel_max or self._channels >> channel & 1:
             free = ~self._channels

@@ -5,9 +5,9 @@ nesting are allowed; it returns the value and the position after it. Reading pas
 detected in one place, :func:`decode`: fixed widths by ``struct``, the rest by their own length
 check.
 
-Limits, so that a few bytes cannot cost much: a list or map has no more elements than bytes; an
-array of elements without bytes has at most :data:`MOST_EMPTY` of them; nesting is at most
-:data:`DEPTH` levels deep.
+Limits keep a few bytes from costing much: a list or map has no more elements than bytes; an array
+of elements without bytes has at most :data:`MOST_EMPTY` of them; nesting is at most :data:`DEPTH`
+levels deep.
 
 :data:`PLAIN` is for fields whose type is known from a table: its numbers are plain ``int``, which
 is faster.
@@ -43,9 +43,9 @@ from brokerproof.reference_broker.protocols.amqp10.types import (
 Reader: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
 
 DEPTH = 32
-"""Levels of lists, maps, arrays and descriptions within each other."""
+"""The deepest nesting of lists, maps, arrays and descriptions."""
 MOST_EMPTY = 65536
-"""Elements of an array whose constructor needs no bytes for them."""
+"""Most elements of an array whose constructor needs no bytes for them."""
 
 
 class DecodeError(Exception):

@@ -58,7 +58,7 @@ class Scan(Protocol):
     footer: bytearray
 
     def feed(self, data: bytes) -> None:
-        """Look at the next bytes."""
+        """Examine the next bytes."""
 
     def finish(self) -> tuple[Section, ...]: ...
 
@@ -105,7 +105,7 @@ class Arrival:
         self.state = first.state
         self.size = 0
         self.next_look = 0
-        """Size at which the start of the body is looked for again."""
+        """Size at which to look again for the start of the body."""
         self._parts: list[bytes] = []
         self._spool: ArrivingBody | None = None
         self._scan: Scan | None = None
@@ -117,7 +117,7 @@ class Arrival:
         return self._spool is not None or self._problem is not None
 
     def spoil(self, problem: BadMessage) -> None:
-        """Drop everything that is not a valid message. :meth:`finish` reports ``problem``."""
+        """Drop everything of an invalid message. :meth:`finish` reports ``problem``."""
         self._problem = problem
         self._parts.clear()
         self.abandon()
@@ -207,7 +207,7 @@ class Batch:
 
 # --- transfers out --------------------------------------------------------------------------------
 
-# The first transfer of a delivery is the most frequent frame there is, so it is packed at once,
+# The first transfer of a delivery is the most frequent frame, so it is packed in one call, with
 # fields of fixed width: frame header, descriptor and list8; handle, delivery-id, delivery-tag (4
 # bytes), message-format 0, settled.
 _FIRST = struct.Struct(">IBBH6sBIBI2s4s2s")
@@ -229,8 +229,7 @@ def whole_transfer(
 
 
 def room(largest: int) -> int:
-    """Return how many bytes of a message fit into any transfer frame of at most ``largest``
-    bytes."""
+    """Return how many bytes of a message fit into any transfer frame of ``largest`` bytes."""
     return largest - _FIRST.size - 1
 
 

@@ -70,8 +70,7 @@ def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
 
 
 def names(message: Source) -> dict[str, Value]:
-    """Return every name that a selector can read from ``message``. Never raises for a producer's
-    input."""
+    """Return every name that a selector can read from ``message``. Never raises."""
     properties, application = sections_of(message.described)
     if properties is None:
         properties = Properties()

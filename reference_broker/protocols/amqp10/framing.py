@@ -53,7 +53,7 @@ class FrameParser(ByteBuffer):
     def next(self) -> Frame | None:
         """Return the next frame, or None while it is incomplete. Raises :class:`Refusal` for bytes
         that cannot be a frame; must not be called again after that."""
-        # This runs for every frame: has() is called only where the bytes are not in one piece.
+        # This runs for every frame: has() is called only if the bytes are not in one piece.
         if len(self._data) - self._at < 8 and not self.has(8):
             if self.has(4):
                 self._judge(int.from_bytes(self._data[self._at : self._at + 4]))
@@ -94,8 +94,7 @@ EMPTY = frame(0, b"")
 
 
 def pieces(payload: bytes, first: int, others: int) -> Iterator[bytes | memoryview]:
-    """Yield ``payload`` cut to at most ``first`` bytes and then ``others`` bytes each, without a
-    copy."""
+    """Yield ``payload`` cut to at most ``first`` and then ``others`` bytes each, without a copy."""
     if len(payload) <= first:
         yield payload
         return
@@ -106,8 +105,7 @@ def pieces(payload: bytes, first: int, others: int) -> Iterator[bytes | memoryvi
 
 
 def decoded(body: bytes, known: dict[int, type[Composite]]) -> tuple[Any, int]:
-    """Return the performative at the start of ``body``, one of ``known``, and the position after
-    it.
+    """Return the performative at the start of ``body``, one of ``known``, and its end.
 
     Raises :class:`Refusal`.
     """

@@ -1,9 +1,9 @@
 """Links on which we receive: producers (2.6.7, 2.6.12, 2.6.14).
 
-A delivery arrives in one transfer or several; when the last has arrived it is checked as a whole
-and answered at once: accepted if it was routed, else rejected with the reason. We settle without
-waiting for the sender (our attach always answers rcv-settle-mode first). A sender whose source does
-not list rejected gets its default outcome instead.
+A delivery arrives in one transfer or several; when the last has arrived, the delivery is checked as
+a whole and answered immediately: accepted if it was routed, else rejected with the reason. We
+settle without waiting for the sender (our attach always answers rcv-settle-mode first). A sender
+whose source does not list rejected gets its default outcome instead.
 
 Checked for each delivery, as early as possible: credit, tag, format, size, settlement against the
 link's mode, the message's sections, annotations, the address.
@@ -58,7 +58,7 @@ from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransa
 ACCEPTED = Accepted()
 LONGEST_TAG = 32
 _MOST_ROUTES = 256
-"""Envelopes kept by a producer without an address of its own."""
+"""Envelopes kept by a producer without its own address."""
 
 _REJECTED = "amqp:rejected:list"
 
@@ -110,7 +110,7 @@ class IncomingLink(Link):
         self.refill()
 
     def begin(self, attach: Attach) -> None:
-        """Check what every sender's attach must have."""
+        """Check the requirements on every sender's attach."""
         if attach.initial_delivery_count is None:
             raise Refusal(
                 refusal.NO_INITIAL_COUNT, "attach of a sender has no initial-delivery-count"
@@ -154,7 +154,7 @@ class IncomingLink(Link):
         return 1 if self.arriving is not None else 0
 
     def refill(self) -> None:
-        """Grant credit if the rule says so."""
+        """Grant credit if the rule requires it."""
         more = self._rule.refill(self.credit, self.unanswered, self._on_room)
         if more:
             self.credit.grant(more)
@@ -215,15 +215,15 @@ class IncomingLink(Link):
         if self.in_delivery:
             self._set(None)
         self._check_settled(arrival)
-        if not arrival.resumed:  # we remember nothing that could be resumed (AMQP10-XFER-21)
+        if not arrival.resumed:  # we keep nothing that could be resumed (AMQP10-XFER-21)
             state = self.arrived(arrival)
             if not arrival.settled and state is not None:
                 self.session.settle_incoming(arrival.id, state)
         self.refill()
 
     def _spool(self, arrival: Arrival) -> None:
-        """Write the body of ``arrival`` to a file from now on if it is large and files are
-        available."""
+        """Write the body of ``arrival`` to a file from now on, if it is large and there are
+        files."""
         large, smallest = (
             self.session.shared.large,
             self.session.connection.acceptor.amqp.min_large_message_size,
@@ -342,7 +342,7 @@ class IncomingLink(Link):
             if self._route is None:
                 self._rule.address = route.address
             match shared.admission.judge(route.address, by_credit=True):
-                case Verdict.TAKE | Verdict.WAIT:  # it was granted
+                case Verdict.TAKE | Verdict.WAIT:  # the credit was granted
                     state = self.take(message, arrival, transaction)
                 case Verdict.DROP:
                     state = ACCEPTED
@@ -358,8 +358,7 @@ class IncomingLink(Link):
 
     @staticmethod
     def reported_state(state: Any, arrival: Arrival, transaction: LiveTransaction | None) -> Any:
-        """Return the state to report for the outcome ``state``, wrapped if it is in a
-        transaction."""
+        """Return the state to report for the outcome ``state``, wrapped in its transaction's."""
         if transaction is None or state is None:
             return state
         if isinstance(state, Rejected) and arrival.settled:
@@ -398,8 +397,8 @@ class IncomingLink(Link):
         return ACCEPTED
 
     def publish(self, message: AmqpMessage, send: Any) -> bool:
-        """Add ``message``, at once or by ``send`` with its transaction; False if a queue refused
-        it. Raises ``NoRoute``."""
+        """Add ``message``, directly or by ``send`` with its transaction; return False if a queue
+        refused it. Raises ``NoRoute``."""
         if send is None:
             return self.session.shared.router.publish(message)
         self.session.shared.router.get_or_create(message.route.address, message.route.routing)
@@ -414,7 +413,7 @@ class IncomingLink(Link):
         return self._default_outcome
 
     def _own_route(self, payload: bytes) -> Envelope:
-        """Return the route of a message whose producer has no address: its ``to``. Raises NoRoute,
+        """Return the ``to`` of a message without a producer's address. Raises NoRoute,
         BadMessage."""
         properties = properties_of(payload)
         if properties is None or not properties.to:

@@ -33,7 +33,7 @@ EMPTY_DATA = b"\0\x53\x75\xa0\0"
 """A placeholder for a body in a file."""
 LONGEST_FOOTER = 1024 * 1024
 LARGEST_FRAME = 128 * 1024
-"""Bytes of a file that are sent at once, however large the peer's frames."""
+"""Bytes of a file that are sent together, however large the peer's frames."""
 
 _BINARY, _LIST, _MAP = frozenset({0xA0, 0xB0}), frozenset({0xC0, 0xD0}), frozenset({0xC1, 0xD1})
 _STRING, _SYMBOL = frozenset({0xA1, 0xB1}), frozenset({0xA3, 0xB3})
@@ -94,7 +94,7 @@ class LargeAmqpMessage(AmqpMessage):
 
 
 def body_at(data: bytes) -> int | None:
-    """Return where the body of the message in ``data`` begins; None if it is not among them or
+    """Return where the body of the message in ``data`` begins; None if it is not in ``data`` or
     cannot be kept in a file."""
     at = 0
     try:
@@ -104,12 +104,12 @@ def body_at(data: bytes) -> int | None:
                 return at if data[after] in _ALLOWED.get(code, ()) else None
             at = skip(data, after)
     except (IndexError, struct.error, DecodeError, BadMessage):
-        return None  # whatever is wrong with it shows when all of it is read
+        return None  # any fault shows when the whole message is read
     return None
 
 
 class BodyScan:
-    """Finds the sections of a body in passing bytes."""
+    """Finds the sections of a body as its bytes pass."""
 
     def __init__(self) -> None:
         self.sections: list[Section] = []
@@ -205,7 +205,8 @@ def _descriptor_end(head: bytes) -> int | None:
 
 class LargeTransfers:
     """Transfer frames of a delivery: ``head``, then the file. An empty frame means that the next
-    piece must be read first: ``go_on`` is called when it has been, ``broken`` when it cannot be."""
+    piece must be read first: ``go_on`` is called once it has been read, ``broken`` if it cannot
+    be."""
 
     def __init__(
         self,

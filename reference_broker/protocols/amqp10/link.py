@@ -74,12 +74,12 @@ class LinkState(enum.Enum):
 
 
 class Frames(Protocol):
-    """Frames of one delivery, made when they can be sent. An empty one is not ready yet."""
+    """Frames of one delivery, made when they can be sent. An empty frame is not ready yet."""
 
     def __next__(self) -> bytes: ...
 
     def close(self) -> None:
-        """Forget the frames that were not sent."""
+        """Drop the frames that were not sent."""
 
 
 class Connection(Protocol):
@@ -95,16 +95,16 @@ class Connection(Protocol):
     transactions: dict[bytes, LiveTransaction]
     new_incoming_link: NewLink
     posting: Counter[bytes]
-    """Deliveries that have begun to arrive and not ended, counted by the txn-id of their state."""
+    """Deliveries that have begun but not ended, counted by the txn-id of their state."""
 
     unfinished_bytes: int
-    """Bytes of deliveries of which more is to come, on all links."""
+    """Bytes of incomplete deliveries on all links."""
 
     def check_links(self) -> None:
-        """Refuse a link, which its session has already, if there are more than the quota."""
+        """Refuse a link, which its session already has, if there are more than the quota."""
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Read ``data``, and what waited while the connection was stalled."""
+        """Read ``data``, and the input that waited while the connection was stalled."""
 
     def send(self, data: bytes) -> None:
         """Queue bytes for sending."""
@@ -127,7 +127,7 @@ class Session(Protocol):
     our_channel: int
     next_delivery_id: int
     blocked: OrderedDict[Link, None]
-    """Links that could send but for the window or the peer; each is resumed when it can."""
+    """Links that only wait for the window or the peer; each is resumed when it can send."""
 
     @property
     def connection(self) -> Connection: ...
@@ -171,8 +171,7 @@ class Session(Protocol):
 
 
 class Link:
-    """One link. ``role`` is the peer's; ``handle`` is in the peer's frames, ``our_handle`` in
-    ours."""
+    """One link. ``role`` and ``handle`` are the peer's, ``our_handle`` is ours."""
 
     in_delivery = False
     """True if the next transfer continues a delivery."""
@@ -187,13 +186,14 @@ class Link:
         self.rcv_settle_mode = FIRST
         self.state = LinkState.ATTACHED
         self.unsettled: dict[int, Delivery] = {}
-        """Deliveries sent on this link and not settled, by delivery-id, in the order of the ids."""
+        """Unsettled deliveries sent on this link, by delivery-id, in the order of the ids."""
 
     @property
     def is_attached(self) -> bool:
         return self.state is LinkState.ATTACHED
 
-    # --- what a kind of link does -----------------------------------------------------------------
+    # --- decided by each kind of link
+    # -----------------------------------------------------------------
 
     def attach(self, attach: Attach) -> None:
         """Answer ``attach`` and begin. Raises :class:`Refusal` *before* it answers."""
@@ -220,7 +220,8 @@ class Link:
         """Return deliveries to their queues after ``stop()``; return the queues to dispatch."""
         return []
 
-    # --- what all do ------------------------------------------------------------------------------
+    # --- common to all links
+    # --------------------------------------------------------------------------
 
     def answer(self, attach: Attach) -> Attach:
         """Return the answer to ``attach`` without the termini."""
@@ -275,5 +276,5 @@ NewLink: TypeAlias = Callable[[Session, Attach, int], Link]
 
 
 class AttachedLinks(dict[tuple[str, str, bool], Link]):
-    """The attached links of a broker by their identity: the peer's container, the name, the peer's
+    """The attached links of a broker by identity: the peer's container, the name, the peer's
     role."""

@@ -58,9 +58,9 @@ NO_PREFIX = b"\x40\x40"
 
 
 PROPERTIES_BEGIN = b"\0\x53\x73"
-"""The descriptor of the properties section, as everybody writes it."""
+"""The descriptor of the properties section, in its usual encoding."""
 EXPIRY_FIELD = 8
-"""The place of absolute-expiry-time in it."""
+"""The index of absolute-expiry-time among the properties."""
 
 
 class AmqpMessage(Message):
@@ -81,7 +81,7 @@ class AmqpMessage(Message):
         annotations: bytes,
         bare: bytes,
     ) -> None:
-        # The base class's __init__ is left out on purpose: envelope and body stay empty, see
+        # The base class's __init__ is not called on purpose: envelope and body stay empty, see
         # __getattr__.
         self._names: dict[str, Value] | None = None
         self.number = number

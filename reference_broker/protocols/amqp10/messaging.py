@@ -48,8 +48,7 @@ SECTIONS: dict[str, tuple[int, str]] = {
     "amqp-value:*": (AMQP_VALUE, "*"),
     "footer:map": (FOOTER, "map"),
 }
-"""Sections that are not composites, by symbolic descriptor (without ``amqp:``): numeric descriptor
-and type."""
+"""Numeric descriptor and type of sections that are not composites, by symbol without ``amqp:``."""
 
 # --- delivery states (3.4) ------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Links on which we send: the consumers of queues (2.6.7, 2.6.12, 3.3, 3.4).
 
-A delivery needs three things at once: a message, link credit, and room in the session's window. The
-queue checks the last two (``has_room``) and supplies the first (``deliver``).
+A delivery needs a message, link credit, and room in the session's window. The queue checks the last
+two (``has_room``) and supplies the message (``deliver``).
 
 Settlement
 ----------
@@ -137,7 +137,7 @@ class OutgoingLink(Link):
             )
 
     def _check(self, source: Source) -> None:
-        """Refuse a source that this broker cannot serve. The answer says what differs
+        """Refuse a source that this broker cannot serve. The answer shows the differences
         (AMQP10-LINK-05)."""
         if source.dynamic and source.address is not None:
             raise Refusal(refusal.ADDRESS_AND_DYNAMIC, "a dynamic source names no address")
@@ -285,7 +285,7 @@ class OutgoingLink(Link):
         else:
             self.queue.dispatch()
         if self._drain_due and self.credit.credit and self.queue.when_read(self.offer):
-            return  # what there is comes from the disk
+            return  # available messages are read from disk
         if (
             self._drain_due
             and not self._stopped
@@ -355,8 +355,7 @@ class OutgoingLink(Link):
             self.unsettled.pop(delivery.id, None)
 
     def apply(self, deliveries: list[Delivery], state: Any) -> None:
-        """Settle deliveries with the outcome ``state``. Returned messages are not dispatched
-        here."""
+        """Settle deliveries with the outcome ``state``. Does not dispatch returned messages."""
         if self.copies:
             return
         entries = [delivery.entry for delivery in deliveries]

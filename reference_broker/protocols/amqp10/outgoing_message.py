@@ -31,7 +31,7 @@ def encoded(entry: Entry, now: Instant) -> bytes:
             b"",
             stomp_conversion.to_amqp(message),
         )
-    ttl = b"\x40" if left is None else encoder.uint(left)  # what is left of it (AMQP10-MSG-08)
+    ttl = b"\x40" if left is None else encoder.uint(left)  # the remaining time (AMQP10-MSG-08)
     failures = entry.failures + entry.earlier
     first = b"\x41" if entry.deliveries == 1 else b"\x42"
     fields = b"".join(

@@ -1,5 +1,4 @@
-"""The performatives of the transport (2.7), the SASL frames (5.3.3) and the error type (2.8.14), as
-tables."""
+"""The transport's performatives (2.7), SASL frames (5.3.3) and error type (2.8.14), as tables."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ FIRST, SECOND = 0, 1
 
 UINT_MAX = 0xFFFF_FFFF
 MIN_MAX_FRAME_SIZE = 512
-"""Bytes of a frame that every peer can take."""
+"""Bytes of a frame that every peer can accept."""
 
 
 @composite("error", 0x1D)

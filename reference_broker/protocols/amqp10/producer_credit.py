@@ -31,8 +31,8 @@ class ProducerCredit:
         self._admission = admission
 
     def refill(self, credit: ReceiverCredit, unanswered: int, on_room: Callable[[], None]) -> int:
-        """Return how many deliveries to grant now. Without room this is 0, and ``on_room`` is
-        called later."""
+        """Return how many deliveries to grant now. Without room: 0, and ``on_room`` is called
+        later."""
         if credit.credit > self.low - unanswered:
             return 0
         more = self.most - credit.credit - unanswered

@@ -118,8 +118,7 @@ IN_ANOTHER_TRANSACTION = _link(conditions.TRANSACTION_ROLLBACK, "AMQP10-TXN-11")
 
 
 class Refusal(Exception):
-    """A peer's mistake, which ends one of its endpoints. ``detail`` says what was wrong and where,
-    for people."""
+    """A peer's mistake, which ends one of its endpoints. ``detail`` is for people."""
 
     def __init__(self, fault: Fault, detail: str) -> None:
         super().__init__(detail)

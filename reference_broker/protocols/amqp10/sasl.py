@@ -43,7 +43,7 @@ class Outcome:
 
 
 class SaslServer:
-    """One negotiation. ``users`` has passwords by name; ``external`` is the user known to the
+    """One negotiation. ``users``: passwords by name. ``external``: the user known to the
     transport."""
 
     def __init__(

@@ -98,13 +98,13 @@ class Session:
         self.next_incoming_id = begun.next_outgoing_id
         self._full_window = acceptor.amqp.incoming_window
         self.incoming_window = 0 if self.shared.alarms.raised else self._full_window
-        self._under_way = 0  # transfers that an alarm has overtaken, at most
+        self._under_way = 0  # the most transfers that an alarm has overtaken
         self.next_outgoing_id = self._initial_outgoing_id = acceptor.amqp.first_transfer_id
         self.remote_incoming_window = begun.incoming_window
         self.remote_outgoing_window = begun.outgoing_window
         self.next_delivery_id = acceptor.amqp.first_delivery_id
         self.unsettled: dict[int, Delivery] = {}
-        """Deliveries that were sent and not settled, by delivery-id, in the order of the ids."""
+        """Unsettled deliveries that were sent, by delivery-id, in the order of the ids."""
         self._unsettled_ids = NumberIndex()
         self.blocked: OrderedDict[Link, None] = OrderedDict()
         self.links: dict[int, Link] = {}
@@ -346,7 +346,7 @@ class Session:
                 detail = f"got a disposition for delivery {id}, whose link ended with an error"
                 raise Refusal(refusal.ERRANT, detail)
         if isinstance(disposition.state, Received) and not disposition.settled:
-            return  # it says how much has arrived, and changes nothing
+            return  # it states how much has arrived, and changes nothing
         unsettled = self.unsettled
         if first == last:
             deliveries = [unsettled[first]] if first in unsettled else []
@@ -393,9 +393,7 @@ class Session:
         if attach.handle in self.links:
             raise Refusal(refusal.HANDLE_USED, f"handle {attach.handle} is already attached")
         closing = self._closing.pop((attach.name, attach.role), None)
-        if (
-            closing is not None
-        ):  # the answer to our attach, which was only to say that the link is closed
+        if closing is not None:  # the answer to our attach, which was only needed to close the link
             closing.handle = attach.handle
             self.links[attach.handle] = closing
             return
@@ -469,7 +467,7 @@ class Session:
         if detach.closed:
             heapq.heappush(self._free_handles, link.our_handle)
             return
-        # We closed the link, the peer only detached: it has to be attached once more to be closed
+        # We closed the link, but the peer only detached: it must be attached once more to be closed
         # (AMQP10-LINK-11).
         self.connection.observe(
             "AMQP10-LINK-11",
@@ -497,8 +495,7 @@ class Session:
     # --- the end ----------------------------------------------------------------------------------
 
     def fail(self, problem: Refusal) -> None:
-        """End the session with an error (AMQP10-SESS-03). Frames before the peer's ``end`` are
-        ignored."""
+        """End the session with an error (AMQP10-SESS-03) and ignore frames before ``end``."""
         self.connection.observe(problem.fault.requirement, problem.detail)
         part(self.release_links(), self.shared.router)
         self.send(End(error=problem.error))

@@ -73,7 +73,7 @@ _PREFIX, _HEAD, _EXPIRES = "amqp prefix", "amqp head", "amqp expires"
 
 
 class Source(Protocol):
-    """An AMQP message, as it is converted."""
+    """An AMQP message during its conversion."""
 
     route: Envelope
     prefix: bytes
@@ -107,8 +107,7 @@ def prefix(envelope: Envelope) -> bytes:
 
 
 def ttl_ms(envelope: Envelope, now: Instant) -> int | None:
-    """Return the milliseconds until the header's expiry; None without one (0 is never). ``now``
-    since 1970."""
+    """Return the ms until the header's expiry; None without one (0: never). ``now`` since 1970."""
     known = envelope.wire.get(_EXPIRES)
     if known is None:
         expires = _number(dict(reversed(envelope.headers)).get("expires", ""), _LONG_MAX)
@@ -117,7 +116,7 @@ def ttl_ms(envelope: Envelope, now: Instant) -> int | None:
 
 
 def to_amqp(message: Message) -> bytes:
-    """Return the bare message. Of a large message this is everything in front of its body."""
+    """Return the bare message; of a large message, everything before its body."""
     envelope = message.envelope
     head = envelope.wire.get(_HEAD)
     if head is None:
@@ -141,7 +140,7 @@ def _head(envelope: Envelope) -> bytes:
     seen: set[str] = set()
     for name, text in envelope.headers:
         if name in seen:
-            continue  # the first of a repeated header is the one that counts (STOMP12-REPEAT-02)
+            continue  # the first of repeated headers counts (STOMP12-REPEAT-02)
         seen.add(name)
         if not _property(properties, name, text):
             others[name] = text
@@ -152,7 +151,7 @@ def _head(envelope: Envelope) -> bytes:
 
 
 def _property(properties: Properties, name: str, text: str) -> bool:
-    """Put a header into its AMQP property; False if there is none, or the value does not fit."""
+    """Put a header into its AMQP property. Return False if there is none, or it does not fit."""
     if name in _TEXTS:
         setattr(properties, _TEXTS[name], text)
     elif name in _INSTANTS:
@@ -205,7 +204,7 @@ def to_stomp(message: Source) -> tuple[Envelope, bytes | LargeBodySlice]:
         headers.append(("priority", str(message.prefix[2])))
     if properties is not None:
         headers += _headers(properties)
-    if message.ttl is not None:  # behind absolute-expiry-time, which wins
+    if message.ttl is not None:  # absolute-expiry-time wins
         headers.append(("expires", str(message.arrived // NS_PER_MS + message.ttl)))
     for key, value in application:
         written = identity(value) if isinstance(value, bytes) else _written(value)
@@ -222,7 +221,7 @@ def to_stomp(message: Source) -> tuple[Envelope, bytes | LargeBodySlice]:
 
 
 def sections_of(bare: bytes) -> tuple[Properties | None, Sequence[tuple[Any, Any]]]:
-    """Return properties, and application properties as pairs. Unreadable ones are left out."""
+    """Return properties, and application properties as pairs. Unreadable ones are omitted."""
     properties: Properties | None = None
     application: Sequence[tuple[Any, Any]] = ()
     for code, _, inside, _ in sections(bare):
@@ -293,7 +292,7 @@ def identity(value: Any) -> str:
 
 
 def _simple(data: bytes, at: int) -> Any:
-    """Return the value there; for an unreadable one a list, which is not simple."""
+    """Return the value at this position; for an unreadable one a list, which is not simple."""
     try:
         return decode(data, at)[0]
     except DecodeError:

@@ -54,7 +54,7 @@ class AmqpRecords:
 
 
 class AmqpNotes:
-    """Notes of AMQP peers about messages that they gave back."""
+    """Notes of AMQP peers about messages that they returned."""
 
     def encode(self, notes: Notes) -> bytes:
         if not notes.annotations and notes.rejected is None:

@@ -25,7 +25,7 @@ CAPABILITIES = {
 
 
 def wanted_routing(capabilities: Iterable[str]) -> RoutingType | None:
-    """Return the routing type that one of ``capabilities`` asks for, or None."""
+    """Return the routing type that one of ``capabilities`` requests, or None."""
     return next(
         (CAPABILITIES[capability] for capability in capabilities if capability in CAPABILITIES),
         None,
@@ -35,8 +35,7 @@ def wanted_routing(capabilities: Iterable[str]) -> RoutingType | None:
 def where(
     acceptor: Acceptor, family: BrokerFamily, name: str, capabilities: Iterable[str] = ()
 ) -> tuple[str, RoutingType | None]:
-    """Return the address and the routing type of ``name``. Raises :class:`Refusal` if it is only a
-    prefix."""
+    """Return address and routing type of ``name``. Raises :class:`Refusal` if only a prefix."""
     prefixes = [(prefix, RoutingType.ANYCAST) for prefix in acceptor.anycast_prefix]
     prefixes += [(prefix, RoutingType.MULTICAST) for prefix in acceptor.multicast_prefix]
     fitting = [prefix for prefix in prefixes if prefix[0] and name.startswith(prefix[0])]
@@ -45,15 +44,14 @@ def where(
         raise Refusal(refusal.NOT_FOUND, f"address {refusal.shown(name)} has no name")
     requested = wanted_routing(capabilities)
     if family.qualified_names:
-        routing = routing or requested or RoutingType.ANYCAST  # a name that says what it is wins
+        routing = routing or requested or RoutingType.ANYCAST  # a qualified name wins
     else:
         routing = requested or routing
     return placed(family, name[len(prefix) :], routing), routing
 
 
 def placed(family: BrokerFamily, name: str, routing: RoutingType | None) -> str:
-    """Return the address of ``name``. With qualified names, each routing type has its own
-    address."""
+    """Return the address of ``name``. Qualified names differ by routing type."""
     return qualified(name, routing) if family.qualified_names else name
 
 

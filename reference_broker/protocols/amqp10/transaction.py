@@ -37,7 +37,7 @@ class LiveTransaction:
 
     @property
     def doomed(self) -> str | None:
-        """Why it may only be rolled back; None if it may be committed."""
+        """The reason for which it may only be rolled back; None if it may be committed."""
         return self._core.doomed
 
     def doom(self, reason: str) -> None:
@@ -45,8 +45,8 @@ class LiveTransaction:
         self._core.doom(reason)
 
     def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:
-        """Hold the peer's outcome of a delivery until the discharge; ``settled`` if the peer
-        settled it."""
+        """Hold the peer's outcome of a delivery until the discharge; ``settled`` by the peer or
+        not."""
         delivery.transaction = self
         self._outcomes[delivery] = outcome, settled
 
@@ -58,8 +58,7 @@ class LiveTransaction:
             delivery.link.forget([delivery])
 
     def commit(self) -> list[Queue]:
-        """Apply all outcomes, then publish all messages; return the queues to dispatch. Raises
-        ``NoRoute``."""
+        """Apply all outcomes, then publish; return the queues to dispatch. Raises ``NoRoute``."""
         self._router.begin_atomic_unit()
         queues: dict[Queue, None] = {}
         for delivery, (outcome, settled) in self._outcomes.items():

@@ -100,7 +100,7 @@ class Described(NamedTuple):
 
 
 class Pairs(tuple[tuple[Any, Any], ...]):
-    """A map as its pairs, in their order."""
+    """A map as its pairs, in order."""
 
 
 class Array(list[Any]):

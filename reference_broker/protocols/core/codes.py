@@ -4,10 +4,10 @@ packets, channels, errors."""
 from __future__ import annotations
 
 OLDEST, NEWEST = 129, 136
-"""Versions of the protocol that are spoken here: from 2.0.0 on."""
+"""Supported versions of the protocol: from 2.0.0 on."""
 ASYNC_RESPONSES, COMMIT_IDS, PRODUCERS = 130, 131, 134
-"""Versions from which on responses have a correlation id, commits have one, and messages name their
-producer."""
+"""The first versions in which responses have a correlation id, in which commits have one, and in
+which messages name their producer."""
 
 LIVENESS, SESSIONS, FIRST = 0, 1, 10
 """Channels: pings, creation of sessions, and the lowest channel of a session."""

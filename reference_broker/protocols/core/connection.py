@@ -52,8 +52,8 @@ class State(enum.Enum):
 
 
 class CoreConnection:
-    """One CORE connection. ``version`` is 0 until the client has sent one; ``held`` while the peer
-    does not read."""
+    """One CORE connection. ``version``: 0 until the client sends one; ``held``: it does not
+    read."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
@@ -186,8 +186,7 @@ class CoreConnection:
             self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
-        later."""
+        """Deliver nothing while the peer does not read. Messages stay queued."""
         self.held = paused
         if not paused:
             self._each(Session.resume)

@@ -3,9 +3,9 @@
 Credit (ARTEMIS-FLOW-consumer-1): a consumer begins with none. The client's grants are added; -1
 removes the limit permanently, and 0 voids the remaining credit. A message is delivered while the
 credit is above zero, and costs the bytes of its whole packet, so the credit may become negative.
-The client builds its windows from this: one of W bytes grants W and then again what it has
-consumed; one of 0 grants 1 for each waiting receive call, and voids it when none waits.
-Acknowledgements return no credit: only the client grants it.
+The client builds its windows from this: with a window of W bytes it grants W, and then the bytes
+that it has consumed; with 0 it grants 1 for each waiting receive call, and voids that when none
+waits. Acknowledgements return no credit: only the client grants it.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class CoreConsumer:
         self._session.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Send one message. A message in a file is left to other consumers: CORE would send it as a
-        large message."""
+        """Send one message. A message in a file is left to other consumers: CORE would need a large
+        message for it."""
         if entry.message.large is not None:
             entry.barred = (*(entry.barred or ()), self)
             self.queue.unsettled += 1
@@ -151,7 +151,7 @@ class CoreConsumer:
 
     def settle(self, number: int, *, one: bool) -> list[Entry]:
         """Remove and return the entries up to the message ``number``, or only that ``one``. Raises
-        Refusal."""
+        :class:`Refusal`."""
         if self.browses:
             return []
         if number not in self._unsettled:

@@ -3,7 +3,7 @@
 A packet is four bytes with the size of the rest, one with its type, eight with its channel, and its
 fields. Text is UTF-16, low byte first, after its length in bytes (*text* here); or, where Artemis
 writes Java strings, after its length in characters and in one of three forms that depend on that
-length (*words* here). True is any byte but 0, and is written as 255, like Artemis does.
+length (*words* here). True is any byte but 0, and is written as 255, as in Artemis.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ class PacketParser:
 
 
 class Fields(FieldReader):
-    """Reads the fields of a packet in order. Each method raises :class:`Malformed` for invalid
-    bytes."""
+    """Reads the fields of a packet in order. Methods raise :class:`Malformed` for invalid bytes."""
 
     __slots__ = ()
 

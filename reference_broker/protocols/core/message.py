@@ -35,7 +35,7 @@ from brokerproof.reference_broker.selector.values import Value
 
 TEXT, BYTES = 3, 4
 OFFSET = 13
-"""The bytes before the body in a packet. The length in front of the body counts them too."""
+"""The bytes before the body in a packet. The length before the body includes them."""
 ROUTING = "_AMQ_ROUTING_TYPE"
 _INTERNAL = ("_AMQ", "__AMQ")
 _ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
@@ -44,8 +44,7 @@ _TAIL = "core tail"
 
 
 class CoreMessage(Message):
-    """One message as it arrived. ``data`` is its body, ``tail`` everything from the address
-    on."""
+    """One message as it arrived: ``data`` is its body, ``tail`` all from the address on."""
 
     __slots__ = ("_fields", "data", "tail")
 
@@ -60,7 +59,7 @@ class CoreMessage(Message):
         tail: bytes,
         fields: MessageFields,
     ) -> None:
-        # The base class's __init__ is left out on purpose: envelope and body stay empty, see
+        # The base class's __init__ is not called on purpose: envelope and body stay empty, see
         # __getattr__.
         self.number = number
         self.route = route
@@ -70,7 +69,7 @@ class CoreMessage(Message):
         self._fields = fields
 
     def __getattr__(self, name: str) -> Any:
-        """Make envelope and body when another protocol asks for them."""
+        """Make envelope and body when another protocol needs them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = _to_stomp(self.route, self._fields, self.data)
@@ -112,8 +111,7 @@ class CoreMessage(Message):
 
 
 class MessageFields:
-    """The head of a message. ``expiration`` and ``timestamp`` in milliseconds since 1970, 0 for
-    none."""
+    """The head of a message. ``expiration`` and ``timestamp``: ms since 1970, 0 for none."""
 
     __slots__ = ("address", "durable", "expiration", "priority", "properties", "timestamp", "type")
 
@@ -129,7 +127,7 @@ class MessageFields:
 
     @property
     def routing(self) -> RoutingType | None:
-        """The routing type that the producer asked for, if any."""
+        """The routing type that the producer requested, if any."""
         number = self.properties.get(ROUTING)
         return _ROUTINGS.get(number) if isinstance(number, int) else None
 
@@ -306,7 +304,7 @@ def _to_stomp(route: Envelope, fields: MessageFields, data: bytes) -> tuple[Enve
             headers.append((name, _written(value)))
     body, is_text = data, False
     if fields.type == TEXT:
-        with contextlib.suppress(Malformed):  # it says that it is text, and may not be
+        with contextlib.suppress(Malformed):  # it claims to be text, and may not be
             body, is_text = (
                 (Fields(data).optional_text() or "").encode("utf-8", "surrogatepass"),
                 True,

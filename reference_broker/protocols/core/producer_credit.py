@@ -43,7 +43,7 @@ class Grants:
         observe: Callable[[str, str], None],
     ) -> None:
         self.outstanding = 0
-        """Credit granted and not spent; 0 or more."""
+        """Credit granted but not spent; 0 or more."""
         self._address = address
         self._accounting = accounting
         self._admission = admission
@@ -93,7 +93,7 @@ class Grants:
             self._due.popleft()
 
     def most(self) -> int:
-        """Return how much can be granted at once."""
+        """Return how much can be granted now."""
         account = self._accounting.find(self._address)
         room = account.room if self._within_room and account.policy is FullPolicy.BLOCK else None
         return 2**31 - 1 if room is None else max(0, room - self.outstanding)

@@ -1,5 +1,4 @@
-"""Answers about queues and addresses (release 2.56.0, SessionQueueQueryResponseMessage_V3
-and its like)."""
+"""Answers about queues and addresses (release 2.56.0, SessionQueueQueryResponseMessage_V3 etc.)."""
 
 from __future__ import annotations
 
@@ -48,12 +47,12 @@ def of_queue(
         optional(text, None),
         optional(flag, False),  # non-destructive
         optional(int32, 0),
-        optional(int64, -1),  # dispatch begins at once
+        optional(int64, -1),  # dispatch begins immediately
         optional(flag, False),
         optional(int32, -1),  # groups
         optional(flag, on_demand),
         optional(int64, 0),
-        optional(int64, 0),  # deleted when it is not used
+        optional(int64, 0),  # deleted when unused
         optional(text, None),
         optional(int64, -1),  # no ring
         optional(flag, True),

@@ -1,4 +1,4 @@
-"""Requests that are refused."""
+"""Refused requests."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from brokerproof.reference_broker.protocols.core.session_queues import SessionQu
 Handler: TypeAlias = Callable[[Fields, "ResponseRequest"], None]
 
 FORCED = "_hornetq.forced.delivery.seq"
-"""Property by which a client recognises the answer to its force-delivery."""
+"""The property by which a client recognises the answer to its force-delivery."""
 
 
 class Session:
@@ -55,13 +55,13 @@ class Session:
         self._acknowledges_at_once = acknowledges_at_once
         self._acknowledged = acknowledged
         self.holding: OrderedDict[CoreConsumer, None] = OrderedDict()
-        """Consumers with deliveries that are not settled."""
+        """Consumers with unsettled deliveries."""
         self.consumers: dict[int, CoreConsumer] = {}
         self.queues = SessionQueues(connection, channel)
         self.producers = SessionProducers(connection, channel, self._send)
         self._transaction: Transaction = Transaction()
         self._refused_send: Refusal | None = None
-        """Why the transaction can only be rolled back: a send in it may ask for no answer."""
+        """Why the transaction can only be rolled back: a failed send may get no answer."""
 
     @property
     def may_deliver(self) -> bool:
@@ -145,7 +145,7 @@ class Session:
             self.shared.router.addresses.tidy(queue)
 
     def ignore(self, fields: Fields, response: ResponseRequest) -> None:
-        """Ignore the packet: nothing is kept of producers."""
+        """Ignore the packet: producers have no state here."""
 
     def metadata(self, fields: Fields, response: ResponseRequest) -> None:
         """Ignore a client's metadata, and answer."""
@@ -213,7 +213,7 @@ class Session:
     def _settle(self, queue: Queue, entries: list[Entry]) -> None:
         if self._acknowledges_at_once:
             queue.settle(entries, Outcome.ACCEPTED)
-            queue.dispatch()  # what is gone makes room for more from its pages
+            queue.dispatch()  # consumed messages make room for more from the pages
         else:
             self._transaction.settle(queue, entries, Outcome.ACCEPTED)
 

@@ -20,7 +20,7 @@ _MOST_ROUTES = 1024
 
 
 class SessionProducers:
-    """Producers on the session of ``channel``. ``send`` publishes a message, at once or with the
+    """Producers on the session of ``channel``. ``send`` publishes a message, directly or with the
     session's transaction."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Requests to a CORE session about queues and addresses: make, delete and describe them."""
+"""Requests to a CORE session to create, delete and describe queues and addresses."""
 
 from __future__ import annotations
 

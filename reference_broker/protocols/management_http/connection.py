@@ -29,7 +29,7 @@ from brokerproof.reference_broker.protocols.management_http.resources import (
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 FIRST, PATIENCE = seconds(5), seconds(60)
-"""Time that a client may send nothing, before the first request is complete and after it, as in
+"""How long a client may send nothing, before the first request is complete and after it, as in
 RabbitMQ's server."""
 MOST = 64 * 1024
 """Largest head and largest body of a request in bytes."""
@@ -111,7 +111,7 @@ class ManagementConnection:
     def _serve(self, asked: h11.Request) -> None:
         try:
             target = urlsplit(asked.target.decode("latin-1"))
-        except ValueError:  # such as an address in brackets that are not closed
+        except ValueError:  # such as an address with an unclosed bracket
             self._answer(400)
             self._end()
             return

@@ -69,8 +69,7 @@ def _end(text: str) -> tuple[str, int]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a field table for JSON. A value other than number, text or boolean is written as
-    text."""
+    """Return a field table for JSON. Other values than numbers, text and booleans become text."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):

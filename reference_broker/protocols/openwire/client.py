@@ -61,15 +61,15 @@ from brokerproof.reference_broker.selector.selector import Selector, SelectorErr
 Handler: TypeAlias = Callable[["Client", Fields, "ResponseRequest"], None]
 
 _ADVISORY = "ActiveMQ.Advisory."
-"""Topics with news of the broker. This one sends none."""
+"""Topics with news of the broker. This broker sends none."""
 _OF_ITS_OWN = -1
-"""The session that a connection has without creating one."""
+"""The session that every connection has without creating it."""
 _MOST_ROUTES = 1024
 
 
 class ResponseRequest:
-    """The requested response to a command: the command's number, and ``response`` if it wants one.
-    ``withheld`` if it is sent later."""
+    """The requested response to a command: the command's number, and ``response`` if one is
+    requested. ``withheld`` if it is sent later."""
 
     __slots__ = ("number", "response", "withheld")
 
@@ -521,7 +521,7 @@ class Client:
         return transaction
 
     def forget(self, sending: PendingSend) -> None:
-        """Drop ``sending``, which stalled the connection, because that has ended."""
+        """Drop ``sending``, which stalled the connection, because the connection has ended."""
         self._flow.left(sending)
 
     def resume(self) -> None:

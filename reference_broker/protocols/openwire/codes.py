@@ -1,10 +1,10 @@
-"""Numbers of OpenWire (release 6.3.1, CommandTypes and its like): types of structures, of
-acknowledgements, of transactions."""
+"""Numbers of OpenWire (release 6.3.1, CommandTypes etc.): types of structures, of acknowledgements,
+of transactions."""
 
 from __future__ import annotations
 
 NEWEST = 12
-"""The newest version of the protocol; all from 1 on are spoken."""
+"""The newest version of the protocol; all versions from 1 on are supported."""
 
 WIRE_FORMAT, BROKER, CONNECTION, SESSION, CONSUMER, PRODUCER = 1, 2, 3, 4, 5, 6
 TRANSACTION, DESTINATION, REMOVE_SUBSCRIPTION, KEEP_ALIVE, SHUTDOWN, REMOVE = 7, 8, 9, 10, 11, 12
@@ -26,11 +26,11 @@ MESSAGE_ID, LOCAL_TRANSACTION, XA_TRANSACTION = 110, 111, 112
 CONNECTION_ID, SESSION_ID, CONSUMER_ID, PRODUCER_ID, BROKER_ID = 120, 121, 122, 123, 124
 
 DELIVERED, POISON, STANDARD, REDELIVERED, INDIVIDUAL, UNMATCHED, EXPIRED = 0, 1, 2, 3, 4, 5, 6
-"""Types of acknowledgement: seen and to be sent more; given up; consumed, with those before it;
-consumed once more; consumed, it alone; not selected; too late."""
+"""Types of acknowledgement: seen, send more; given up; consumed, with all earlier messages;
+redelivered by the client; only this one consumed; not selected; too late."""
 BEGIN, PREPARE, COMMIT, COMMIT_PREPARED, ROLLBACK, RECOVER, FORGET, END = range(8)
 """Types of TransactionInfo."""
 UNKNOWN = -2
-"""A RemoveInfo that does not tell which message was delivered last."""
+"""The field of a RemoveInfo that does not state which message was delivered last."""
 ADD, REMOVE_IT = 0, 1
 """Operations of DestinationInfo."""

@@ -15,8 +15,8 @@ peer gone       CLOSED               CLOSED          ignored
 OPENED does not imply a login. Before ConnectionInfo, and after the RemoveInfo of the connection,
 the commands in ``_NEEDS_LOGIN`` are refused.
 
-A close sends no command. We send WireFormatInfo at once, with the newest version and without
-options of the encoding, so that it is always loose. The lower of both versions is used. BrokerInfo
+A close sends no command. We begin with WireFormatInfo, with the newest version and without encoding
+options, so that the encoding is always loose. The lower of both versions is used. BrokerInfo
 follows the peer's WireFormatInfo.
 """
 
@@ -274,8 +274,7 @@ class OpenWireConnection:
         self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
-        later."""
+        """Deliver nothing while the peer does not read. Messages stay queued."""
         self.held = paused
         if not paused:
             self._client.resume()
@@ -328,6 +327,6 @@ _WITHOUT_EFFECT = frozenset(
         codes.PRODUCER_ACK,
     }
 )
-"""Commands that a client may send and that have no effect here."""
+"""Commands that a client may send but that have no effect here."""
 _NEEDS_LOGIN = frozenset((*codes.MESSAGES, *HANDLERS)) - {codes.CONNECTION, codes.FLUSH}
-"""Commands that are refused before a login: all but the login itself and what changes nothing."""
+"""Commands refused before a login: all except the login and commands that change nothing."""

@@ -94,7 +94,7 @@ class OpenWireConsumer:
         self._out: dict[object, Entry] = {}
         self._places: dict[object, int] = {}
         self._keys: dict[int, object] = {}
-        """Deliveries on their way, by serial number in the order of dispatch."""
+        """Deliveries in transit, by serial number in the order of dispatch."""
         self._order = NumberIndex()
         self._place = 0
         self._ended = False
@@ -199,8 +199,8 @@ class OpenWireConsumer:
         return low, high
 
     def settle(self, places: tuple[int, int], outcome: Outcome) -> None:
-        """End the deliveries in ``places`` that are still held. Returned messages are not
-        dispatched."""
+        """End the deliveries in ``places`` that are still held. Does not dispatch returned
+        messages."""
         entries: list[Entry] = []
         for place in self._order.between(*places, self._keys):
             key = self._keys.pop(place)

@@ -51,7 +51,7 @@ class CommandParser:
 
 
 class Fields(FieldReader):
-    """Reads the fields of a command in order. Each method raises :class:`Malformed` for invalid
+    """Reads the fields of a command in order. Methods raise :class:`Malformed` for invalid
     bytes."""
 
     __slots__ = ()
@@ -133,7 +133,7 @@ def throwable(kind: str, words: str) -> bytes:
 
 
 def several(parts: Iterable[bytes] | None) -> bytes:
-    """Return optional structures, each of which is present."""
+    """Return optional structures that are all present."""
     if parts is None:
         return NO
     listed = list(parts)

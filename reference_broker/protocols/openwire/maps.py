@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.openwire.encoding import Fields, dec
 _NUMBERS = {2: ">b", 4: ">h", 5: ">i", 6: ">q", 7: ">d", 8: ">f"}
 _DEEPEST = 32
 _LONGEST = 8192
-"""Length in characters from which on a text has a length of four bytes."""
+"""The length in characters from which a text's length takes four bytes."""
 
 
 def read(data: bytes | None) -> dict[str, Any]:

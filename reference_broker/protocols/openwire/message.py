@@ -223,7 +223,7 @@ class OpenWireMessage(Message):
     def __init__(
         self, number: int, route: Envelope, arrived: Instant, fields: MessageFields
     ) -> None:
-        # The base class's __init__ is left out on purpose: envelope and body stay empty, see
+        # The base class's __init__ is not called on purpose: envelope and body stay empty, see
         # __getattr__.
         self.number = number
         self.route = route
@@ -232,7 +232,7 @@ class OpenWireMessage(Message):
         self._properties: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Make envelope and body when another protocol asks for them."""
+        """Make envelope and body when another protocol needs them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = _to_others(self.route, self.fields, self.properties)

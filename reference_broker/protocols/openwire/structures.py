@@ -20,7 +20,7 @@ from brokerproof.reference_broker.protocols.openwire.encoding import (
 )
 
 TEXT_VIEWS = 10
-"""Version from which on a MessageId may be a text alone."""
+"""The first version in which a MessageId may be a text alone."""
 
 
 _CONSUMER, _PRODUCER = bytes((codes.CONSUMER_ID,)), bytes((codes.PRODUCER_ID,))

@@ -1,8 +1,8 @@
 """Local transactions of OpenWire: sends and acknowledgements that take effect together, or not at
 all.
 
-An acknowledged message stays with its consumer until the end, and also after a rollback: the client
-redelivers it by itself, unknown to the broker (release 6.3.1,
+An acknowledged message stays with its consumer until the end, even after a rollback: the client
+redelivers it by itself, without telling the broker (release 6.3.1,
 PrefetchSubscription.registerRemoveSync).
 """
 

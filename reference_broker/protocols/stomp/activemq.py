@@ -1,9 +1,9 @@
 """A STOMP connection by ActiveMQ's rules: answers to SEND may be late, an ERROR for lack of space
 does not end it, and silence is checked once per interval.
 
-A SEND with a receipt that finds no space does not hold up others: its RECEIPT or ERROR is sent when
-the message has been added or has failed. Without a receipt the connection is not read until there
-is space (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`); if the message
+A SEND with a receipt that finds no space does not delay later frames: its RECEIPT or ERROR is sent
+once the message has been added or has failed. Without a receipt the connection is not read until
+there is space (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`); if the message
 fails, an ERROR without receipt-id is sent, and reading continues.
 
 Any other mistake ends the connection, unless ``stomp_errors_close`` is switched off. Then, as in
@@ -103,7 +103,7 @@ class ActiveMqStompConnection(StompConnection):
             self._read_again(PauseReason.ROOM)
 
     def _tell_no_space(self, frame: Frame, problem: NoSpace) -> None:
-        """Report that there is no space. The send may be tried again, so the session goes on
+        """Report that there is no space. The send may be retried, so the session continues
         (ACTIVEMQ-PFC-9)."""
         self.tell(
             Refusal(refusal.NO_SPACE, self.version, str(problem), receipt=frame.get("receipt")),

@@ -60,9 +60,9 @@ class Session(Protocol):
     sending_transactions: set[str]
     """Names of the transactions that hold messages."""
     on_room: Callable[[], None]
-    """Called when a SEND that waits may be tried again."""
+    """Called when a waiting SEND may be retried."""
     spool: Callable[[bool], Sink | None]
-    """Returns where a large body of text, or of bytes, goes; None if it stays in memory."""
+    """Returns a file for a large body of text or bytes; None if the body stays in memory."""
 
     def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
         """Handle a SEND, now or when there is room."""
@@ -148,8 +148,7 @@ def submit(
 
 
 def may_send(session: Session, address: str) -> bool:
-    """Return True if a SEND to ``address`` can be handled now; otherwise it is retried when there
-    is room.
+    """Return True if a SEND to ``address`` can be handled now; otherwise it is retried later.
 
     A client whose transaction holds messages never waits: it could not end the transaction, and
     these messages may be what fills the address.

@@ -33,9 +33,9 @@ peer gone      CLOSED, nothing sent    CLOSED, nothing sent    ignored
 
 A SEND to an address that is full under BLOCK waits, with everything after it: the connection is not
 read until there is room (ARTEMIS-FLOW-block-1), because STOMP has no other flow control for
-producers. Meanwhile its subscriptions get messages and our beats continue, but its own beats are
-not read: the TTL stops, and restarts when reading resumes. Its acknowledgements are not read
-either, so slow consumers should send on a separate connection.
+producers. Meanwhile its subscriptions get messages and our heartbeats continue, but its own
+heartbeats are not read: the TTL stops, and restarts when reading resumes. Its acknowledgements are
+not read either, so slow consumers should send on a separate connection.
 
 The same happens while the broker is short of memory or disk space (RABBITMQ-FLOW-conn-1), except
 that the first SEND is executed, because only it shows that this client publishes; later input
@@ -166,11 +166,10 @@ class StompConnection:
         if self._waiting is None and not self.blocked:
             self._read(now, data)
         else:
-            self._unread += data  # what was on its way when reading was stopped
+            self._unread += data  # input in transit when reading was stopped
 
     def _read(self, now: Instant, data: bytes | None, frame: Frame | None = None) -> None:
-        """Handle ``frame``, if given, then the frames in ``data``; None continues after the last
-        frame."""
+        """Handle ``frame``, if given, then the frames in ``data`` (None: after the last frame)."""
         try:
             if data is not None:
                 self._parser.feed(data)
@@ -246,7 +245,7 @@ class StompConnection:
         self.shared.outbox.observe(self.conn, "ARTEMIS-FLOW-block-1", str(problem))
 
     def _go_on(self) -> None:
-        """Handle what waited, while there is room."""
+        """Handle the waiting input, while there is room."""
         now, frame, data = self.shared.clock.now, self._waiting, self._unread
         self._forget_waiting()
         self._read(now, data, frame)
@@ -295,8 +294,7 @@ class StompConnection:
         return commands.submit(self, frame, envelope, transaction)
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver nothing while the peer does not read. Messages stay queued, for others or for
-        later."""
+        """Deliver nothing while the peer does not read. Messages stay queued."""
         self._paused = paused
         self._update_pause()
 
@@ -455,7 +453,7 @@ class StompConnection:
         self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
     ) -> None:
         """End ``subscriptions`` and undo ``transactions``. Their messages return and are offered to
-        others."""
+        other consumers."""
         back = [(subscription.queue, subscription.unsubscribe()) for subscription in subscriptions]
         queues: dict[Queue, None] = {}
         for transaction in transactions:

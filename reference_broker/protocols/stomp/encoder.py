@@ -32,11 +32,10 @@ OURS = frozenset(
         "transaction",
     }
 )
-"""Headers of a SEND that are not passed on: the broker sets them, or they are meant for this
-hop."""
+"""Headers of a SEND that are not passed on: the broker sets them, or they are meant only for it."""
 
 _PLAIN_LINE = re.compile(r"[^:\r\n\\]*:[^:\r\n\\]*\n")
-"""A header line without anything that any version escapes."""
+"""A header line that needs no escapes in any version."""
 _ESCAPES = {
     None: {},
     Version.V1_0: {},
@@ -107,8 +106,7 @@ class FrameEncoder:
         return b"%b%010d\n%b%b\n%b\0" % (opening, message.number, ack, headers, body)
 
     def opening(self, consumer: int, subscription: str | None) -> bytes:
-        """Return the first part of every MESSAGE to one subscription, up to the message's
-        number."""
+        """Return the part of a MESSAGE to one subscription that precedes the message's number."""
         line = b"" if subscription is None else self.header("subscription", subscription)
         return b"MESSAGE\n%bmessage-id:%06d," % (line, consumer)
 

@@ -17,7 +17,7 @@ class Version(enum.IntEnum):
 
     @property
     def wire(self) -> str:
-        """The version as ``accept-version`` and ``version`` headers write it."""
+        """The version as written in ``accept-version`` and ``version`` headers."""
         return f"1.{int(self)}"
 
 

@@ -14,10 +14,10 @@ body elsewhere       refused     ignored     refused     refused
 "Opening" is the CONNECT or STOMP frame, which precedes the choice of a version and is never
 escaped. It allows either end of line, because a client that supports 1.2 may use both.
 
-Two choices where 1.0 is silent: Its examples put a space after the colon and its text does not say
-whether that belongs to the value (STOMP10-FRAME-08): we strip leading spaces from values, as those
-examples need, and leave everything else alone. Its grammar wants ASCII (STOMP10-FRAME-05): we read
-UTF-8, which contains it.
+Two choices where 1.0 is silent: its examples put a space after the colon, but its text does not say
+whether that belongs to the value (STOMP10-FRAME-08). We strip leading spaces from values, as those
+examples need, and leave everything else alone. Its grammar requires ASCII (STOMP10-FRAME-05); we
+read UTF-8, which includes ASCII.
 
 A NUL in a header is legal in every version, because the grammars exclude only LF, CR and the colon.
 """

@@ -16,12 +16,12 @@ With cx,cy from the client, m the acceptor's ``heartBeatToConnectionTtlModifier`
 Products and quotients are IEEE doubles, truncated to a signed 64-bit integer that saturates: the
 modifier is a decimal.
 
-Without the header (and always in 1.0, which has no heartbeats) there is no header in the answer, no
-beats, and TTL0. The specifications treat a missing header as 0,0 (STOMP11-HB-05, STOMP12-HB-05),
-and so does this: with cx = 0 and cy = 0 neither side sends, whatever sy is.
+Without the header (and always in 1.0, which has no heartbeats) the answer has no header, there are
+no heartbeats, and the TTL is TTL0. The specifications treat a missing header as 0,0 (STOMP11-HB-05,
+STOMP12-HB-05), and so does this: with cx = 0 and cy = 0 neither side sends, whatever sy is.
 
-With hi below cx, a connection ends before the client owes a beat. That is what was configured; the
-answer states what we request, and a client that beats that often stays connected.
+With hi below cx, a connection ends before the client owes a heartbeat. That is what was configured.
+The answer states what we request; a client that sends heartbeats that often stays connected.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ MIN_BEAT_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The result of a negotiation. ``header`` is the value for CONNECTED, None for none.
-    ``beat_ms`` is the period of our heartbeats, 0 for none."""
+    """The result of a negotiation. ``header`` is the value for CONNECTED (None: no header).
+    ``beat_ms`` is the period of our heartbeats (0: none)."""
 
     header: str | None
     beat_ms: int
@@ -49,7 +49,7 @@ class Agreement:
     client_beats: bool
     """True if the TTL follows from heartbeats that the client promised."""
     first_look_ms: int = 0
-    """Time of the first check for silence, where it is checked once an interval."""
+    """Time of the first check for silence, in families that check once per interval."""
 
 
 def to_long(value: float) -> int:
@@ -140,7 +140,7 @@ class HeartBeatNegotiator:
 @dataclass(frozen=True, slots=True)
 class HeartBeats:
     """A family's heartbeats: how they are negotiated, and the requirement by which a silent peer is
-    disconnected without a word (None: it gets an ERROR)."""
+    disconnected without an ERROR (None: it gets one)."""
 
     negotiator: type[HeartBeatNegotiator] = HeartBeatNegotiator
     ends_silently: str | None = None

@@ -45,7 +45,7 @@ _LF_BLANK = re.compile(rb"\n\n")
 _CRLF_BLANK = re.compile(rb"\n\r?\n")
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _PLAIN_HEADER = re.compile(r"\n([a-z-]+):([!-9;-\[\]-~]+)(?=\n|\Z)")
-"""A header that every grammar reads alike: a name as the specification's are, and a value of
+"""A header that every grammar reads alike: a name like the specification's own, and a value of
 visible ASCII without colon and backslash."""
 
 
@@ -64,13 +64,12 @@ class Sink(Protocol):
 
 
 class FrameParser:
-    """Reads frames by the rules of one grammar: call ``feed``, then ``next`` until it returns
-    None."""
+    """Reads frames by one grammar: call ``feed``, then ``next`` until it returns None."""
 
     def __init__(self, grammar: Grammar, limits: StompLimits) -> None:
         self._grammar = grammar
         self._limits = limits
-        # A plain head of this size breaks no limit: a header line has four bytes or more. An
+        # A plain head of this size breaks no limit: a header line has at least four bytes. An
         # opening is always read line by line: its command is refused before the frame has ended.
         self._plain_size = 0 if grammar.version is None else min(4 * limits.headers, limits.line)
         self._lines = _CRLF_LINES if grammar.crlf else _LF_LINES
@@ -78,15 +77,15 @@ class FrameParser:
         self._heads: dict[bytes | tuple[bytes, bytes], Head] = {}
         self._data = b""
         self._at = 0
-        # The frame that has begun and not ended, and how far it has been looked at.
+        # The incomplete frame, and how far it has been examined.
         self._pending = bytearray()
         self._looked = 0
         self._line_at = 0
         self._line_count = 0
         self._body_at: int | None = None
         self._whole: int | None = None
-        # The frame whose body goes to a sink, and how many bytes of the body are to come, None for
-        # up to a NUL.
+        # The frame whose body goes to a sink, and how many bytes of the body are missing (None: it
+        # ends with a NUL).
         self._new_sink: Callable[[bool], Sink | None] | None = None
         self._spool_size = 0
         self._sink: Sink | None = None
@@ -196,8 +195,7 @@ class FrameParser:
             self._looked = len(self._pending)
 
     def _is_complete(self) -> bool:
-        """Return True if reading the pending frame from its start would get further than last
-        time."""
+        """Return True if reading the pending frame from its start would get further than before."""
         pending = self._pending
         if self._whole is not None:
             return len(pending) >= self._whole
@@ -209,8 +207,8 @@ class FrameParser:
                 raise self._too_large(
                     f"the body has more than {self._limits.body} bytes and has not ended"
                 )
-            # The first byte of a body may already be one too many, so it is worth a look; and so
-            # is one that gets large.
+            # The first byte of a body may already be one too many, so the frame is worth reading
+            # again; so it is when its body gets large.
             large = (
                 self._new_sink is not None
                 and looked - self._body_at < self._spool_size <= len(pending) - self._body_at
@@ -341,7 +339,7 @@ class FrameParser:
 
     def _read_lines(self, block: bytes, headers: list[tuple[str, str]]) -> str:
         """Read a head line by line: add each header to ``headers`` and return the command. Raises
-        :class:`Refusal` for the first line that is wrong."""
+        :class:`Refusal` for the first wrong line."""
         grammar = self._grammar
         lines = block.split(b"\n")
         if grammar.crlf:
@@ -359,8 +357,8 @@ class FrameParser:
         return command
 
     def _receipt(self, value: bytes, number: int) -> str:
-        """Return the value of a receipt header, the only thing that can differ in line ``number``
-        of a remembered head."""
+        """Return the value of a receipt header, the only part that may differ in line ``number`` of
+        a remembered head."""
         if value.isalnum():  # ASCII, and the same in every grammar
             return value.decode()
         if self._grammar.crlf and value.endswith(b"\r"):

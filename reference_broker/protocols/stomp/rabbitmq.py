@@ -1,5 +1,4 @@
-"""STOMP heartbeats as RabbitMQ negotiates them (deps/rabbitmq_stomp; observed on 3.10.8 and
-4.0.5)."""
+"""STOMP heartbeats as RabbitMQ negotiates them (rabbitmq_stomp; observed on 3.10.8 and 4.0.5)."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ NACK_NO_TRANSACTION = Fault("no such transaction", _ANY, "STOMP11-NACK-02", "STO
 class Refusal(Exception):
     """A peer's mistake, answered with ERROR and a close.
 
-    ``detail`` says what was wrong and where, for people. ``receipt`` is the receipt header of the
+    ``detail`` tells people what was wrong and where. ``receipt`` is the receipt header of the
     frame, if it could be read. ``headers`` are added to the ERROR.
     """
 

@@ -71,7 +71,7 @@ class Subscription:
         self._delivered = 0
 
     def pause_delivery(self, paused: bool) -> None:
-        """Have no room while the peer does not read, whatever the window."""
+        """Pretend to have no room while the peer does not read, whatever the window."""
         self.has_room = _no_room if paused else self.window.has_room
 
     def wait_for(self, batch: int) -> None:
@@ -115,12 +115,12 @@ class Subscription:
             self._outbox.stream(self._conn, frame, message.body, b"\0")
 
     def take(self, delivery: Delivery) -> list[Entry]:
-        """Return the deliveries that a settlement of ``delivery`` settles, oldest first. The window
-        gets their charge back.
+        """Return the deliveries that a settlement of ``delivery`` covers, oldest first. The window
+        regains their charge.
 
         In ``client`` mode these are all deliveries up to this one (STOMP11-SUB-10, STOMP12-SUB-11).
-        1.0 leaves it open (STOMP10-ACK-03) and is treated the same. In ``client-individual`` mode
-        it is only this one (STOMP12-SUB-13).
+        1.0 does not say (STOMP10-ACK-03) and is treated the same. In ``client-individual`` mode it
+        is only this one (STOMP12-SUB-13).
         """
         if self.mode is AckMode.CLIENT_INDIVIDUAL:
             del self._unsettled[delivery.key], self._deliveries[delivery.key]

@@ -47,7 +47,7 @@ from brokerproof.reference_broker.protocols.websocket.upgrade import Answer, Upg
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 CLOSING_MS = 2000
-"""Time that the peer's Close is waited for."""
+"""How long to wait for the peer's Close."""
 
 _NORMAL = 1000
 
@@ -75,8 +75,7 @@ class State(enum.Enum):
 
 
 class WebSocketConnection:
-    """A layer around ``inner``, which must not have sent anything yet and sends through this from
-    now on."""
+    """A layer around ``inner``, which must not have sent anything yet and now sends through it."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, inner: Inner) -> None:
         self._conn, self._shared, self._inner = conn, shared, inner
@@ -132,7 +131,7 @@ class WebSocketConnection:
         self._answer(self._upgrade.late("the request did not arrive in time"))
 
     def pause_delivery(self, paused: bool) -> None:
-        """Pass on whether the peer reads."""
+        """Pass on that the peer does not read, or reads again."""
         self._inner.pause_delivery(paused)
 
     def on_peer_gone(self) -> None:

@@ -65,8 +65,7 @@ class _LimitedDecoder(FrameDecoder):
 
 
 class Frames:
-    """Both directions of one connection. A frame of either side has at most ``most`` bytes of
-    payload."""
+    """Both directions of one connection. A frame has at most ``most`` bytes of payload."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -74,7 +73,7 @@ class Frames:
         self._messages = MessageDecoder()
 
     def feed(self, data: bytes) -> Iterator[Data | Ping | Closed]:
-        """Yield what ``data`` completes. Pongs are dropped (RFC6455-CTRL-05).
+        """Yield the events that ``data`` completes. Pongs are dropped (RFC6455-CTRL-05).
 
         Raises :class:`Broken` for a violation. The object must not be used after that, nor after a
         :class:`Closed`.

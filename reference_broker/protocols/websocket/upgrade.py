@@ -22,16 +22,15 @@ VERSION = b"13"
 HEAD_MOST = 16 * 1024
 """Largest head of a request in bytes."""
 METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"TRACE ")
-"""First words of HTTP requests. No STOMP frame begins with one. CONNECT is left out: that word is
-STOMP's."""
+"""First words of HTTP requests. No STOMP frame begins with them; CONNECT is not included."""
 
 _KEY_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request. If ``accepted``, WebSocket frames follow; ``rest`` is
-    what has already arrived of them."""
+    """The answer to a request. If ``accepted``, WebSocket frames follow; ``rest`` has those bytes
+    that have already arrived."""
 
     data: bytes
     accepted: bool
@@ -110,7 +109,7 @@ class Upgrade:
             ("Sec-WebSocket-Accept", generate_accept_token(key).decode()),
         ]
         offers = headers.listed(b"sec-websocket-protocol")
-        # Compared as bytes: a peer may offer what is not UTF-8.
+        # Compared as bytes: a peer's offer may not be UTF-8.
         known = (name for name in offers if name in SUB_PROTOCOLS)
         if (chosen := next(known, None)) is not None:
             fields.append(("Sec-WebSocket-Protocol", chosen.decode()))
@@ -157,8 +156,7 @@ class _Headers:
         return [value for field, value in self._fields if field == name]
 
     def listed(self, name: bytes) -> list[bytes]:
-        """Return the elements of a comma-separated list, which may be spread over several
-        fields."""
+        """Return the elements of a comma-separated list, in one field or several."""
         return [part.strip() for value in self.values(name) for part in value.split(b",")]
 
     def tokens(self, name: bytes) -> list[bytes]:
