@@ -30,7 +30,7 @@ class Tls:
     trust_store: Path | None = None
     """``trustStorePath``: the authorities that client certificates are checked against, in PEM."""
     client_certificate: str = "none"
-    """``needClientAuth`` / ``wantClientAuth``: clients must / may present a certificate."""
+    """From ``needClientAuth`` (``need``: required) and ``wantClientAuth`` (``want``: optional)."""
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     """``enabledProtocols``: the permitted versions of TLS."""
 

@@ -36,8 +36,7 @@ def offers(target: Target, extension: str) -> bool:
 
 
 def settling(target: Target, ways: Sequence[str]) -> list[str]:
-    """Return those of ``ways`` to settle deliveries that the broker offers: "nack" is an
-    extension."""
+    """Return those of ``ways`` to settle deliveries that the broker offers (not all: "nack")."""
     return [way for way in ways if offers(target, NACK) or "nack" not in way]
 
 
@@ -102,8 +101,7 @@ def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> Non
 
 
 def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) -> bool:
-    """Ask until the answer is yes, since the broker may still be working; return the last
-    answer."""
+    """Ask until the answer is yes, as the broker may still be working; return the last answer."""
     until = peer.world.now() + within
     while not question():
         if peer.world.now() >= until:
@@ -166,9 +164,7 @@ def _connection_closed(peer: Amqp091Peer) -> bool:
 
 
 def record_close(target: Bench, peer: Amqp091Peer, behaviour: str) -> None:
-    """Record the close that answers the last method sent, and leave it in the inbox to be
-    judged.
-    """
+    """Record the close that answers the last method sent, and leave it in the inbox."""
 
     def closes() -> list[str]:
         names = ("channel.close", "connection.close")

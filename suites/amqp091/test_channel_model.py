@@ -391,8 +391,7 @@ class Run:
         self.target.record_finding(MARK, delivery["redelivered"] is again, detail)
 
     def finish(self) -> None:
-        """End the consumers, then the channels: every unsettled message can be received again, in
-        order."""
+        """End consumers, then channels: every unsettled message can be received again, in order."""
         while self.consumers:
             self._cancel(0)
         for channel in self.channels.values():

@@ -81,8 +81,7 @@ def missing_exchange(target: Bench, peer: Amqp091Peer, channel: int = 1) -> None
 
 @case(OTHER_CHANNELS_CONTINUE, needs={"amqp091"})
 def test_other_channels_go_on(target: Bench) -> None:
-    """A channel exception closes one channel. Another channel of the connection still publishes and
-    consumes."""
+    """A channel exception closes one channel; another one still publishes and consumes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer, channel=2)
     peer.consume(queue, channel=2, no_ack=True)

@@ -114,8 +114,7 @@ def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, st
 
 @case(RETURN_BEFORE_CONFIRM, needs={"amqp091", CONFIRMS})
 def test_a_return_comes_before_its_confirm(target: Bench) -> None:
-    """Mandatory messages that no queue gets are returned by basic.return before they are
-    confirmed."""
+    """Mandatory messages without a queue are returned by basic.return before their confirm."""
     peer = target.amqp091()
     peer.call("confirm.select")
     for at in range(3):

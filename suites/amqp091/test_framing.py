@@ -277,8 +277,7 @@ def test_a_heart_beat_on_another_channel_is_an_error(target: Bench) -> None:
     type=st.sampled_from([METHOD, HEADER, BODY]),
 )
 def test_any_octets_are_survived(target: Bench, data: bytes, type: int) -> None:
-    """Arbitrary bytes in a frame close the connection or are ignored; other connections still
-    work."""
+    """Arbitrary bytes in a frame close the connection or are ignored; other connections work."""
     peer = target.amqp091()
     peer.send_frame(type, 1, data)
     peer.send("channel.flow", {"active": True}, channel=1)

@@ -82,8 +82,7 @@ class Conversation:
         self._confirms = offers(target.target, CONFIRMS)
 
     def play(self) -> None:
-        """Go through all methods. Raises :class:`ConversationOver` at the first without its usual
-        answer."""
+        """Go through all methods. Raises :class:`ConversationOver` without the usual answer."""
         peer, identity = self.peer, self.target.target.identity
         peer.start()
         tuned = peer.authenticate(identity.login, identity.passcode)
@@ -185,9 +184,7 @@ def _decided_by(field: str, stage: str) -> str:
 def test_a_number_of_an_extension_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """A number of an offered extension is a boundary value. It is refused with a reply code, or
-    works.
-    """
+    """A number of an offered extension is a boundary value. It works, or gets a reply code."""
     _play(target, field, position, (EXCEPTION, CHANNEL_CLOSED))
 
 
@@ -199,8 +196,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
     or the connection with a reply code, or every method gets its answer and every message arrives;
     another connection still works.
 
-    One scenario: the field, and the stage at which the conversation ends, decide which sentence it
-    breaks."""
+    One scenario: the field, and the conversation's last stage, decide which sentence it breaks."""
     _play(target, field, position, (EXCEPTION, BADLY_FORMATTED, CHANNEL_CLOSED, ARRIVES))
 
 

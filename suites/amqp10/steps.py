@@ -164,8 +164,7 @@ def unbroken(
 
 def give_cause_to_close(peer: AmqpPeer) -> None:
     """Send the header of a frame that no broker has to accept: larger than its open allows or, if
-    it allows any size, smaller than the header itself. Brokers answer with a close that carries an
-    error."""
+    it allows any size, smaller than the header itself. Brokers close with an error."""
     assert peer.opened is not None
     most = peer.endpoint.max_frame_size
     peer.write(codec.encode_frame(b"", size=4 if most == LARGEST else most + 1))
@@ -265,8 +264,7 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
 
 
 def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return a receiver that holds ``count`` messages unsettled, with no credit left. Control: they
-    arrive."""
+    """Return a receiver with ``count`` messages unsettled and no credit. Control: they arrive."""
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)

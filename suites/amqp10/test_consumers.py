@@ -216,8 +216,7 @@ def test_who_looks_sees_each_message_once_and_takes_none(
     target: Bench, count: int, credits: list[int], settle: bool, others: int
 ) -> None:
     """One or two links of distribution-mode copy browse a queue with limited credit, settling or
-    not. Each sees every message once, in order, within its credit; afterwards a consumer gets
-    all."""
+    not. Each sees all messages once, in order, within its credit; then a consumer gets all."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     for _ in range(others):

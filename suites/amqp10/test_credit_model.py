@@ -106,8 +106,7 @@ class Settle:
 @dataclass(frozen=True)
 class Stall:
     """The receiver does not read while messages are sent, and while its credit, window and
-    deliveries change. ``drained``: finally one of its links is drained, which it sees when it
-    reads."""
+    deliveries change. ``drained``: finally one of its links is drained, as it sees later."""
 
     steps: tuple[Send | Grant | Open | Settle, ...]
     drained: Drain | None = None
@@ -223,8 +222,7 @@ class Run:
     last_id: int | None = None
 
     def watch(self, after: str, judged_by: str = "") -> None:
-        """Judge that exactly the due messages arrive: by ``judged_by``, or by the limit in
-        force."""
+        """Judge that exactly the due messages arrive: by ``judged_by``, or by the limit."""
         due, limit = self.model.due, self.model.limit
         self.target.wait_until(
             lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE

@@ -52,8 +52,7 @@ KNOWN = 2**32 - 1
 @case(SIZE_BELOW_8, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=24, size=st.integers(0, 7), type=st.sampled_from([0, 1]))
 def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> None:
-    """A frame has a SIZE below 8. The broker closes with an error; another connection still
-    works."""
+    """A frame has a SIZE below 8. The broker closes with an error; another connection works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(b"", size=size, type=type))
@@ -65,8 +64,7 @@ def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> N
 @case(DATA_OFFSET_BELOW_2, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=12, doff=st.sampled_from([0, 1]), empty=st.booleans())
 def test_a_data_offset_below_two_is_refused(target: Bench, doff: int, empty: bool) -> None:
-    """A frame has a DOFF below 2. The broker closes with an error; another connection still
-    works."""
+    """A frame has a DOFF below 2. The broker closes with an error; another connection works."""
     with bystander(target):
         peer = target.amqp()
         if empty:
@@ -209,8 +207,7 @@ def test_empty_frames_mean_nothing(target: Bench, channels: list[int]) -> None:
 @case(FRAME_SIZE, needs={"amqp"})
 @over(examples=20, fragment=st.integers(1, 30), body=st.binary(max_size=2000))
 def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, body: bytes) -> None:
-    """The stream arrives in small pieces, cut at any byte. A message is sent and received as
-    usual."""
+    """The stream arrives in small pieces, cut anywhere. A message is sent and received as usual."""
     target.disturb(LinkFaults(fragment=fragment))
     peer = target.amqp(max_frame_size=SMALLEST)
     node = target.node()
@@ -257,7 +254,7 @@ def test_a_frame_above_the_announced_maximum_is_refused(
 
 
 def _filling(handle: int, size: int) -> bytes:
-    """The payload that makes a session's first transfer, with the tag ``t``, exactly ``size`` bytes
+    """The payload that makes a session's first transfer, with the tag ``t``, ``size`` bytes
     long."""
     fields = {"handle": handle, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
     room = size - codec.HEADER_SIZE - len(types.encode(codec.composite("transfer", fields)))

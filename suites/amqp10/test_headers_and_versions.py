@@ -31,8 +31,7 @@ def version(header: Frame) -> tuple[int, int, int]:
 def answered_and_ended(
     target: Bench, peer: AmqpPeer, answers: str, ends: str | None, what: str
 ) -> Frame | None:
-    """The broker should answer with its own protocol header and end the connection. Return that
-    header."""
+    """The broker should answer with its own header, which is returned, and end the connection."""
     header = peer.watch_for(frame(HEADER))
     target.record_finding(
         answers,
@@ -71,8 +70,7 @@ def test_a_header_of_this_version_is_answered_with_the_same(target: Bench) -> No
 @case(SUPPORTED_VERSION, needs={"amqp"})
 @over(examples=30, cut=st.lists(st.integers(1, 7), max_size=4, unique=True).map(sorted))
 def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
-    """The eight bytes of a header arrive in several pieces, with pauses. It is answered as
-    usual."""
+    """The eight bytes of a header arrive in pieces, with pauses. It is answered as usual."""
     peer = target.amqp_peer()
     data = codec.protocol_header(SASL_ID)
     for start, end in zip([0, *cut], [*cut, len(data)], strict=True):

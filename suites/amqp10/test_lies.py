@@ -82,9 +82,7 @@ TYPED = sorted(
 
 
 def _always(target: Target) -> list[dict[str, Any]]:
-    """For each kind of frame, one without a mandatory field and one with a field of a wrong
-    type.
-    """
+    """For each kind of frame, one without a mandatory field and one with a field of wrong type."""
     return [{"field_of": field_of, "missing": True} for field_of in MISSING[::3]] + [
         {"field_of": field_of, "missing": False} for field_of in TYPED[::4]
     ]

@@ -405,8 +405,7 @@ def sized(size: int) -> bytes:
 def test_a_receiver_without_a_limit_gets_messages_of_any_size(
     target: Bench, limit: int | None, sizes: list[int]
 ) -> None:
-    """A receiver's attach has no max-message-size, or 0, which means none. It gets messages of any
-    size."""
+    """A receiver's attach has no max-message-size, or 0 (none). It gets messages of any size."""
     node = target.node()
     fill(target, node, [bytes(size) for size in sizes])
     peer = target.amqp()

@@ -70,8 +70,7 @@ UNUSUAL = (
 
 
 def numbers() -> st.SearchStrategy[Item]:
-    """Numbers with wide and narrow constructors for the same value, which must both stay
-    unchanged."""
+    """Numbers with wide and narrow constructors for equal values, which must stay unchanged."""
     return st.one_of(
         st.sampled_from(
             [uint(0), uint(0, 0x52), uint(0, 0x70), uint(255), uint(255, 0x70), uint(2**32 - 1)]
@@ -332,8 +331,7 @@ def test_a_message_in_pieces_goes_on_as_it_came(
     examples=0, always=lambda target: [{"sections": 1}, {"sections": 3}], sections=st.integers(1, 3)
 )
 def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sections: int) -> None:
-    """A body of 1 MiB (5 over real sockets), in one data section or several, arrives with the same
-    bytes."""
+    """A body of 1 MiB (5 over real sockets), in one data section or several, arrives unchanged."""
     size = (1 if target.virtual else 5) * 1024 * 1024
     parts = [hashlib.shake_128(b"%d" % at).digest(size // sections) for at in range(sections)]
     bare = messages.encode(messages.section("data", part) for part in parts)
@@ -392,8 +390,7 @@ def test_a_header_that_is_not_there_has_the_defaults(
     ),
 )
 def test_annotations_are_passed_on(target: Bench, notes: dict[str, Item]) -> None:
-    """A message with x-opt- message-annotations unknown to the broker is accepted and arrives with
-    them."""
+    """A message with unknown x-opt- message-annotations is accepted and arrives with them."""
     annotations = messages.section("message-annotations", notes)
     delivery = carried(target, messages.encode([annotations, messages.section("data", b"x")]))
     have = delivery.message.map("message-annotations")
@@ -494,8 +491,7 @@ def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
 @case(MESSAGE_FORMAT, BARE_MESSAGE, needs={"amqp"})
 @over(examples=8, size=st.sampled_from([1, 400, 3000]))
 def test_the_message_format_is_told(target: Bench, size: int) -> None:
-    """A message of format 0, in one transfer or several, arrives with message-format 0 on its first
-    transfer."""
+    """A message of format 0, in one transfer or several, arrives with message-format 0."""
     payload = messages.message(patterned(size))
     node = target.node()
     peer = target.amqp(max_frame_size=512)

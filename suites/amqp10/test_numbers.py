@@ -298,9 +298,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
 def test_a_number_that_keeps_a_broker_busy_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """A disposition's range or the max-frame-size is a boundary value. It is refused with an error,
-    or works.
-    """
+    """A disposition's range or the max-frame-size is a boundary value. It is refused, or works."""
     judge(target, FIELDS[field].replaced(position))
 
 

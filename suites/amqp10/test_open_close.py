@@ -1,5 +1,4 @@
-"""Opening and closing connections (2.4.1 to 2.4.3); limits of channels and handles (2.7.1,
-2.7.2)."""
+"""Opening and closing connections (2.4.1 to 2.4.3); limits of channels, handles (2.7.1, 2.7.2)."""
 
 from __future__ import annotations
 
@@ -143,8 +142,7 @@ def test_close_is_answered_with_close_and_nothing_follows(
 
 @case(CLOSE_PIPELINED, needs={"amqp"})
 def test_open_and_close_may_be_sent_together(target: Bench) -> None:
-    """Header, open and close are sent in one piece. The broker answers with open and close, both on
-    channel 0."""
+    """Header, open and close are sent in one piece. The answer is open and close on channel 0."""
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     peer.open(answered=False)
@@ -166,8 +164,7 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
 
 @case(DROPPED_AFTER_ERROR_CLOSE, needs={"amqp"})
 def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
-    """The client provokes a close with an error and then sends begins and malformed frames. None is
-    answered."""
+    """The client provokes a close with an error and sends further frames. None is answered."""
     with bystander(target):
         peer = target.amqp()
         give_cause_to_close(peer)

@@ -39,8 +39,7 @@ SMALLEST = 512
 """MIN-MAX-FRAME-SIZE: no SASL frame is larger."""
 NO_SUCH = "BROKERPROOF-NO-SUCH"
 SOON: Duration = seconds(5)
-"""After a failed login the connection should end within this time, before the handshake
-time-out."""
+"""After a failed login the connection should end within this time, not by handshake time-out."""
 
 
 def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[AmqpPeer, Frame]:
@@ -67,8 +66,7 @@ def plain_response(target: Bench, login: str | None = None, passcode: str | None
 def refused(
     target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str
 ) -> None:
-    """Judge that the outcome is not success and that the connection ends. A reset may lose the
-    outcome."""
+    """Judge that the login fails and the connection ends. A reset may lose the outcome."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
         target.record_finding(
@@ -135,8 +133,7 @@ def test_mechanisms_are_offered(target: Bench) -> None:
 @case(SASL_OUTCOME_CODE, HEADERS_AFTER_SASL, needs={"amqp", "login"})
 @over(examples=6, hostname=st.sampled_from([None, "localhost"]))
 def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> None:
-    """A client logs in by PLAIN. The outcome is 0, headers are exchanged again, and the connection
-    opens."""
+    """A client logs in by PLAIN. The outcome is 0, headers are repeated, the connection opens."""
     peer, offer = begun(target)
     target.control("PLAIN" in mechanisms(offer), f"the broker offers {shown(mechanisms(offer))}")
     peer.send(

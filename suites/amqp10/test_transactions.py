@@ -371,8 +371,7 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
 
 @case(SETTLED_DECLARE, needs={"amqp", "amqp-transactions"})
 def test_a_settled_declare_ends_the_link(target: Bench) -> None:
-    """A declare is sent settled, so that no id can be returned. The coordinator should detach with
-    an error."""
+    """A declare is sent settled: no id can be returned. The coordinator should detach in error."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)

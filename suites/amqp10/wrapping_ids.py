@@ -9,8 +9,7 @@ from brokerproof.suites.api import RECONFIGURABLE, Target, Where
 WRAP = 2**32
 STARTS = (0, 0, 1, WRAP - 3, WRAP - 2, WRAP - 1, 2**31 - 2, 2**31 - 1, 2**31)
 NEAR_WRAP = st.sampled_from(STARTS)
-"""Where a serial number may begin so that it soon wraps, or passes the middle, where signed numbers
-break."""
+"""Where a serial number begins so that it soon wraps, or passes the middle of its range."""
 
 
 def at_the_end(target: Target) -> Where:

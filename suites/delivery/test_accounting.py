@@ -176,8 +176,7 @@ class Play:
         )
 
     def balance(self) -> Books:
-        """Everybody leaves, one last consumer consumes all remaining messages, and the ledger is
-        closed."""
+        """Everybody leaves, one last consumer consumes what remains, and the ledger is closed."""
         for slot in list(self.consumers):
             self.leave(slot, "DISCONNECT")
         last = self.join(CONSUMERS, "auto")

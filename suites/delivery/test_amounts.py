@@ -150,7 +150,7 @@ def judge_windows(
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
 @amounts.over_amounts()
 def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
-    """A consumer gets as many messages as its prefetch, acknowledges all of them, and gets as many
+    """A consumer gets as many messages as its prefetch, acknowledges all, and gets as many
     again."""
     window = amounts.at(target, position, least=1, most=2**16 - 1)
     judge_windows(target, "amqp091", window, ("AMQP091-QOS-01", "AMQP091-QOS-02"))
@@ -202,8 +202,7 @@ def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
     target: Bench, window: int, ends: list[str]
 ) -> None:
     """A STOMP consumer acknowledges everything that it holds in successive transactions, some of
-    which are aborted, and finally outside of any. Then as many messages arrive as its prefetch
-    allows."""
+    which are aborted, and finally outside of any. Then its whole prefetch arrives again."""
     rule, name = WIDTH.get(target.profile.name, ""), target.fresh_name()
     target.record_not_applicable(tuple({*WIDTH.values()} - {rule}), "another broker's prefetch")
     if not rule:

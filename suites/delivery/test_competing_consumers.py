@@ -51,8 +51,7 @@ def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes
 def test_one_and_only_one_consumer_gets_a_message(
     target: Bench, several: int, count: int, auto: bool
 ) -> None:
-    """Several consumers wait on one queue. Each message sent to it arrives at exactly one of
-    them."""
+    """Several consumers wait on one queue. Each message arrives at exactly one of them."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in range(several)]
     for consumer in consumers:
@@ -129,8 +128,7 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
 
 @case(GONE_WHEN_ACKNOWLEDGED, needs={"queue-semantics"})
 def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
-    """A consumer empties a queue in auto or client mode and leaves. A later consumer gets
-    nothing."""
+    """A consumer empties a queue in auto or client mode and leaves. A later one gets nothing."""
     for ack in ("auto", "client"):
         queue, consumer = target.destination(), target.stomp("1.2")
         publish_all(consumer, queue, numbered(5))
@@ -155,8 +153,7 @@ def test_what_was_acknowledged_is_gone_for_good(target: Bench) -> None:
 def test_every_subscription_of_a_topic_gets_every_message(
     target: Bench, several: int, count: int, together: bool
 ) -> None:
-    """A topic has several subscriptions, on one connection or several. Each gets every message
-    once."""
+    """A topic has several subscriptions, on one connection or more. Each gets each message once."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     peers = (
         [target.stomp("1.2")] * several

@@ -219,8 +219,7 @@ def test_an_amqp_connection_of_many_time_outs(target: Bench) -> None:
 
 @case("ARTEMIS-TTL-core-2", needs={"core", "queue-semantics", IN_VIRTUAL_TIME})
 def test_a_core_connection_of_many_pings(target: Bench) -> None:
-    """A client pings for many times its TTL, while messages are exchanged. The connection stays
-    open."""
+    """A client pings for many times its TTL and exchanges messages. The connection stays open."""
     client = CoreQueueClient(target, target.fresh_name())
     client.join()
     life = Life(target, client, ms(TTL_MS) // 2)

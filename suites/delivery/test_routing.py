@@ -348,8 +348,8 @@ def test_the_characters_of_matches_can_be_configured(target: Bench, name: str, k
 
 @case(AUTO_CREATED, needs={"routing-headers"})
 def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
-    """Messages are sent to a new anycast name and the producer leaves. A later consumer gets all of
-    them."""
+    """Messages are sent to a new anycast name and the producer leaves. A later consumer gets
+    all."""
     to, producer, consumer = fresh(target, "ANYCAST"), target.stomp("1.2"), target.stomp("1.2")
     publish_all(producer, to, numbered(3))
     producer.request("DISCONNECT")

@@ -249,8 +249,7 @@ class AmqpConnection:
         self._close()
 
     def pause_delivery(self, paused: bool) -> None:
-        """Deliver nothing while the peer does not read. Messages stay queued, for other consumers
-        or for later."""
+        """Deliver nothing while the peer does not read. Messages stay queued."""
         self.held = paused
         if not paused:
             for session in list(self._sessions.values()):
