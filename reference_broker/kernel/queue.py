@@ -518,7 +518,9 @@ class Queue:
             callback()
 
     def when_read(self, then: Callable[[], None]) -> bool:
-        """True if messages will follow from disk or in a later turn; ``then`` is called then."""
+        """True if messages will follow from disk or in a later turn; ``then`` is called once they
+        do.
+        """
         from_disk = self.behind is not None and self.behind.left and self.behind.is_coming
         if not from_disk and self not in self.serving.interrupted:
             return False

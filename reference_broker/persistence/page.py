@@ -216,7 +216,7 @@ class Page:
         return old
 
     def keep(self, index: int, body: LargeBody, queues: int) -> None:
-        """The message of the record ``index``, for this many queues, has ``body``."""
+        """Hold ``body`` for the message of the record ``index``, which is for this many queues."""
         self.large[index] = body, queues
         body.retain()
 

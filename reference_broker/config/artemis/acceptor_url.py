@@ -47,7 +47,7 @@ def _prefixes(text: str, where: Where) -> tuple[str, ...]:
 
 
 def _seconds(text: str, where: Where) -> int:
-    """Return seconds as milliseconds; Artemis switches the timeout off below 1, which is 0 here."""
+    """Return milliseconds; 0 (no timeout) also for negative seconds, as Artemis reads them."""
     return max(0, whole(-INT_MAX, INT_MAX)(text, where)) * 1000
 
 

@@ -179,7 +179,7 @@ class ChannelFlow:
 
     def hand(self, message: Amqp091Message, queues: list[Queue], number: int | None) -> None:
         """Pass ``message`` to ``queues``, which accept it at their own pace. It is confirmed as
-        ``number``, if given, once all have."""
+        ``number``, if given, once all of them have accepted it."""
         pace = self._channel.topology.pace
         assert pace is not None
         parcel = _Parcel(len(queues), number)
