@@ -141,8 +141,6 @@ class _Stomp:
 
 
 class _Amqp:
-    """One direction of AMQP 1.0."""
-
     def __init__(self, factory: CaptureEventFactory, out: bool) -> None:
         self._factory, self._out, self._reader = factory, out, amqp10_codec.Reader()
 

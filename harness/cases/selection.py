@@ -51,7 +51,6 @@ class Selection:
         return bool(self.cases or self.exclude or self.requirements or self.areas)
 
     def chooses(self, case: Selectable) -> bool:
-        """True if ``case`` is selected. Raises :class:`BadSelection`."""
         if self.requirements and not any(
             _cites(case.requirements, wanted) for wanted in self.requirements
         ):

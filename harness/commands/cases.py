@@ -59,7 +59,6 @@ _OPTIONS = (
 
 
 def selection_options(command: Command) -> Command:
-    """Add the options that select cases to ``command``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command

@@ -102,7 +102,6 @@ def _first_sentence(text: str) -> str:
 
 
 def main() -> None:
-    """The console script."""
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Abort:

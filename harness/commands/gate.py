@@ -37,7 +37,6 @@ class Gated:
 
     @property
     def worse(self) -> list[Difference]:
-        """The cases that got worse."""
         return [change for change in self.differences if change.course is Course.WORSE]
 
     @property

@@ -18,7 +18,7 @@ _BY_CAPABILITY: Mapping[str, Callable[[Target, int], Dialect]] = {
 
 
 def infer_dialects(target: Target, seed: int) -> Dialect:
-    """Infer the dialects of ``target`` for all its protocols concurrently."""
+    """Infer the dialects of ``target``, concurrently for all its protocols."""
     asked = [
         infer for name, infer in _BY_CAPABILITY.items() if name in target.identity.capabilities
     ]

@@ -1,9 +1,10 @@
 """A load connection over AMQP 0-9-1, with a channel for each producer and consumer, publisher
 confirms and prefetch.
 
-The wire log stores a method and its content as one record: the method's frame, the content
-header's, then the first bytes of the body; the size is that of all its frames. If other frames
-interrupted the content, :data:`brokerproof.harness.load.wire_log.EOL` is added to the size."""
+The wire log stores a method and its content as one record: the method's frame, the content header's
+frame, then the first bytes of the body. The record's size is that of all these frames. If other
+frames interrupted the content, :data:`brokerproof.harness.load.wire_log.EOL` is added to the
+size."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ from brokerproof.harness.protocols.amqp091.tables import BY_NAME
 from brokerproof.harness.trace.stamp import LENGTH, MARK
 
 PREFETCH = 200
-"""Prefetch of a consumer by default."""
+"""The default prefetch of a consumer."""
 
 
 def _numbers(name: str) -> bytes:
-    """First bytes of a method's payload."""
+    """Return the first bytes of a method's payload."""
     table = BY_NAME[name]
     return table.class_id.to_bytes(2) + table.method_id.to_bytes(2)
 
@@ -69,7 +70,7 @@ class _Confirms:
     least: int = 1
 
     def taken(self, tag: int, multiple: bool) -> list[Instant]:
-        """Return when the messages confirmed by this were published."""
+        """Return when the messages that this confirms were published."""
         if not multiple:
             delivery = self.waiting.pop(tag, None)
             return [] if delivery is None else [delivery]
@@ -79,7 +80,7 @@ class _Confirms:
 
 
 class Amqp091LoadConnection(ClientConnection):
-    """See :class:`ClientConnection`. Channels: the senders' from 1 on, then the consumers'."""
+    """A :class:`ClientConnection`. Channels: the senders' from 1, then the consumers'."""
 
     protocol = "amqp091"
     acronym = "AMQP091"
@@ -114,7 +115,7 @@ class Amqp091LoadConnection(ClientConnection):
         self._say([codec.protocol_header()], self.host.world.now())
 
     def _say(self, frames: list[bytes], now: Instant, kept: list[bytes] | None = None) -> None:
-        """``kept`` is what is recorded instead, if different."""
+        """``kept``: recorded in its place, if different."""
         if self.host.tape is not None:
             self.host.tape.frames(
                 self._number, SENT, now, self.conn, kept or frames, list(map(len, frames))
@@ -264,7 +265,8 @@ class Amqp091LoadConnection(ClientConnection):
         self.pump(at)
 
     def _settled(self, tags: list[int]) -> list[tuple[int, int]]:
-        """Return tag and ``multiple`` of each basic.ack: one for all deliveries or one for each."""
+        """Return tag and ``multiple`` of each basic.ack: one ack for all deliveries, or one for
+        each."""
         return [(tags[-1], 1)] if self.host.plan.ack == "client" else [(tag, 0) for tag in tags]
 
     def _record(self, took: _Took, at: Instant) -> None:

@@ -1,6 +1,6 @@
 """AMQP 0-9-1 methods and contents as trace columns, equal to those of
 :mod:`brokerproof.harness.protocols.amqp091.trace_recorder`. Publishes, deliveries and
-acknowledgements, nearly all frames, are decoded in bulk, the rest by the harness's codec."""
+acknowledgements, nearly all frames, are decoded in bulk; the harness's codec decodes the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME
 
 PROTOCOL = "AMQP091"
 UNREADABLE = "UNREADABLE"
-"""The command of what is not a frame; its header ``reason`` says why."""
+"""The command of bytes that are not a frame; its header ``reason`` says why."""
 TOGETHER = ("basic.publish", "basic.deliver", "basic.ack")
 _PADDING = bytes(64)
 _PAYLOAD = 11
@@ -39,8 +39,8 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:
-    """The columns of methods with the stored part of their contents, of heartbeats and of protocol
-    headers."""
+    """Return the columns of methods (with the stored part of their contents), heartbeats and
+    protocol headers."""
     rows = Rows.of(stretch)
     lengths = rows.lengths
     begins = np.cumsum(lengths) - lengths
@@ -73,7 +73,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
 def _together(
     name: str, rows: Rows, data: Bytes, begins: Ints, lengths: Ints, sizes: Ints
 ) -> tuple[Bools, Frames | None]:
-    """The regular frames of one method, and their indices."""
+    """Decode the regular frames of one method, and return their indices."""
     table = BY_NAME[name]
     count = len(begins)
     ends = begins + _number(data, begins + 3, 4) + codec.OVERHEAD
@@ -99,7 +99,7 @@ def _together(
         else:
             values.append(_texts(_number(data, np.minimum(place, len(data) - 9), _CHUNK[kind])))
             place = place + _CHUNK[kind]
-    fits &= place + (bit > 0) + 1 == ends  # and the end byte
+    fits &= place + (bit > 0) + 1 == ends  # plus the end byte
     body_begin, body_size = ends, np.zeros(count, np.int64)
     if table.content:
         head = np.minimum(ends, len(data) - 32)
@@ -127,7 +127,6 @@ def _together(
 
 
 def _number(data: Bytes, at: Ints, width: int) -> Ints:
-    """Unsigned numbers of this many bytes."""
     numbers = np.zeros(len(at), np.int64)
     for place in range(width):
         numbers = (numbers << 8) | data[at + place]
@@ -152,7 +151,7 @@ def _strings(data: bytes, begins: Ints, ends: Ints) -> list[str]:
 
 
 def _headers(names: Sequence[str], values: Sequence[pa.Array]) -> pa.ListArray:
-    """Headers of rows that all have the same names."""
+    """Make headers of rows that all have the same names."""
     rows, width = len(values[0]), len(names)
     order = np.arange(rows * width).reshape(width, rows).T.ravel()
     return lists(
@@ -163,7 +162,7 @@ def _headers(names: Sequence[str], values: Sequence[pa.Array]) -> pa.ListArray:
 
 
 def _slow(data: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList, bytes, int, int]:
-    """One method decoded by the harness's codec. The stored part of a body has no frame headers."""
+    """Decode one method by the harness's codec. The stored part of a body has no frame headers."""
     end = _frames_end(data)
     frames: list[codec.Frame] = []
     for item in codec.Reader().feed(data[:end]):
@@ -195,7 +194,7 @@ def _slow(data: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList, b
 
 
 def _frames_end(data: bytes) -> int:
-    """Return where the method's frame ends, or the content header's frame after it."""
+    """Return the end of the method's frame, or of the content header's frame after it."""
     if data.startswith(codec.PREFIX):
         return codec.OVERHEAD
     end = codec.OVERHEAD + int.from_bytes(data[3:7])

@@ -25,18 +25,18 @@ from brokerproof.harness.protocols.amqp10.tables import BY_CODE
 
 PROTOCOL = "AMQP"
 UNREADABLE = "UNREADABLE"
-"""The command of what is not a frame; its header ``reason`` says why."""
+"""The command of bytes that are not a frame; its header ``reason`` says why."""
 EMPTY = "empty"
 
 TOGETHER = {code: BY_CODE[code].name for code in (0x13, 0x14, 0x15)}
-"""Performatives that are taken apart together, by their code."""
+"""Performatives that are decoded in bulk, by their code."""
 _PADDING = bytes(64)
-"""Behind the last frame, so that nobody reads past the end."""
+"""After the last frame, so that nothing reads past the end."""
 
 _NULL, _NUMBER, _FALSE, _TRUE, _BINARY, _REST = range(6)
 _KIND = np.full(256, _REST, np.int8)
 _WIDTH = np.zeros(256, np.int64)
-"""Bytes behind the constructor; of bytes and of the rest something else."""
+"""The number of bytes after the constructor; meaningless for _BINARY and _REST."""
 for _code, _kind, _width in (
     *(
         (0x40, _NULL, 0),
@@ -112,11 +112,11 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
 class _Found(NamedTuple):
     frames: Frames
     fits: Bools
-    """The rows that could be decoded this way."""
+    """The rows that could be decoded in bulk."""
 
 
 def _together(code: int, data: Bytes, begins: Ints, at: Ints, lengths: Ints, sizes: Ints) -> _Found:
-    """Frames of one performative whose lists begin at ``at``."""
+    """Decode frames of one performative whose lists begin at ``at``."""
     rows = len(at)
     composite_type = BY_CODE[code]
     short = data[at] == 0xC0
@@ -157,7 +157,7 @@ def _together(code: int, data: Bytes, begins: Ints, at: Ints, lengths: Ints, siz
 class _Field(NamedTuple):
     given: Bools
     texts: pa.Array
-    """The texts of the given values."""
+    """The texts of the present values."""
     after: Ints
     fits: Bools
 
@@ -200,7 +200,7 @@ def _field(name: str, data: Bytes, at: Ints, end: Ints) -> _Field:
 
 
 def _number(data: Bytes, at: Ints, width: Ints) -> Ints:
-    """Unsigned numbers of up to four bytes."""
+    """Decode unsigned numbers of up to four bytes."""
     numbers = np.zeros(len(at), np.int64)
     for place in range(4):
         more = width > place
@@ -213,7 +213,6 @@ def _texts(numbers: Ints) -> pa.Array:
 
 
 def _tags(data: Bytes, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
-    """Bytes as hexadecimal digits."""
     tags = np.empty(len(at), object)
     tags[:] = [
         f"0x{data[begin : begin + length].tobytes().hex()}"
@@ -223,8 +222,8 @@ def _tags(data: Bytes, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
 
 
 def _value(name: str, data: bytes) -> tuple[str, int] | None:
-    """A value that is neither number nor bytes, in the trace's form, and its length; None for other
-    values."""
+    """Return a value that is neither number nor bytes, in the trace's form, and its length; None
+    for other values."""
     try:
         what, size = types.decode(data, 0)
     except types.Malformed:
@@ -233,7 +232,6 @@ def _value(name: str, data: bytes) -> tuple[str, int] | None:
 
 
 def _headers(rows: int, kept: list[tuple[str, Ints, pa.Array]]) -> pa.ListArray:
-    """Lists of each row's fields, in order."""
     row = np.concatenate([some for _, some, _ in kept])
     field = np.repeat(np.arange(len(kept)), [len(some) for _, some, _ in kept])
     order = np.argsort(row * len(kept) + field, kind="stable")
@@ -257,8 +255,8 @@ def _slices(data: Bytes, begin: Ints, end: Ints) -> pa.Array:
 
 
 def _slow(data: bytes, size: int) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
-    """One frame decoded by the harness's codec. Only payload, whose size is known, is truncated in
-    the wire log."""
+    """Decode one frame by the harness's codec. The wire log truncates only payload, whose size is
+    known."""
     whole = data if data[:4] == codec.PREFIX else len(data).to_bytes(4) + data[4:]
     frame = next(iter(codec.Reader().feed(whole)), None)
     if isinstance(frame, codec.Frame):

@@ -1,7 +1,7 @@
-"""The common part of load connections, each shared by some producers and consumers.
+"""The common part of load connections. Some producers and consumers share each connection.
 
 Each protocol's subclass (``harness/load/PROTOCOL_client.py``) writes and reads its frames. The
-world passes it bytes, its driver the time. It counts in :class:`Counters`."""
+world passes it bytes, and its driver the time. It counts in :class:`Counters`."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from brokerproof.harness.trace.stamp import stamp
 from brokerproof.harness.worlds.real import RealWorld
 
 BURST = 64
-"""Most messages of one producer written at once, so that other producers do not wait long."""
+"""The most messages of one producer written together, so that other producers do not wait long."""
 UNSENT = 256 * 1024
-"""Bytes that may wait for the socket where nothing else limits messages in flight."""
+"""The most bytes that may wait for the socket if nothing else limits messages in flight."""
 
 
 @dataclass
 class Counters:
     """Totals so far.
 
-    ``left``: connections the broker closed. Instants use the clock that stamps bodies; 0: never.
+    ``left``: connections that the broker closed. Instants use the clock that stamps bodies; 0:
+    never.
     """
 
     sent: int = 0
@@ -58,7 +59,7 @@ class Counters:
 
 @dataclass
 class ProducerState:
-    """Progress of a producer, preserved when it reconnects. ``waiting``: unconfirmed messages."""
+    """Progress of a producer, kept when it reconnects. ``waiting``: unconfirmed messages."""
 
     about: Producer
     next: int = 0
@@ -75,7 +76,7 @@ class DriverContext:
     filler: bytes
     tally: Counters = field(default_factory=Counters)
     offset: Duration = 0
-    """Lead of the clock that stamps bodies over ours."""
+    """How far the clock that stamps bodies is ahead of ours."""
     producing: bool = False
     conns: int = 0
 
@@ -93,7 +94,7 @@ class DriverContext:
 
 
 class ClientConnection:
-    """One connection of the plan, ``number``. ``conn`` changes each time it connects."""
+    """Connection ``number`` of the plan. ``conn`` changes each time it connects."""
 
     def __init__(
         self,
@@ -114,10 +115,10 @@ class ClientConnection:
         """True while there is no connection."""
         self.leaving = False
         self.failed = ""
-        """Why the broker refused the connection: a sentence."""
+        """Why the broker refused the connection, as a sentence."""
         self.spoken: Instant = 0
         self.silence: Duration = 0
-        """Longest time we may send nothing; 0: unlimited."""
+        """The longest time that we may send nothing; 0: unlimited."""
 
     # defined by each protocol
 
@@ -131,11 +132,11 @@ class ClientConnection:
         raise NotImplementedError
 
     def post(self, sender: ProducerState, count: int, now: Instant) -> int:
-        """Write up to ``count`` messages; return how many there was room for."""
+        """Write up to ``count`` messages; return how many fitted."""
         raise NotImplementedError
 
     def disconnect(self) -> None:
-        """Send the closing frame; the connection ends once the broker has answered."""
+        """Send the closing frame. The connection ends once the broker has answered."""
         raise NotImplementedError
 
     def beat(self, now: Instant) -> None:
@@ -171,11 +172,9 @@ class ClientConnection:
         self.channel.write(data)
 
     def bytes_arrived(self, at: Instant, data: bytes) -> None:
-        """See :class:`brokerproof.harness.worlds.world.Receiver`."""
         self.on_bytes_received(at, data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        """See :class:`brokerproof.harness.worlds.world.Receiver`."""
         self.host.record(ConnectionClosed(at_ns=at, conn=self.conn, how=how))
         if not self.leaving:
             self.host.tally.left += 1
@@ -212,7 +211,7 @@ class ClientConnection:
         self.host.world.at(now + lasts, lambda: channel.hold_reading(False))
 
     def ended(self) -> None:
-        """Record the end of the connection: its unconfirmed messages stay unconfirmed."""
+        """Record the end of the connection. Its unconfirmed messages stay unconfirmed."""
         self.over, self.up = True, False
         for sender in self.senders:
             sender.waiting = 0
@@ -237,7 +236,7 @@ class ClientConnection:
 
     @property
     def hungry(self) -> bool:
-        """True if any producer has messages left to send."""
+        """True if some producer has messages left to send."""
         return (
             self.up
             and not self.leaving
@@ -249,5 +248,5 @@ class ClientConnection:
 
     @property
     def credit(self) -> int:
-        """Messages the broker would accept now; 0 in protocols without credit."""
+        """Messages that the broker would accept now; 0 in protocols without credit."""
         return 0

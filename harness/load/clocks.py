@@ -1,5 +1,5 @@
-"""Measures the difference of two clocks by asking: an answer that took ``rtt`` is accurate to half
-of it.
+"""Measures the difference of two clocks by queries: an answer that took ``rtt`` is accurate to half
+of that.
 
 Each machine's monotonic time starts at its own boot. A driver asks the conductor for the time
 several times before and after a load; the quickest answer counts. On one machine the clocks are the
@@ -29,7 +29,7 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClockSample:
-    """At ``at`` on our clock, the driver's clock showed ``offset`` more, give or take
+    """At ``at`` on our clock, the driver's clock was ``offset`` ahead, give or take
     ``uncertainty``."""
 
     at: Instant
@@ -57,7 +57,7 @@ def stated(
     driver: int, host: str, same: bool, before: Mapping[str, Any], after: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return a run header's entry on one driver's clock. ``added_ns`` is the correction of its
-    instants; ``drift_ns`` is how far the clocks diverged during the load, only as certain as both
+    instants. ``drift_ns`` is how far the clocks diverged during the load, as certain as both
     readings."""
     data: dict[str, Any] = {
         "driver": driver,

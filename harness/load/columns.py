@@ -63,7 +63,7 @@ class Rows:
         )
 
     def batch(self, protocol: str, frames: Frames, beats: Bools) -> dict[str, pa.Array]:
-        """The trace columns of these frames. ``beats``: which are heartbeats."""
+        """Return the trace columns of these frames. ``beats``: which are heartbeats."""
         columns = {
             "command": frames.command,
             "headers": frames.headers,
@@ -118,7 +118,7 @@ def concatenate_rows(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
 
 
 def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, int]]) -> Frames:
-    """Frames decoded one by one: command, headers, body, body size, frame size."""
+    """Return frames decoded one by one: command, headers, body, body size, frame size."""
     headers: list[list[dict[str, Any]]] = [
         [{"name": name, "value": value} for name, value in frame[1]] for frame in frames
     ]
@@ -132,6 +132,5 @@ def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, in
 
 
 def lengths(column: pa.Array) -> Ints:
-    """Return the length of each value in bytes."""
     sizes: Ints = pc.binary_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
     return sizes

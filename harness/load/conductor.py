@@ -19,14 +19,14 @@ from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 COME_WITHIN: Duration = 300 * NS_PER_S
-"""Longest time for drivers to arrive, and then to make their connections."""
+"""The longest time for drivers to arrive, and then to connect."""
 LONG: Instant = 2**62
-"""The scribes make segments of what is left on the tapes, which may take as long as the load
-did."""
+"""No time limit: the scribes convert the rest of the tapes to segments, which may take as long as
+the load."""
 SETTLE: Duration = NS_PER_S
 """Time without arrivals after which nothing more is expected."""
 FIRST = 1_000_000
-"""How many connection numbers are reserved for one driver."""
+"""The number of connection numbers reserved for each driver."""
 _NUMBERS = (
     *(
         "sent",
@@ -50,20 +50,20 @@ class Drivers(Protocol):
     """Source of drivers: processes of this machine, or tasks of a cluster."""
 
     def host(self) -> str:
-        """This machine's address for the drivers."""
+        """Return this machine's address for the drivers."""
 
     def start(self, address: str, token: str, drivers: int) -> None: ...
 
     def problem(self) -> str:
-        """Why a driver did not start or was lost; empty if unknown."""
+        """Return why a driver did not start or was lost; empty if unknown."""
 
     def stop(self) -> None:
-        """Make the drivers end, and wait for that."""
+        """Make the drivers end, and wait for their end."""
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms common to all drivers. ``record`` is where the trace writers write, or None."""
+    """Terms common to all drivers. ``record``: where the trace writers write, or None."""
 
     endpoints: Mapping[str, tuple[str, int]]
     tls: Mapping[str, Mapping[str, Any]]
@@ -72,7 +72,7 @@ class Terms:
 
 @dataclass
 class Progress:
-    """Sum of all drivers' latest reports. ``at`` and ``since`` use the conductor's clock."""
+    """The sum of all drivers' latest reports. ``at`` and ``since`` use the conductor's clock."""
 
     since: Instant
     at: Instant = 0
@@ -86,8 +86,8 @@ class Progress:
 
 @dataclass
 class LoadOutcome:
-    """A finished load. ``start_cpu_s`` is the drivers' processor time until they were connected,
-    ``cpu_s`` after that; ``scribes`` has each scribe's report. Instants use our clock."""
+    """A finished load. ``start_cpu_s``: the drivers' processor time until they were connected;
+    ``cpu_s``: after that; ``scribes``: each scribe's report. Instants use our clock."""
 
     progress: Progress
     sent_until: Instant
@@ -118,7 +118,7 @@ class _Seat:
 
 
 class Conductor:
-    """Runs one load. A context manager that ends everything it started."""
+    """Runs one load. A context manager that ends everything that it started."""
 
     def __init__(self, parts: Sequence[Plan], terms: Terms, crew: Drivers) -> None:
         self.world = RealWorld({}, Canary())
@@ -179,7 +179,7 @@ class Conductor:
         self._wait(over, deadline, every=NS_PER_S // 4)
 
     def drain(self, patience: Duration, watch: Callable[[Progress], bool]) -> None:
-        """Stop all producers, and wait until everything sent has arrived or nothing has changed for
+        """Stop all producers; wait until everything sent has arrived, or nothing has changed for
         ``patience``."""
         for seat in self._seats:
             seat.wire.say(stop=True)
@@ -208,7 +208,7 @@ class Conductor:
         self._wait(settled, self.world.now() + 10**6 * NS_PER_S, every=NS_PER_S // 4)
 
     def end(self, watch: Callable[[Progress], bool]) -> LoadOutcome:
-        """Have every driver disconnect, write its segments and report its result. Raises
+        """Let every driver disconnect, write its segments and report its result. Raises
         :class:`LoadFailed`."""
         for seat in self._seats:
             seat.wire.say(leave=True)
@@ -245,7 +245,7 @@ class Conductor:
         )
 
     def moved(self, endpoints: Mapping[str, tuple[str, int]]) -> None:
-        """Tell the drivers the broker's new endpoints."""
+        """Send the drivers the broker's new endpoints."""
         for seat in self._seats:
             seat.wire.say(endpoints=endpoints)
 

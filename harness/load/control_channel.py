@@ -14,7 +14,7 @@ _READ = 1 << 16
 
 
 class ControlConnection:
-    """One end of a control channel. ``heard`` is called with each message, ``gone`` once when the
+    """One end of a control channel. ``heard`` is called with each message, ``gone`` once after the
     other end has closed."""
 
     def __init__(
@@ -31,18 +31,17 @@ class ControlConnection:
         world.adopt(self)
 
     def fileno(self) -> int:
-        """See :class:`brokerproof.harness.worlds.real.Watched`."""
         return self._socket.fileno()
 
     def say(self, **message: Any) -> None:
-        """Send one message; harmless if the other end has closed. Messages are small, so it hardly
-        blocks."""
+        """Send one message; harmless if the other end has closed. Messages are small, so this
+        hardly blocks."""
         if self._open:
-            with contextlib.suppress(OSError):  # reading will find the end, after earlier messages
+            # reading will find the close, after earlier messages
+            with contextlib.suppress(OSError):
                 self._socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     def ready(self, mask: int) -> None:
-        """See :class:`brokerproof.harness.worlds.real.Watched`."""
         try:
             data = self._socket.recv(_READ)
         except OSError:
@@ -77,11 +76,9 @@ class ControlListener:
         world.adopt(self)
 
     def fileno(self) -> int:
-        """See :class:`brokerproof.harness.worlds.real.Watched`."""
         return self._socket.fileno()
 
     def ready(self, mask: int) -> None:
-        """See :class:`brokerproof.harness.worlds.real.Watched`."""
         connection, _ = self._socket.accept()
         self._came(connection)
 

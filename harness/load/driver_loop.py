@@ -19,17 +19,17 @@ from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.world import Unreachable
 
 TICK: Duration = 2 * NS_PER_MS
-"""Interval at which messages that are due are written; longer where less is due."""
+"""The interval at which due messages are written; longer if less is due."""
 LONGEST_TICK: Duration = 50 * NS_PER_MS
 HAND_OVER: Duration = NS_PER_S
-"""Longest time that a recorded byte waits here for the trace writer."""
+"""The longest time that a recorded byte waits here for the trace writer."""
 AGAIN: Duration = 250 * NS_PER_MS
-"""After how long a broken connection is made anew."""
+"""The delay before a broken connection is reopened."""
 
 
 class Driver:
-    """Performs one part of a plan. Connections are numbered after ``first``, differently for each
-    driver. ``offset`` is how far the conductor's clock is ahead of ours."""
+    """Performs one part of a plan. Connections are numbered after ``first``, which differs for each
+    driver. ``offset``: how far the conductor's clock is ahead of ours."""
 
     def __init__(
         self, world: RealWorld, plan: Plan, tape: WireLog | None, first: int, offset: Duration = 0
@@ -67,7 +67,7 @@ class Driver:
             self._hand_over(self.host.tape)
 
     def produce(self, since: Instant) -> None:
-        """Start to send; the first producer's first message is due at ``since``."""
+        """Start to send. The first producer's first message is due at ``since``."""
         self.host.producing = True
         interval = self.plan.interval
         everybody = max(
@@ -94,11 +94,11 @@ class Driver:
                     line.pump(now)
 
     def stop_producing(self) -> None:
-        """Stop all producers; sent messages are still confirmed and received."""
+        """Stop all producers. Sent messages are still confirmed and received."""
         self.host.producing = False
 
     def disconnect(self, patience: Duration) -> None:
-        """Disconnect everywhere and wait for the answers."""
+        """Disconnect everywhere, and wait for the answers."""
         self._ended = True
         for line in self.lines:
             if line.up:
@@ -117,7 +117,8 @@ class Driver:
 
     @property
     def done(self) -> bool:
-        """True if every producer has sent all its messages; never if their number is unlimited."""
+        """True if every producer has sent all its messages; never true if their number is
+        unlimited."""
         return all(0 < sender.about.messages <= sender.next for sender in self._senders.values())
 
     @property

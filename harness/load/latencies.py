@@ -1,5 +1,5 @@
-"""A histogram of durations of fixed size: 32 steps per power of two, so quantiles are accurate to
-three percent."""
+"""A histogram of durations with a fixed size: 32 steps per power of two, so quantiles are accurate
+to three percent."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ class Latencies:
         return {str(cell): int(self._cells[cell]) for cell in used.tolist()}
 
     def quantile(self, share: float) -> Duration | None:
-        """Return this quantile; None without durations."""
         self._enter()
         total = int(self._cells.sum())
         if not total:

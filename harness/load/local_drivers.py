@@ -14,11 +14,9 @@ class LocalDrivers:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def host(self) -> str:
-        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         return "127.0.0.1"
 
     def start(self, address: str, token: str, drivers: int) -> None:
-        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         command = [sys.executable, "-P", "-m", "brokerproof.harness.load.worker", address, token]
         self._processes = [
             subprocess.Popen(
@@ -28,13 +26,12 @@ class LocalDrivers:
         ]
 
     def problem(self) -> str:
-        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         codes = [process.poll() for process in self._processes]
-        failed = [code for code in codes if code not in (None, 0, 3)]  # with 3 it says why itself
+        # with exit code 3 it reports the reason itself
+        failed = [code for code in codes if code not in (None, 0, 3)]
         return f"a driver ended with exit code {failed[0]}" if failed else ""
 
     def stop(self) -> None:
-        """See :class:`brokerproof.harness.load.conductor.Drivers`."""
         for process in self._processes:
             try:
                 process.wait(30)

@@ -1,4 +1,4 @@
-"""The plan of a load (producers, consumers, sizes, acknowledgements, faults) and the parsing of its
+"""The plan of a load (producers, consumers, sizes, acknowledgements, faults), and the parser of its
 options."""
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration
 from brokerproof.harness.trace import stamp
 
 STAMP_BYTES = stamp.LENGTH + 20
-"""Every body begins with its stamp and the instant at which it was sent: 19 digits and a
-semicolon."""
+"""Every body begins with its stamp and its sending instant: 19 digits and a semicolon."""
 MOST_BYTES = 64 * 1024 * 1024
-"""The longest body there is."""
+"""The longest body."""
 
 _SIZE = re.compile(r"([0-9]+)([kKmMgG]?)")
 _FACTOR = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -27,11 +26,11 @@ FAULTS = ("cut", "stall", "restart")
 
 
 class BadPlan(ValueError):
-    """An unusable option of a load: what is wrong, and what is expected."""
+    """An unusable option of a load. The message says what is wrong, and what is expected."""
 
 
 def duration(text: str) -> Duration:
-    """``500ms``, ``2s``, ``1.5m``, ``1h`` in nanoseconds. Raises :class:`BadPlan`."""
+    """Return ``500ms``, ``2s``, ``1.5m`` or ``1h`` in nanoseconds. Raises :class:`BadPlan`."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise BadPlan(f"{text!r} is not a time; write 500ms, 2s, 1.5m or 1h")
@@ -47,7 +46,7 @@ class Sizes:
 
     @classmethod
     def read(cls, text: str) -> Sizes:
-        """``512``, ``1k``, ``100..10k``. Raises :class:`BadPlan`."""
+        """Read ``512``, ``1k`` or ``100..10k``. Raises :class:`BadPlan`."""
         low, dots, high = text.partition("..")
         sizes = cls(byte_count(low, text), byte_count(high if dots else low, text))
         if not STAMP_BYTES <= sizes.low <= sizes.high <= MOST_BYTES:
@@ -65,7 +64,8 @@ KIB = Sizes(1024, 1024)
 
 
 def byte_count(text: str, whole: str = "") -> int:
-    """``512``, ``1k``, ``8m``, ``2g``; ``whole`` is the user's text. Raises :class:`BadPlan`."""
+    """Read ``512``, ``1k``, ``8m`` or ``2g``; ``whole`` is the user's text. Raises
+    :class:`BadPlan`."""
     match = _SIZE.fullmatch(text)
     if match is None:
         example = "512, 1k, or 100..10k" if whole else "512, 1k, 8m or 2g"
@@ -76,7 +76,7 @@ def byte_count(text: str, whole: str = "") -> int:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A periodic fault: a connection is ``cut``, a consumer does not read for ``lasts``
-    (``stall``), or the broker is restarted (``restart``)."""
+    (``stall``), or the broker restarts (``restart``)."""
 
     kind: str
     every: Duration
@@ -84,7 +84,7 @@ class Fault:
 
     @classmethod
     def read(cls, text: str) -> Fault:
-        """``cut:5s``, ``stall:2s/500ms``, ``restart:30s``. Raises :class:`BadPlan`."""
+        """Read ``cut:5s``, ``stall:2s/500ms`` or ``restart:30s``. Raises :class:`BadPlan`."""
         kind, _, times = text.partition(":")
         every, _, lasts = times.partition("/")
         if kind not in FAULTS or (kind == "stall") != bool(lasts):
@@ -103,7 +103,8 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A queue: its name on the wire, and what makes this broker family treat it as a queue.
+    """A queue: its name on the wire, and the headers or capabilities that make this broker family
+    treat it as a queue.
 
     ``send`` and ``subscribe`` are STOMP headers, ``capabilities`` those of an AMQP terminus.
     """
@@ -136,11 +137,12 @@ class Consumer:
 class Plan:
     """One load, or one driver's part of it.
 
-    ``protocol`` is one of :data:`brokerproof.harness.load.protocols.PROTOCOLS`. ``interval``:
-    between two messages of one producer (0: as fast as flow control permits). ``ack`` is ``auto``,
-    ``client`` (cumulative) or ``client-individual``. ``window`` is what a consumer requests, in the
-    protocol's unit (bytes, messages, credits; 0: none). ``in_flight``: the maximum of unconfirmed
-    messages per producer. ``confirmed``: SENDs request receipts, or transfers are unsettled."""
+    ``protocol`` is one of :data:`brokerproof.harness.load.protocols.PROTOCOLS`. ``interval``: time
+    between two messages of a producer (0: as fast as flow control permits). ``ack`` is ``auto``,
+    ``client`` (cumulative) or ``client-individual``. ``window`` is the window that a consumer
+    requests, in the protocol's unit (bytes, messages, credits; 0: none). ``in_flight``: the most
+    unconfirmed messages per producer. ``confirmed``: SENDs request receipts, or transfers are
+    unsettled."""
 
     protocol: str
     acceptor: str
@@ -184,8 +186,8 @@ class Plan:
         return cls(**values)
 
     def parts(self, drivers: int) -> list[Plan]:
-        """The plan divided among drivers by connection; drivers without a connection are
-        omitted."""
+        """Return the plan divided among drivers by connection, without drivers that have no
+        connection."""
         parts = []
         for number in range(min(drivers, self.lines)):
             lines = range(number, self.lines, drivers)

@@ -38,7 +38,7 @@ class LoadOptions:
 
 
 def plan(target: SocketTarget, wishes: LoadOptions, label: str) -> Plan:
-    """Build the plan. Queue names contain ``label``, so that they hold no other messages. Creates
+    """Build the plan. Queue names contain ``label``, so the queues hold no other messages. Creates
     queues on brokers that require it. Raises :class:`BadPlan`."""
     identity = target.identity
     if wishes.producers + wishes.consumers == 0:
@@ -101,7 +101,6 @@ def terms(target: SocketTarget, acceptor: str, record: Mapping[str, Any] | None)
 
 
 def _host(identity: Identity, protocol: str) -> str:
-    """The virtual host for clients."""
     parameters = identity.profile.parameters
     return str(
         host_of_amqp091(parameters)
@@ -113,7 +112,7 @@ def _host(identity: Identity, protocol: str) -> str:
 def _place(identity: Identity, name: str, protocol: str) -> Place:
     parameters = identity.profile.parameters
     if protocol == "amqp091":
-        return Place(name)  # declared by its users
+        return Place(name)  # its users declare it
     if protocol == "amqp":
         capabilities = tuple(str(parameters.get("anycast_node_capabilities", "")).split())
         return Place(
@@ -135,7 +134,7 @@ def _headers(text: str) -> Headers:
 
 
 def _window_header(identity: Identity) -> str:
-    """The SUBSCRIBE header that requests a window from this broker family; empty if there is
+    """Return the SUBSCRIBE header that requests a window from this broker family; empty if there is
     none."""
     parameters = identity.profile.parameters
     if "prefetch_header" in parameters:

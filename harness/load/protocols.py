@@ -1,6 +1,6 @@
 """Protocols of a load: the connection class, and the function that turns bytes into trace columns.
 
-Both are imported on demand: a recorder needs no connections."""
+Both are imported on demand, because a recorder needs no connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROTOCOLS = {
 }
 """Connection class and column function by protocol."""
 NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}
-"""Number of a protocol in the wire log."""
+"""The number of a protocol in the wire log."""
 
 
 def line(protocol: str) -> Callable[..., Any]:

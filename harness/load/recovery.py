@@ -1,8 +1,8 @@
 """Recovers wire logs left by a driver, scribe or machine that died before converting them to
 segments.
 
-Everything written to the files is recovered, up to the last complete block: all but the last
-second. Finished segments count, unfinished ones do not."""
+The files are recovered up to the last complete block: all but the last second. Finished segments
+count, unfinished ones do not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Recovered:
 
 
 def wire_logs(run: Path) -> list[Path]:
-    """The folders of the wire logs in a run folder, in order."""
+    """Return the folders of the wire logs in a run folder, in order."""
     return sorted(
         (path.parent for path in run.glob(f"tape/*/{ABOUT}")),
         key=lambda path: (len(path.name), path.name),
@@ -71,15 +71,15 @@ def recover(run: Path, tape: Path) -> Recovered:
 
 
 def _left(header: LogHeader, tape: Path) -> list[Path]:
-    """The files not yet in a segment, in order. A file that the scribe was about to remove is in
-    one."""
+    """Return the files that are in no segment yet, in order. A file that the scribe was about to
+    remove is in a segment."""
     for partial in header.segments.glob(f".part-{header.tag}-*.partial"):
         partial.unlink()
     closing = tape / CLOSING
     if closing.exists():
         try:
             closing_record = strict_json.read(closing)
-        except BadInput:  # its writer was killed before the segment was written
+        except BadInput:  # its writer was killed before writing the segment
             closing_record = {"segment": "none", "files": []}
         if (header.segments / closing_record["segment"]).exists():
             for name in filter(_FILE.fullmatch, closing_record["files"]):

@@ -22,16 +22,16 @@ CASE = "load"
 """Every event of a load belongs to one case."""
 SEGMENT_ROWS = 250_000
 BACKLOG = 2 * 1024**3
-"""Bytes on the tape of one driver before its scribe is called although the load lasts: some four
-million messages of STOMP."""
+"""If a driver's tape exceeds this many bytes, its scribe starts during the load: about four million
+STOMP messages."""
 DRAIN: Duration = 5 * NS_PER_S
 
 
 class Session:
     """One load. ``folder`` is the existing run folder; ``record``: record the traffic.
 
-    ``backlog``: bytes that may wait in a driver's wire log until the load is over; 0 if segments
-    are read during the load; they then cover at most ``segment_s`` seconds."""
+    ``backlog``: the most bytes that may wait in a driver's wire log until the load is over. With 0,
+    segments are read during the load and cover at most ``segment_s`` seconds."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Session:
     def run(
         self, lasts: Duration | None, watch: Callable[[Progress], bool], *, drain: Duration = DRAIN
     ) -> LoadOutcome:
-        """Start the target, drive it, and stop it; ``watch`` is called periodically and ends the
+        """Start the target, drive it, and stop it. ``watch`` is called periodically and ends the
         load by returning True.
 
         Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`,
@@ -106,7 +106,7 @@ class Session:
         }
 
     def _start_anew(self, conductor: Conductor, acceptor: str) -> None:
-        """Restart the broker, which loses anything not stored."""
+        """Restart the broker, which loses all data that it has not stored."""
         self.target.stop()
         self.target.start(self.folder / "logs")
         conductor.moved({acceptor: self.target.endpoints[acceptor]})

@@ -1,5 +1,4 @@
-"""STOMP frames as trace columns. Thousands are decoded at once; unusual ones are decoded one by
-one."""
+"""STOMP frames as trace columns. Thousands are decoded together, unusual ones one by one."""
 
 from __future__ import annotations
 
@@ -22,12 +21,12 @@ from brokerproof.harness.protocols.stomp import codec
 
 PROTOCOL = "STOMP"
 UNREADABLE = "UNREADABLE"
-"""The command of what is not a frame; its header ``reason`` says why."""
+"""The command of bytes that are not a frame; its header ``reason`` says why."""
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:
-    """The columns of frames given without their NUL and preceding ends of line. An empty frame is a
-    heartbeat, which has no NUL."""
+    """Return the columns of frames given without their NUL and the ends of line before them. An
+    empty frame is a heartbeat, which has no NUL."""
     rows = Rows.of(stretch)
     count = len(rows.at)
     eol = rows.sizes >= EOL
@@ -64,8 +63,8 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
 
 
 def _plain(data: pa.Array, *, carriage: bool) -> Bools:
-    """Which frames have lines ending in a bare LF, and an end of headers. ``carriage``: some have a
-    CR."""
+    """Return which frames have lines ending in a bare LF, and an end of headers. ``carriage``: some
+    have a CR."""
     plain: Bools = pc.find_substring(data, "\n\n").to_numpy(zero_copy_only=False) >= 0
     if carriage:
         plain &= ~pc.match_substring(data, "\r").to_numpy(zero_copy_only=False)
@@ -73,7 +72,7 @@ def _plain(data: pa.Array, *, carriage: bool) -> Bools:
 
 
 def _quick(data: pa.Array, bare: Ints, size: Ints) -> Frames | None:
-    """None if a line is not a header or not UTF-8."""
+    """Decode in bulk; None if a line is not a header or not UTF-8."""
     count = len(data)
     halves = pc.split_pattern(data, pattern="\n\n", max_splits=1).values
     heads, body = (
@@ -122,7 +121,7 @@ def _unescaped(texts: pa.Array) -> pa.Array | None:
 def _slow(
     data: bytes, bare: int, size: int
 ) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
-    """One frame decoded by the harness's codec, which sees only the stored part of a truncated
+    """Decode one frame by the harness's codec, which sees only the stored part of a truncated
     body."""
     head_end = min(
         (at for at in (data.find(b"\n\n"), data.find(b"\n\r\n")) if at >= 0), default=len(data)
@@ -147,5 +146,5 @@ def _slow(
 
 
 def _without_length(head: bytes) -> bytes:
-    """The head without content-length, since it is decoded alone."""
+    """Return the head without content-length, since it is decoded alone."""
     return b"\n".join(part for part in head.split(b"\n") if not part.startswith(b"content-length:"))

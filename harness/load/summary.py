@@ -19,8 +19,8 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
 def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
-    """All known figures, for machines. Rates are per second, latencies in nanoseconds, bytes those
-    of bodies."""
+    """Return all known figures. Rates are per second, latencies in nanoseconds; bytes are those of
+    bodies."""
     numbers = outcome.progress.numbers
     sending = max(1, outcome.sent_until - outcome.progress.since)
     receiving = max(1, outcome.received_until - outcome.progress.since)
@@ -63,7 +63,7 @@ def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
 
 
 def complete(summary: dict[str, Any]) -> bool:
-    """True if every message sent was confirmed and delivered, and only we ended connections."""
+    """True if every message sent was confirmed and delivered, and only we closed connections."""
     came = not summary["received"] or summary["received"] >= summary["sent"]
     return (
         came
@@ -89,7 +89,7 @@ def write_header(
 
 
 def measurements(summary: dict[str, Any]) -> dict[str, Measurement]:
-    """The latencies in the form of results."""
+    """Return the latencies in the form of results."""
     return {
         f"{what} {quantile}": Measurement(value, "ns")
         for what in ("delivery", "confirmation")
@@ -101,7 +101,7 @@ def measurements(summary: dict[str, Any]) -> dict[str, Measurement]:
 def keep(
     session: Session, outcome: LoadOutcome, summary: dict[str, Any], plan: dict[str, Any]
 ) -> None:
-    """Write the load's part of the header, and its one result: a NOTE, because a load judges
+    """Write the load's part of the header, and its only result: a NOTE, because a load judges
     nothing."""
     name = session.target.identity.name
     write_header(session, outcome, summary, plan)

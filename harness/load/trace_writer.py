@@ -2,12 +2,12 @@
 brokerproof.harness.load.trace_writer FOLDER NICE``; FOLDER is the log's.
 
 As a process it prints ``ready``, reads the names of log files from standard input, and finally
-prints one line of JSON: the numbers of events and segments written, and the processor time for that
-and for its start. During a load it runs at low priority.
+prints one line of JSON: the numbers of events and segments written, and the processor time for
+these and for its start. During a load it runs at low priority.
 
 A segment ends at the end of a log file, and files are removed once their segment is complete. Files
-about to be removed are first listed in :data:`CLOSING`. So nothing is lost if a scribe is killed,
-and nothing duplicated when another one continues (:mod:`brokerproof.harness.load.recovery`)."""
+about to be removed are first listed in :data:`CLOSING`. So if a scribe is killed, nothing is lost,
+and nothing is duplicated when another continues (:mod:`brokerproof.harness.load.recovery`)."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.recorder import Recorder
 
 ABOUT = "about.json"
-"""The file in a tape's folder with what a scribe must know, see :class:`About`."""
+"""The head of the log in a tape's folder (:class:`LogHeader`)."""
 CLOSING = "closing.json"
-"""In a tape's folder: files that the segment which is written next holds, and which one that is."""
+"""In a tape's folder: the files that the next segment contains, and the segment's number."""
 ROWS_AT_ONCE = 16_384
-"""Frames that are turned into columns together."""
+"""Frames that are converted to columns together."""
 _NEVER = 2**62
 _NAMES = {number: name for name, number in protocols.NUMBERS.items()}
 
 
 @dataclass(frozen=True)
 class LogHeader:
-    """The head of a wire log. ``offset_ns`` is how far the conductor's clock is ahead,
-    ``segment_s`` the longest time covered by one segment (0: any)."""
+    """The head of a wire log. ``offset_ns``: how far the conductor's clock is ahead; ``segment_s``:
+    the longest time covered by one segment (0: any)."""
 
     folder: str
     run: str
@@ -123,7 +123,7 @@ class TraceWriter:
         self.rows = self.segments = 0
 
     def file(self, path: Path) -> None:
-        """Process a log file, and remove it once it is in a segment."""
+        """Process a log file; remove it once it is in a segment."""
         self.read(memoryview(path.read_bytes()))
         self._done.append(path)
         if self._open + self._pending >= self._about.segment_rows or self._old():
@@ -187,7 +187,7 @@ def _event(block: Block, offset: int) -> Event:
 
 
 def cpu_s() -> float:
-    """Processor time of this process so far, in seconds."""
+    """Return this process's processor time so far, in seconds."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

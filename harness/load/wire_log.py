@@ -1,10 +1,9 @@
 """The wire log: traffic as bytes, passed from a driver to the process that records it.
 
-Recording must neither delay a driver nor cost it much: for each read and write it keeps the time,
-connection, direction and the raw beginnings of the frames. A few hundred frames at a time are
-written to files. These are the recording until the scribe
-(:mod:`brokerproof.harness.load.trace_writer`) converts them to segments, during the load or after
-it.
+Recording must neither delay a driver nor cost it much, so it keeps only time, connection, direction
+and the raw beginnings of frames for each read and write, and writes a few hundred frames at a time
+to files. These are the recording until the scribe (:mod:`brokerproof.harness.load.trace_writer`)
+converts them to segments, during the load or after it.
 
 A block consists of a head (:data:`BLOCK`), four numbers per stretch (:data:`STRETCH`), the frames'
 sizes on the wire, their stored lengths, and the stored bytes. A block of protocol :data:`EVENT`
@@ -28,36 +27,36 @@ import numpy.typing as npt
 from brokerproof.harness.trace.events import Event
 
 BLOCK = struct.Struct("<4sIIIQ")
-"""The mark, protocol, how many stretches, how many frames, how many bytes."""
+"""The mark, the protocol, and the numbers of stretches, frames and bytes."""
 MARK = b"bpT2"
 STRETCH = 4
-"""Instant, connection, direction and how many frames, 64 bits each: frames that were read or
-written at once."""
+"""Instant, connection, direction and number of frames, 64 bits each, for frames read or written
+together."""
 SENT, RECEIVED = 0, 1
 EVENT = 255
 EOL = 1 << 31
-"""Added to the size of a STOMP frame: an end of line came directly behind its NUL."""
+"""Added to the size of a STOMP frame if an end of line directly followed its NUL."""
 RECORDED_BYTES = 96
-"""Bodies of a load are recorded up to this length: it holds their stamp, in AMQP behind some
-sections. The rest is filler."""
+"""The most bytes of a load's body that are recorded: they contain its stamp (in AMQP after some
+sections). The rest is filler."""
 PACKED = 512
-"""Frames that are packed together: few enough to be in a cache still, and enough that packing costs
-each of them little."""
+"""Frames packed together: few enough to stay in a cache, and enough that packing costs each of them
+little."""
 AT_ONCE = 256 * 1024
-"""Bytes that are handed over together."""
+"""Bytes handed over together."""
 MOST_WAITING = 64 * 1024 * 1024
-"""Bytes that may wait for the disk before the driver does."""
+"""If more bytes wait for the disk, the driver waits too."""
 FILE_BYTES = 8 * 1024 * 1024
 MOST_BYTES = 4 * 1024**3
-"""Bytes in files that may wait for a scribe which works meanwhile, before the driver does."""
+"""If more bytes in files wait for a running scribe, the driver waits too."""
 
 Ints = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.uint32]
 
 
 class WireLog:
-    """Written by one thread into ``folder``, which is created. ``full`` is called with the path of
-    each complete file.
+    """A log that one thread writes into ``folder``, which is created. ``full`` is called with the
+    path of each complete file.
 
     ``read_along``: a reader follows along, so each :meth:`hand_over` completes a file. ``room``,
     called after ``full``, may block."""
@@ -90,7 +89,7 @@ class WireLog:
         self.size = 0
         """Number of bytes in files."""
         self.cpu_s = 0.0
-        """Processor time of the thread that writes them, once it has ended."""
+        """The processor time of the thread that writes the files, once it has ended."""
         self._thread = threading.Thread(target=self._carry, name="brokerproof-tape", daemon=True)
         self._thread.start()
 
@@ -120,8 +119,8 @@ class WireLog:
         self._pack()
 
     def hand_over(self, *, whole: bool = False) -> None:
-        """Write buffered data to disk; ``whole``: complete the file for the scribe. Blocks while
-        too much is pending; raises ``OSError`` if earlier data could not be written."""
+        """Write buffered data to disk. ``whole``: complete the file for the scribe. Blocks while
+        too much is pending. Raises ``OSError`` if earlier data could not be written."""
         self._pack(give=False)
         self._give(whole or self._read_along)
 
@@ -189,7 +188,8 @@ class WireLog:
 
 
 class Block(NamedTuple):
-    """Frames of one protocol in order, as read by the scribe; ``heads`` has a row per stretch."""
+    """Frames of one protocol in order, as the scribe reads them; ``heads`` has a row per
+    stretch."""
 
     protocol: int
     heads: Ints
@@ -199,8 +199,8 @@ class Block(NamedTuple):
 
 
 def blocks(tape: memoryview) -> Iterator[Block]:
-    """The blocks of a log file. An incomplete last block was being written when the writer was
-    killed."""
+    """Yield the blocks of a log file. An incomplete last block was being written when the writer
+    was killed."""
     begin, end = 0, len(tape)
     while end - begin >= BLOCK.size:
         mark, protocol, stretches, frames, size = BLOCK.unpack_from(tape, begin)
@@ -228,6 +228,5 @@ class LogSlice:
         self.rows = 0
 
     def add(self, block: Block) -> None:
-        """Append a block."""
         self.blocks.append(block)
         self.rows += len(block.sizes)

@@ -10,7 +10,6 @@ def family(target: str) -> str:
 
 
 def release(target: str) -> Version | None:
-    """Return the release in a target's name; None if it has none."""
     try:
         return Version(target.partition("@")[2])
     except InvalidVersion:

@@ -50,7 +50,6 @@ class Cause:
 
     @property
     def area(self) -> Area:
-        """The area of the finding's requirement."""
         return Area.PROTOCOL if self.finding is None else area_of(self.finding.requirement)
 
     @property

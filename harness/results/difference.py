@@ -183,7 +183,6 @@ class Shift:
 
     @property
     def verdicts(self) -> tuple[Verdict | None, Verdict | None]:
-        """The worst verdict in A and in B."""
         return self.a, self.b
 
     @property

@@ -55,7 +55,6 @@ class Endpoint:
 
     @property
     def where(self) -> str:
-        """``HOST:PORT``."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

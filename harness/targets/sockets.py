@@ -59,7 +59,6 @@ class SocketTarget:
         """True in a process forked from the one that started the target."""
 
     def start(self, folder: Path) -> TargetFacts:
-        """See :class:`brokerproof.harness.targets.target.Target`."""
         raise NotImplementedError
 
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:

@@ -76,7 +76,6 @@ class Redaction:
 
     @property
     def by_value(self) -> bool:
-        """True if the passcode is recognised by its value."""
         return bool(self._beginning)
 
     def text(self, text: str) -> str:

@@ -95,8 +95,6 @@ class ChannelTags:
 
 @dataclass(frozen=True)
 class ChannelSummary(Summary["ChannelSummary"]):
-    """One AMQP 0-9-1 connection with its channels."""
-
     channels: Mapping[int, ChannelTags] = field(default_factory=dict)
     heartbeat_s: int = 0
     """The agreed heartbeat interval; 0 for none."""

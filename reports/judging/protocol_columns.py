@@ -70,7 +70,6 @@ class Words:
         )
 
     def subscription(self, rows: Ints) -> pa.Array:
-        """Return the consumers of deliveries."""
         names = self.headers.of("subscription", rows)
         return self._of(
             rows,

@@ -93,8 +93,6 @@ def summariser(open_piece: Opener, ground: Expectations) -> Work:
 
 
 class SegmentSummaries:
-    """The summaries of all groups of one piece."""
-
     def __init__(self, ground: Expectations) -> None:
         self._names = Names.none()
         self._deliveries = DeliveryBitmaps(self._names)

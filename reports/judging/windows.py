@@ -113,7 +113,6 @@ class WindowLedger(Summary[WindowSummary]):
     always_kept = True
 
     def merge(self, later: WindowSummary) -> WindowLedger:
-        """Merge the next piece."""
         unsubscribed = self.unsubscribed or later.unsubscribed
         cumulative = self.cumulative | {
             name for name, request in later.requests.items() if request.mode == "client"

@@ -63,8 +63,6 @@ SCHEMA = pa.schema(
 
 
 class Requirements:
-    """All requirements, in the order of the catalogue."""
-
     def __init__(self, known: Iterable[Requirement]) -> None:
         self._known = {requirement.id: _words(requirement) for requirement in known}
         self._place = {requirement: place for place, requirement in enumerate(self._known)}

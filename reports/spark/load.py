@@ -19,8 +19,7 @@ _SAID = pa.schema([("driver", pa.int64()), ("code", pa.int64())])
 
 
 class SparkCrew:
-    """See :class:`brokerproof.harness.load.conductor.Drivers`. Every driver needs a core of the
-    cluster throughout the load.
+    """Drivers on Spark's executors. Every driver needs a core of the cluster throughout the load.
 
     ``spark``: an existing session on ``master``, if any. ``spare``: the number of its cores with
     other work.

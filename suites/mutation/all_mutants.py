@@ -23,8 +23,8 @@ CONTROLS: dict[str, Mutant] = {mutant.name: mutant for mutant in controls.contro
 
 
 def named(name: str) -> Mutant:
-    """The mutant or control of that name. Raises ``ValueError`` with one sentence if there is
-    none."""
+    """Return the mutant or control of that name. Raises ``ValueError`` with one sentence if there
+    is none."""
     mutant = MUTANTS.get(name) or CONTROLS.get(name)
     if mutant is None:
         import difflib

@@ -124,8 +124,7 @@ def mutants(
 
 
 def _controls(chosen: list[str], names: tuple[str, ...]) -> list[str]:
-    """Return all controls for a whole matrix; for single mutants, the controls that were asked
-    for."""
+    """Return all controls for a whole matrix; for single mutants, only the requested controls."""
     return [name for name in all_mutants.CONTROLS if not names or name in chosen]
 
 

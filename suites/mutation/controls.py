@@ -19,12 +19,12 @@ LATE_BY = seconds(2)
 
 @controls.mutant("")
 def identity(patch, reached):
-    """The reference broker without a fault."""
+    """The unchanged reference broker."""
 
 
 @controls.override(Broker, "handle", breaks="")
 def late(original, reached, self, now, event):
-    """The broker notices the end of a connection two seconds late. No document says how soon it
+    """The broker notices the close of a connection two seconds late. No document says how soon it
     must, and a busy broker needs longer."""
     if not isinstance(event, PeerGone):
         return original(self, now, event)
@@ -36,7 +36,8 @@ def late(original, reached, self, now, event):
 
 @controls.mutant("")
 def always_wrong(patch, reached):
-    """Sessions open correctly, then every answer is wrong: ids, bodies, closes and heartbeats."""
+    """Sessions open correctly, but every later answer is wrong: ids, bodies, closes and
+    heartbeats."""
 
     @patch.override(FrameEncoder)
     def receipt(original, self, receipt):
@@ -68,12 +69,12 @@ def mute(patch, reached):
 
 
 ACCEPTABLE = ("PASS", "NOTE", "SKIP", "WARN")
-"""Verdicts the reference broker itself may get: a WARN or a NOTE is a choice that a specification
-leaves open."""
+"""Verdicts that the reference broker itself may get: a WARN or a NOTE is a choice that a
+specification leaves open."""
 
 
 def complaints(verdicts: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return unexpected verdicts of the controls, counted by name of the control."""
+    """Return unexpected verdicts of the controls, counted by the control's name."""
     problems = []
     for name, counts in verdicts.items():
         bad = {verdict: count for verdict, count in counts.items() if verdict not in ACCEPTABLE}

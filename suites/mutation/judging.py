@@ -4,12 +4,12 @@ The rule: a mutant is killed by a case in which
 
 1. its mutated code was reached, and
 2. the verdict is not ERROR, and
-3. a finding is VIOLATED, without uncertainty, for a requirement that the mutant declares to break,
-   and that requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
+3. a finding is certainly VIOLATED, for a requirement that the mutant declares as violated, and that
+   requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
 
-Only a SHOULD causes a WARN, so a WARN kills only mutants that break that SHOULD. A MAY or a READING
-kills nothing. Nor does a failed control; but a control that fails on a mutant and on no correct
-broker has noticed it.
+Only a SHOULD causes a WARN, so a WARN kills only mutants that violate that SHOULD. A MAY or a
+READING kills nothing. Nor does a failed control; but a control that fails on a mutant and on no
+correct broker has noticed the mutant.
 """
 
 import enum
@@ -30,20 +30,19 @@ class Status(enum.StrEnum):
 
     KILLED = "killed"
     WRONG_REASON = "killed for the wrong reason"
-    """A case that reached it failed, but only through requirements that it does not declare."""
+    """A case that reached its code failed, but only by requirements that it does not declare."""
     NOTICED = "noticed"
-    """No case failed, and in at least one a control failed that holds without the mutant: the gate
-    of ``brokerproof run --baseline`` fails."""
+    """No case failed, but at least one control failed that holds without the mutant: the gate of
+    ``brokerproof run --baseline`` fails."""
     ERROR = "error"
-    """No case failed, no control did, and at least one case ended in an error of ours."""
+    """No case and no control failed, and at least one case ended in an error of ours."""
     SURVIVED = "survived"
     NOT_REACHED = "not reached"
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One case that killed a mutant, through one requirement. ``detail`` is the finding's
-    sentence."""
+    """One case that killed a mutant by one requirement. ``detail`` is the finding's sentence."""
 
     case: str
     requirement: str
@@ -52,8 +51,8 @@ class Kill:
 
 
 def violated(result: Result) -> list[JudgedFinding]:
-    """The findings that are violations. If a SHOULD stopped the case, unreached findings make it
-    inconclusive; the violation stays."""
+    """Return the findings that are violations. If a SHOULD stopped the case, unreached findings
+    make it inconclusive, but the violation stays."""
     if result.verdict is Verdict.ERROR:
         return []
     return [
@@ -62,7 +61,7 @@ def violated(result: Result) -> list[JudgedFinding]:
 
 
 def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
-    """The requirements through which this result kills the mutant; empty if it does not."""
+    """Return the requirements by which this result kills the mutant; empty if it does not."""
     if not reached:
         return []
     killed = []
@@ -76,7 +75,7 @@ def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> 
 def beside_the_point(
     mutant: Fault, result: Result, reached: int, catalogue: Catalogue
 ) -> list[Kill]:
-    """Return the result's violations of other requirements than the mutant's."""
+    """Return the result's violations of requirements other than the mutant's."""
     if not reached:
         return []
     return [

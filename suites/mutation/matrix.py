@@ -1,6 +1,6 @@
 """Runs cases against mutants, in one process or in several, and reports the fate of each mutant.
 
-Everything happens in virtual time and is a function of seed and effort: two runs give the same
+Everything happens in virtual time and depends only on seed and effort: two runs give the same
 matrix.
 """
 
@@ -37,9 +37,9 @@ from brokerproof.suites.mutation.mutant import Fault, Mutant, restore
 from brokerproof.suites.mutation.target import MutantTarget
 
 LONGEST_CASE_S = 30.0
-"""A case on a mutant that takes more processor time is given up: some faults make a broker go round
-in circles. Not the time on the wall, which on a busy machine would decide who is killed; that is
-limited for whoever waits for what never comes."""
+"""The most processor time of a case on a mutant, as some faults make a broker loop forever. Wall
+time would let a busy machine decide who is killed; it limits only waiting for events that never
+occur."""
 _LONGEST_WAIT_S = 600.0
 
 
@@ -47,16 +47,15 @@ class Extent(enum.StrEnum):
     """Which cases run on a mutant. Survivors are tried with all the other cases."""
 
     FIRST = "first kill"
-    """Run the cases that cite what the mutant breaks, until one kills it."""
+    """Run the cases that cite a requirement of the mutant, until one kills it."""
     CITING = "citing cases"
-    """All of those that cite what it breaks: the matrix says through which requirements it can be
-    killed."""
+    """Run all of these cases: the matrix shows by which requirements the mutant can be killed."""
     EVERY = "every case"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to run: efforts are those of ``brokerproof run``."""
+    """How to run. Efforts are those of ``brokerproof run``."""
 
     effort: str = "smoke"
     seed: int = 1
@@ -70,24 +69,24 @@ class Fate:
     mutant: str
     status: Status
     reached: int = 0
-    """How often the mutated code did something other than the original would have done, in all
-    cases that ran."""
+    """How often the mutated code deviated from the original, over all cases that ran."""
     cases: int = 0
     """Cases that ran."""
     killed_by: list[Kill] = field(default_factory=list)
     beside: list[Kill] = field(default_factory=list)
     """Violations of requirements that the mutant does not declare."""
     noticed_by: list[str] = field(default_factory=list)
-    """Cases of which a control failed that holds without the mutant, with its sentence."""
+    """Cases with a failed control that holds without the mutant, each with the control's
+    sentence."""
     errors: list[str] = field(default_factory=list)
-    """Cases that ended in an error of ours, with its sentence."""
+    """Cases that ended in an error of ours, each with its sentence."""
     verdicts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 class TooLong(BaseException):
-    """A case on a mutant took longer than any case should. Not an ``Exception``, so that nothing
-    catches it on the way."""
+    """A case on a mutant took too long. Not an ``Exception``, so that nothing catches it on the
+    way."""
 
 
 @cache
@@ -96,8 +95,7 @@ def _catalogue() -> Catalogue:
 
 
 def in_order(mutant: Fault, calls: Sequence[Call]) -> list[Call]:
-    """Cases that cite a broken requirement come first, single ones before properties; then the
-    others."""
+    """Sort cases that cite a violated requirement first, single ones before properties."""
     breaks = set(mutant.breaks)
     return sorted(
         calls,
@@ -110,17 +108,16 @@ def in_order(mutant: Fault, calls: Sequence[Call]) -> list[Call]:
 
 
 def results(mutant: Mutant, calls: Sequence[Call], plan: Plan) -> Iterator[tuple[Result, int]]:
-    """Each call's result on the mutant, and how often it was reached there."""
+    """Yield each call's result on the mutant, and how often it reached the mutated code."""
     return results_on(MutantTarget(mutant), calls, plan)
 
 
 def results_on(
     target: MutantTarget, calls: Sequence[Call], plan: Plan
 ) -> Iterator[tuple[Result, int]]:
-    """Each call's result on ``target``, and how often its mutant was reached there."""
-    logging.getLogger("stomp.py").addHandler(
-        logging.NullHandler()
-    )  # it warns of what the mutants do to it
+    """Yield each call's result on ``target``, and how often it reached the mutated code."""
+    # stomp.py warns of the mutants' faults.
+    logging.getLogger("stomp.py").addHandler(logging.NullHandler())
     gc.set_threshold(COLLECT_AT)
     facts = target.start(Path())
     recorder = Recorder(None, run="", target=target.identity.name, clock=Clock.VIRTUAL)
@@ -194,7 +191,8 @@ def judge(name: str, plan: Plan) -> Fate:
         fate.verdicts[result.verdict.value] = fate.verdicts.get(result.verdict.value, 0) + 1
         fate.killed_by += kills(mutant, result, reached, _catalogue())
         fate.beside += beside_the_point(mutant, result, reached, _catalogue())
-        if reached and is_unmet(result.findings):  # the suites show that it holds on the original
+        # the suites show that the control holds on the original
+        if reached and is_unmet(result.findings):
             fate.noticed_by.append(f"{result.case}: {result.detail[:200]}")
         if result.verdict is Verdict.ERROR:
             fate.errors.append(f"{result.case}: {result.detail[:200]}")
@@ -222,8 +220,8 @@ def judge_all(
     processes: int = 2,
     done: Callable[[Fate], None] = lambda fate: None,
 ) -> list[Fate]:
-    """Judges these mutants concurrently, in the order given; ``done`` receives the fate of each as
-    soon as it is known."""
+    """Judge these mutants concurrently, in the given order; ``done`` receives each fate as soon as
+    it is known."""
     if processes <= 1 or len(names) <= 1:
         fates = []
         for name in names:

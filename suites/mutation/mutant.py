@@ -1,4 +1,5 @@
-"""A mutant is the reference broker with one fault, which it declares.
+"""A mutant is the reference broker with one fault, and declares the requirements that the fault
+violates.
 
 Most mutants replace one method. The function replaces the method and gets the original as its first
 argument; its docstring states the fault in one sentence, and the decorator names the requirements
@@ -9,8 +10,8 @@ that the fault breaks::
         \"\"\"In mode client an ACK settles only the message that it names.\"\"\"
 
 For common kinds of faults there are other decorators: ``result`` replaces what a method returned
-and ``amends`` changes it in place, ``skips`` omits calls, ``before`` and ``after`` do something in
-addition to the call, ``through`` hands the function to a helper that several mutants share, and a
+and ``amends`` changes it in place, ``skips`` omits calls, ``before`` and ``after`` run in addition
+to the call, ``through`` passes the function to a helper that several mutants share, and a
 ``variant`` is such a helper with other arguments. Requirements that need a separate line follow in
 ``@breaks(…)``::
 
@@ -64,7 +65,7 @@ class Reached:
         return bool(differs)
 
     def instead(self, right: Any, wrong: Value) -> Value:
-        """Return ``wrong``, counted if it differs from the original's result."""
+        """Return ``wrong``; count it if it differs from the original's result."""
         if right != wrong:
             self.count += 1
         return wrong
@@ -78,8 +79,8 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """One entry of an owner. ``before`` is its own value without the mutant, or ``_ABSENT`` where
-    it has none or inherits one."""
+    """One entry of an owner. ``before`` is its own value without the mutant, or ``_ABSENT`` if it
+    has none or inherits one."""
 
     owner: Owner
     name: Any
@@ -97,15 +98,15 @@ _in_force: list[Patch] = []
 
 
 def restore() -> None:
-    """Remove all replacements in force, for an aborted case that may have skipped an exit."""
+    """Remove all active replacements, for an aborted case that may have skipped an exit."""
     while _in_force:
         _in_force.pop().restore()
 
 
 class Patch:
-    """The replacements of one mutated broker, in force only inside ``with patch:``.
+    """The replacements of one mutated broker, active only inside ``with patch:``.
 
-    They are declared while nothing is in force, so what they replace is the original.
+    They are declared while none is active, so they replace the originals.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,8 @@ class Patch:
         return self._shaped(owner, name, _following)
 
     def result(self, owner: Owner, name: Any = None) -> Callable[[Function], Function]:
-        """Return what the function returns, which gets what a method returned and its arguments."""
+        """Return the function's result instead; the function gets the method's result and
+        arguments."""
         return self._shaped(owner, name, _answering)
 
     def _shaped(
@@ -148,7 +150,7 @@ class Patch:
         self._replacements.append(_Replacement(owner, name, value, before))
 
     def during(self, owner: Owner, name: Any) -> list[tuple[Any, ...]]:
-        """Return the arguments of the calls of this method that are running, innermost last."""
+        """Return the arguments of the running calls of this method, innermost last."""
         running: list[tuple[Any, ...]] = []
 
         @self.override(owner, name)
@@ -185,7 +187,7 @@ class Patch:
         _in_force.remove(self)
 
     def _current(self, owner: Owner, name: Any) -> Any:
-        """The value that is in force when those declared so far are."""
+        """Return the value that is active once the earlier declared replacements are."""
         for replacement in reversed(self._replacements):
             if replacement.owner is owner and replacement.name == name:
                 return replacement.value
@@ -228,7 +230,7 @@ def _set(owner: Owner, name: Any, value: Any) -> None:
 
 
 def _overriding(original: Any, function: Callable[..., Any]) -> Any:
-    """``function`` in the shape of ``original``, which becomes its first argument."""
+    """Return ``function`` in the shape of ``original``, which becomes its first argument."""
     if isinstance(original, property):
         return property(functools.partial(function, original.fget), original.fset)
     if isinstance(original, staticmethod | classmethod):
@@ -244,7 +246,7 @@ def _overriding(original: Any, function: Callable[..., Any]) -> Any:
 
 
 class Fault(Protocol):
-    """Anything that breaks requirements and names them."""
+    """Anything that violates requirements and names them."""
 
     @property
     def breaks(self) -> tuple[str, ...]: ...
@@ -257,8 +259,8 @@ Declare: TypeAlias = Callable[[Patch, Reached], None]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One seeded fault. ``recreates`` is the issue of a real broker that had the same symptom on
-    the wire, or empty."""
+    """One seeded fault. ``recreates``: the issue of a real broker with the same symptom on the
+    wire; may be empty."""
 
     name: str
     group: str
@@ -270,7 +272,7 @@ class Mutant:
     """The shipped target, in virtual time, whose broker is mutated."""
 
     def patch(self, reached: Reached) -> Patch:
-        """The replacements for one more broker."""
+        """Return the replacements for one more broker."""
         patch = Patch()
         self.declare(patch, reached)
         return patch
@@ -278,11 +280,11 @@ class Mutant:
 
 @dataclass
 class Group:
-    """The mutants of one subject; they register here when their module is imported."""
+    """The mutants of one subject, which register here when their module is imported."""
 
     name: str
     original: str = REFERENCE
-    """The shipped target whose broker is mutated. The controls are run on the usual one only."""
+    """The shipped target whose broker is mutated. The controls run only on the default one."""
     mutants: list[Mutant] = field(default_factory=list)
 
     def override(
@@ -291,7 +293,7 @@ class Group:
         """Make a mutant of a function that replaces one method, or one entry of a table or module.
 
         The function gets the original, ``reached``, and the arguments of the call. ``breaks`` has
-        requirement ids between blanks.
+        requirement ids separated by blanks.
         """
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
@@ -304,8 +306,8 @@ class Group:
     def result(
         self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
-        """Make a mutant of a function that gets what a method returned, and the arguments, and
-        returns something else; counted where it differs."""
+        """Make a mutant of a function that gets a method's result and its arguments, and returns
+        another result; counted where it differs."""
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
             @patch.result(owner, name)
@@ -317,8 +319,8 @@ class Group:
     def amends(
         self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
-        """Make a mutant of a function that gets ``reached``, what a method returned, and the
-        arguments, and changes what was returned."""
+        """Make a mutant of a function that gets ``reached``, a method's result and its arguments,
+        and changes that result in place."""
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
             @patch.result(owner, name)
@@ -374,7 +376,7 @@ class Group:
         self, helper: Callable[..., None], *arguments: Any, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant of a helper, which gets the patch, ``reached`` and these arguments; the
-        function has the name and the fault."""
+        function provides the name and the fault."""
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
             helper(patch, reached, *arguments)
@@ -411,7 +413,7 @@ class Group:
 
 
 def breaks(*requirements: str) -> Callable[[Function], Function]:
-    """Name the broken requirements below a decorator without room for them."""
+    """Name the violated requirements below a decorator without room for them."""
 
     def note(function: Function) -> Function:
         vars(function)["breaks"] = " ".join(requirements)
@@ -421,12 +423,12 @@ def breaks(*requirements: str) -> Callable[[Function], Function]:
 
 
 def rewritten(frame: Frame, headers: Headers) -> Frame:
-    """``frame`` with other headers, without the broker's cached values."""
+    """Return ``frame`` with other headers, without the broker's cached values."""
     return Frame(Head(frame.head.command, headers, frame.head.content_length), frame.body)
 
 
 def without(frame: Frame, *names: str) -> Frame:
-    """``frame`` without the headers of these names."""
+    """Return ``frame`` without the headers of these names."""
     return rewritten(
         frame, tuple(header for header in frame.head.headers if header[0] not in names)
     )

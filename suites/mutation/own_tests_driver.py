@@ -1,6 +1,5 @@
-"""The driver of Artemis' own tests, on a class and tests of our own: tests what counts as a kill.
-``tox -e foreign-mutants`` runs it; it needs Maven and a JDK, and no checkout.
-"""
+"""The driver of Artemis's own tests, on a class and tests of ours: tests what counts as a kill.
+``tox -e foreign-mutants`` runs it; it needs Maven and a JDK, but no checkout."""
 
 import shutil
 import subprocess

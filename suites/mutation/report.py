@@ -35,10 +35,10 @@ def as_data(
     listed: Mapping[str, str],
     unbroken: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The whole matrix as plain data.
+    """Return the whole matrix as plain data.
 
     ``controls`` are verdict counts by control; ``listed`` are the reasons of survivors.txt;
-    ``unbroken`` are requirements that cases cite and no mutant breaks.
+    ``unbroken`` are requirements that cases cite and no mutant violates.
     """
     killed = sum(fate.status is Status.KILLED for fate in fates)
     return {
@@ -79,7 +79,7 @@ def _one(fate: Fate, listed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _requirements(fates: Iterable[Fate]) -> dict[str, dict[str, str]]:
-    """By requirement the mutants that break it, each with its mark."""
+    """Return by requirement the mutants that violate it, each with its mark."""
     rows: dict[str, dict[str, str]] = {}
     for fate in fates:
         through = {kill.requirement for kill in fate.killed_by}
@@ -92,7 +92,7 @@ def _requirements(fates: Iterable[Fate]) -> dict[str, dict[str, str]]:
 
 
 def write(folder: Path, data: Mapping[str, Any]) -> Path:
-    """Writes ``mutants.json`` into ``folder``, which is created if necessary."""
+    """Write ``mutants.json`` into ``folder``, which is created if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
     path.write_text(json.dumps(data, ensure_ascii=False, indent=1), "utf-8")
@@ -102,7 +102,7 @@ def write(folder: Path, data: Mapping[str, Any]) -> Path:
 def show(
     console: Console, fates: Sequence[Fate], catalogue: Catalogue, listed: Mapping[str, str]
 ) -> None:
-    """Prints the matrix by requirement, the counts by group, and everything that was not killed."""
+    """Print the matrix by requirement, the counts by group, and everything that was not killed."""
     console.print(_matrix(fates, catalogue))
     console.print(LEGEND, style="dim")
     console.print(_by_group(fates))

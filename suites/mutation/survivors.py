@@ -18,7 +18,7 @@ class BadList(Exception):
 
 
 def load(path: Path = LIST) -> dict[str, str]:
-    """Reason by mutant. Raises :class:`BadList`."""
+    """Return the reasons by mutant. Raises :class:`BadList`."""
     listed: dict[str, str] = {}
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):

@@ -14,7 +14,7 @@ from brokerproof.suites.mutation.mutant import Mutant, Patch, Reached
 
 @dataclass(frozen=True, slots=True)
 class MutatedBroker:
-    """A broker in whose code ``patch`` is in force only while it handles an input."""
+    """A broker whose code contains the fault of ``patch`` only while it handles an input."""
 
     broker: SansIoBroker
     patch: Patch
@@ -51,7 +51,7 @@ class MutantTarget(VirtualTarget):
 
 
 def load(name: str) -> MutantTarget:
-    """The mutant ``name`` as a target. Raises ``ValueError`` if there is none."""
+    """Return the mutant ``name`` as a target. Raises ``ValueError`` if there is none."""
     from brokerproof.suites.mutation import all_mutants
 
     return MutantTarget(all_mutants.named(name))

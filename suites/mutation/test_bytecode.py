@@ -98,8 +98,8 @@ class _Agent:
 
 @dataclass
 class _Broker:
-    """A broker on which cases end as ``on_mutant`` says, and else pass, unless the mutant harmed it
-    for good."""
+    """A broker on which cases end as in ``on_mutant`` and otherwise pass, unless the mutant harmed
+    it permanently."""
 
     on_mutant: dict[str, Verdict]
     harmed_for_good: bool = False

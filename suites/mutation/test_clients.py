@@ -1,5 +1,5 @@
-"""The cases that put clients on trial are judged by what they catch: no honest client is accused,
-and every fault of the small client is found through a requirement that it breaks."""
+"""The cases that put clients on trial, judged by what they detect: no honest client is reported,
+and every fault of the small client is found by a requirement that it violates."""
 
 from functools import cache
 from pathlib import Path

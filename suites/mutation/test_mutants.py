@@ -1,5 +1,5 @@
-"""The suites are judged by what they catch: every mutant is killed, the controls behave, and the
-lists tell the truth."""
+"""The suites, judged by what they detect: every mutant is killed, the controls behave, and the
+lists are accurate."""
 
 import json
 import re
@@ -37,10 +37,10 @@ QUICK = Plan(extent=Extent.FIRST)
 # --- the matrix -----------------------------------------------------------------------------------
 
 
-# The controls are the longest tests of all: where tests are spread over processes nobody should be
-# left with one at the end. A silent broker must pass no case at all, so every case meets it. The
-# suites themselves show that the broker without a fault passes everything; a sample of the cases
-# shows that the patches change nothing, and `brokerproof mutants` runs all.
+# The controls are the longest tests: if tests are spread over processes, none should be left alone
+# at the end. A silent broker must pass no case, so every case meets it. The suites themselves show
+# that the broker without a fault passes everything; a sample of the cases shows that the patches
+# change nothing, and `brokerproof mutants` runs all.
 @pytest.mark.parametrize(
     ("name", "every"),
     [(controls.IDENTITY, 7), (controls.LATE, 1), (controls.ALWAYS_WRONG, 7), (controls.MUTE, 1)],

@@ -1,7 +1,7 @@
 """Faults of timers, in real time: the mutated broker is a process, and its clients use sockets.
 
 A host that is too late for a measurement makes a case INCONCLUSIVE, which proves nothing about the
-mutant: such a case is run again. On a host that is kept busy, no case may pass a mutant.
+mutant, so such a case runs again. Even on a busy host, no case may pass a mutant.
 """
 
 import subprocess
@@ -67,15 +67,15 @@ SHOWN_BY = {
         "openwire.silence.the_broker_is_never_silent_for_so_long",
     ),
 }
-"""The target whose broker gets each fault, and the case that notices it."""
+"""The target whose broker gets each fault, and the case that detects it."""
 ATTEMPTS = 8
 BUSY = 2
-"""Processes that compute while a case runs, which makes the host busy."""
+"""Processes that compute while a case runs, to keep the host busy."""
 
 
 def judged(folder: Path, name: str, module: str, case: str, *, attempts: int = ATTEMPTS) -> Result:
-    """The case's result on the broker that ``module`` starts in real time as the target ``name``,
-    conclusive if the host allows it."""
+    """Return the case's result on the broker that ``module`` starts in real time as the target
+    ``name``, conclusive if the host allows it."""
     shipped = BROKERS / "reference" / f"{name}.target.toml"
     text = shipped.read_text().replace('"brokerproof.reference_broker"', module)
     file = folder / shipped.name
@@ -96,7 +96,7 @@ def judged(folder: Path, name: str, module: str, case: str, *, attempts: int = A
 
 
 def mutated(folder: Path, name: str, *, attempts: int = ATTEMPTS) -> Result:
-    """The result of the case that notices the mutant ``name``."""
+    """Return the result of the case that detects the mutant ``name``."""
     target, case = SHOWN_BY[name]
     module = f'"brokerproof.suites.mutation.real_broker", "{name}"'
     return judged(folder, target, module, case, attempts=attempts)

@@ -1,5 +1,4 @@
-"""A fault that foreign brokers have is attributed to the sentence that it breaks, and to no
-other."""
+"""A fault of foreign brokers is attributed to the sentence that it violates, and to no other."""
 
 from __future__ import annotations
 
@@ -52,8 +51,8 @@ def settled_when_sent(patch, reached):
 
 @strangers.override(StompConnection, "tell", breaks="")
 def ends_behind_a_short_body(original, reached, self, problem, frame=None):
-    """A SEND whose body continues beyond its content-length is confirmed, and the rest, which is
-    not a frame, ends the connection without an ERROR, which is a MAY."""
+    """A SEND whose body continues beyond its content-length is confirmed; the rest, which is not a
+    frame, ends the connection without an ERROR, which is a MAY."""
     if reached(problem.message == refusal.NO_NUL.message):
         self.shared.outbox.send(self.conn, self.encoder.receipt(problem.receipt))
     else:
@@ -81,7 +80,7 @@ def large_transactions_cut(original, reached, self, frame):
 
 @strangers.override(StompConnection, "receive", breaks="")
 def whole_frames_only(original, reached, self, now, data):
-    """The connection ends unless each read of 4096 octets ends with a frame, as in coilmq."""
+    """The connection ends unless each read of 4096 bytes ends with a frame, as in coilmq."""
     cut = len(data) > 4096 or data.rstrip(b"\r\n")[-1:] not in (b"\0", b"")
     return self.close() if reached(cut) else original(self, now, data)
 

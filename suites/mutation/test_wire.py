@@ -61,7 +61,7 @@ def test_what_the_faults_break_is_in_the_catalogue() -> None:
 
 
 class Transparent(Tampering):
-    """Cuts both directions and passes everything on."""
+    """Splits both directions and passes everything on."""
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         self.reached()
@@ -78,8 +78,8 @@ def test_a_link_that_only_looks_changes_no_verdict() -> None:
     facts = wired.start(Path())
     recorder = Recorder(None, run="", target=wired.identity.name, clock=wired.clock)
     run = Run(wired, facts, requirements.load(), (), recorder, "smoke", 1, shrink=False)
-    # What speaks in unfinished frames does not come through a link that looks at whole ones:
-    # delivery does not, but over CORE.
+    # Unfinished frames do not pass through a link that handles whole frames. The cases of delivery
+    # send none, except over CORE.
     calls = [
         call
         for call in all_calls()
@@ -181,7 +181,7 @@ def test_what_cannot_be_cut_is_passed_on(start: bytes) -> None:
 
 
 class Sink:
-    """A receiver that keeps what arrives, with its instant."""
+    """A receiver that keeps received data, with its instant."""
 
     def __init__(self) -> None:
         self.got: list[tuple[int, bytes]] = []

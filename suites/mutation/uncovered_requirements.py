@@ -1,6 +1,5 @@
-"""Requirements that cases cite and no mutant breaks, so that nothing shows that a case would notice
-a violation. A MAY is not among them, because whatever a broker does about it kills nothing.
-"""
+"""Requirements that cases cite and no mutant violates, so that nothing shows that a case would
+detect a violation. A MAY is excluded, because nothing a broker does about it kills."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from brokerproof.suites.mutation.judging import NOTED
 
 @dataclass(frozen=True)
 class Unbroken:
-    """A requirement, and the cases that cite it, without their versions and arguments."""
+    """A requirement, and the cases that cite it, without versions and arguments."""
 
     requirement: str
     level: Level
@@ -23,7 +22,6 @@ class Unbroken:
 
 
 def unbroken(catalogue: Catalogue) -> list[Unbroken]:
-    """Ordered by requirement."""
     cases: dict[str, dict[str, None]] = {}
     for call in all_calls():
         for requirement in call.cited:
@@ -42,7 +40,6 @@ def unbroken(catalogue: Catalogue) -> list[Unbroken]:
 
 
 def summary(uncovered: list[Unbroken]) -> str:
-    """One sentence."""
     levels = Counter(requirement.level.value for requirement in uncovered)
     counts = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
     return (

@@ -309,7 +309,6 @@ class Endpoint:
         self._by_their_channel: dict[int, Session] = {}
 
     def on_frame(self, frame: Frame) -> None:
-        """Process a frame from the broker."""
         if frame.name == "open":
             self.opened = frame
         elif frame.name == "begin":

@@ -123,7 +123,6 @@ class AmqpConnection(Conversation[Frame]):
 
     @property
     def sessions(self) -> dict[int, Session]:
-        """Sessions by our channel."""
         return self.endpoint.sessions
 
     def fatal(self, frame: Frame) -> bool:

@@ -161,15 +161,12 @@ class CorePeer(Conversation[Packet]):
         )
 
     def start(self) -> None:
-        """Start deliveries."""
         self.send("session-start")
 
     def stop(self) -> Packet:
-        """Stop deliveries."""
         return self.call("session-stop")
 
     def close(self, *, proves: Requirements | None = None) -> Packet:
-        """Close the session cleanly."""
         return self.call("session-close", proves=proves)
 
     def settle(self) -> None:

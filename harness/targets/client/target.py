@@ -127,7 +127,6 @@ class ClientTarget(SocketTarget):
         return ours, process
 
     def begin_trial(self, world: World, driver: Receiver, accepted: Accepted) -> BegunTrial:
-        """See :class:`brokerproof.harness.cases.client_trials.TriesClients`."""
         assert isinstance(world, RealWorld)
         port = world.listen(accepted)
         ours, process = self._launch()

@@ -61,7 +61,6 @@ class VirtualClientTarget:
         return VirtualWorld(self._make(), {DRIVER: {}, WIRE: {}}, seed=seed, observed=observed)
 
     def begin_trial(self, world: World, driver: Receiver, accepted: Accepted) -> BegunTrial:
-        """See :class:`brokerproof.harness.cases.client_trials.TriesClients`."""
         channel = world.open(DRIVER, _Dialling(world, driver, accepted))
         return BegunTrial(channel, "server.example", 61613, lambda: None)
 

@@ -1,5 +1,5 @@
-"""Faults after the answer that an AMQP 1.0 case waits for: the answer is right, but what follows is
-wrong."""
+"""Faults after the answer that an AMQP 1.0 case waits for: the answer is right, but later frames
+are wrong."""
 
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.amqp10 import refusal

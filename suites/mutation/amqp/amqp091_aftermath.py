@@ -1,5 +1,5 @@
-"""Faults after the answer that an AMQP 0-9-1 case waits for: the answer is right, but what follows
-is wrong."""
+"""Faults after the answer that an AMQP 0-9-1 case waits for: the answer is right, but later frames
+are wrong."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ amqp091_aftermath = Group("amqp091-aftermath", "reference-rabbitmq")
 
 
 def _after(connection, delay, action):
-    """Do something ``delay`` seconds later if the connection is still open."""
+    """Run an action ``delay`` seconds later if the connection is still open."""
     shared = connection.shared
 
     def act(now):
@@ -71,7 +71,7 @@ def confirms_again(original, reached, self, method):
 
 @amqp091_aftermath.after(Amqp091Connection, "_open", breaks="AMQP091-HB-06")
 def beats_that_nobody_wants(reached, self, method):
-    """Two seconds after open-ok a heartbeat arrives, though none were agreed on."""
+    """Two seconds after open-ok a heartbeat arrives, though none were agreed."""
     if not self._heartbeat:
 
         def beat():

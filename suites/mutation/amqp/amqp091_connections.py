@@ -63,7 +63,8 @@ def frames_of_any_size_are_taken(reached, self, now, method):
 
 @amqp091_connections.after(Amqp091Connection, "_tune_ok", breaks="AMQP091-TUNE-05")
 def the_overhead_is_forgotten(reached, self, now, method):
-    """A body is cut into frames with frame-max bytes of payload, plus the frame's own bytes."""
+    """A body is cut into frames with frame-max bytes of payload, so each frame exceeds
+    frame-max."""
     if reached(self.frame_max):
         self.frame_max += 8
 

@@ -38,7 +38,7 @@ HEADERS = "AMQP091-VER-02 AMQP091-VER-03"
 
 
 def _coded(patch, reached, right, wrong=errors.INTERNAL_ERROR):
-    """Exceptions of the reply code ``right`` have ``wrong``."""
+    """Give exceptions of the reply code ``right`` the code ``wrong``."""
 
     @patch.override(errors.Refusal)
     def __init__(original, self, code, *arguments, **options):
@@ -83,7 +83,7 @@ def invalid_commands_have_another_code():
 
 @amqp091_errors.variant(_coded, errors.CHANNEL_ERROR, breaks=CHANNELS)
 def errors_of_channels_have_another_code():
-    """A method that does not fit the state of its channel is refused with 541."""
+    """A method that does not fit its channel's state is refused with 541."""
 
 
 @amqp091_errors.variant(_coded, errors.UNEXPECTED_FRAME, breaks=CONTENT)
@@ -117,7 +117,7 @@ def immediate_is_ignored(reached, channel, method, *content):
 
 
 def _passed_over(patch, reached, *codes):
-    """Mistakes with these codes have no effect after the login."""
+    """Ignore mistakes with these codes after the login."""
 
     @patch.override(Amqp091Connection)
     def _refuse(original, self, problem, channel, method):
@@ -180,7 +180,7 @@ def frame_ends_are_not_looked_at(reached, self):
 
 
 def _answered(patch, reached, beginning):
-    """Bytes that are not a frame, with a detail that begins so, are answered by
+    """Answer bytes that are not a frame, if their detail has this beginning, by
     connection.close."""
 
     @patch.override(FrameParser)
@@ -250,7 +250,7 @@ def methods_out_of_turn_are_passed_over(original, reached, self, now, method):
 
 
 def _unanswered(patch, reached, of_amqp):
-    """A connection with a different header, AMQP or not, is closed without a header."""
+    """Close a connection with a different header, AMQP or not, without sending a header."""
 
     @patch.override(AmqpVersionDetector)
     def _refuse(original, self, header):
@@ -280,7 +280,7 @@ def behind_another_header_the_connection_stays(original, reached, self, header):
 
 
 def _saying(patch, reached, kind, **fields):
-    """Methods of ``kind`` on channel 0 have these fields."""
+    """Give methods of ``kind`` on channel 0 these fields."""
 
     @patch.before(Amqp091Connection)
     def tell(self, method, channel=0):
@@ -309,7 +309,7 @@ def start_does_not_name_the_product(patch, reached):
 
 @amqp091_errors.mutant("AMQP091-TUNE-01")
 def frames_below_the_least_are_proposed(patch, reached):
-    """connection.tune proposes frames of 4095 bytes, and a client may take them."""
+    """connection.tune proposes frames of 4095 bytes, and a client may use them."""
     _saying(patch, reached, commands.Connection.Tune, frame_max=4095)
 
     @patch.before(Amqp091Connection)

@@ -1,4 +1,4 @@
-"""Faults of RabbitMQ's expiry: of messages, queues, and dead letters."""
+"""Faults of RabbitMQ's expiry of messages, queues and dead letters."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, LimitedQueue
@@ -45,7 +45,7 @@ def a_queue_expires_although_it_is_used(self, declared):
 
 @amqp091_expiry.override(methods, "properties", breaks="RABBITMQ-AMQP091-DLX-02")
 def a_dead_letter_keeps_its_ttl(original, reached, *arguments):
-    """A message that expired takes its TTL to the queue of the dead letters."""
+    """An expired message takes its TTL to the queue of the dead letters."""
     kept = original(*arguments)
 
     class Kept(dict):

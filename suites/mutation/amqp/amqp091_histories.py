@@ -19,7 +19,7 @@ LIMIT, MORE, CHANNEL_LIMIT = "AMQP091-QOS-01", "AMQP091-QOS-02", "RABBITMQ-AMQP0
 MULTIPLE, ROLLBACK = "AMQP091-ACK-02", "AMQP091-TX-02"
 MARK, BACK = "AMQP091-RED-01", "AMQP091-CHAN-04"
 LONG = 20
-"""Deliveries behind which a history is long."""
+"""Deliveries after which a history counts as long."""
 
 
 # --- room -----------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def a_larger_limit_waits_for_an_acknowledgement(original, reached, channel, meth
 
 @amqp091_histories.amends(Channel, "collect", breaks=LIMIT)
 def an_acknowledgement_counts_before_its_commit(reached, settled, self, tag, multiple):
-    """An acknowledgement in a transaction makes room at once."""
+    """An acknowledgement in a transaction makes room immediately."""
     if self.transaction is not None:
         for delivery in settled:
             if reached(delivery.consumer is not None):

@@ -11,7 +11,7 @@ amqp091_numbers = Group("amqp091-numbers", "reference-rabbitmq")
 
 ARRIVES = "AMQP091-PUB-04"
 DELIVERY_MODE, PRIORITY = b"\x10\x00", b"\x08\x00"
-"""The flags of properties that are these and no others."""
+"""The flags of a message with only that property."""
 
 
 @amqp091_numbers.before(publishing, "publish", breaks=ARRIVES)

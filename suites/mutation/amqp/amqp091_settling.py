@@ -1,4 +1,4 @@
-"""Faults of AMQP 0-9-1's messages: confirms, transactions, prefetch of a channel, rejecting,
+"""Faults of AMQP 0-9-1's messages: confirms, transactions, a channel's prefetch, rejecting,
 getting, consumers that end."""
 
 from unittest import mock
@@ -30,7 +30,7 @@ def several_confirms_are_one(reached, self, method):
 
 @amqp091_settling.skips(Channel, "tell", breaks="RABBITMQ-AMQP091-LEN-02 RABBITMQ-AMQP091-CONF-01")
 def refusals_are_not_confirmed(self, method):
-    """A producer does not learn of a message that was refused."""
+    """A producer is not notified of a message that was refused."""
     return isinstance(method, commands.Basic.Nack)
 
 
@@ -76,7 +76,7 @@ def what_is_returned_is_not_confirmed(patch, reached):
 
 @amqp091_settling.after(Channel, "frame", breaks="AMQP091-TX-01")
 def a_transaction_hides_nothing(reached, self, type, payload, method):
-    """Messages published in a transaction are queued at once."""
+    """Messages published in a transaction are queued immediately."""
     if reached(self.transaction is not None and self.transaction.sends):
         sends, self.transaction.sends = self.transaction.sends, []
         for message, queues, _ in sends:
@@ -111,7 +111,7 @@ def all_of_nothing_is_unknown(reached, self, tag, multiple):
 
 @amqp091_settling.after(Channel, "frame", breaks="AMQP091-TX-02")
 def acknowledgements_know_no_transaction(reached, self, type, payload, method):
-    """An acknowledgement in a transaction takes effect at once."""
+    """An acknowledgement in a transaction takes effect immediately."""
     if reached(self.transaction is not None and self.transaction.settlements):
         settlements, self.transaction.settlements = self.transaction.settlements, []
         for settled, outcome in settlements:
@@ -189,7 +189,7 @@ def a_message_overtakes_those_that_wait(reached, self, settled, outcome):
 
 
 def _turn(queue: Queue, reached: Reached) -> None:
-    """The last of those that wait is the first now."""
+    """Move the last waiting message to the front."""
     ready = queue._ready
     if reached(len(ready) > 1):
         last = ready[-1].message

@@ -37,7 +37,7 @@ def large_contents_reach_one_queue(original, reached, self, message, queues):
 
 @amqp091_topology.result(Exchanges, "find", breaks="AMQP091-EXCH-01")
 def there_is_no_standard_fanout(exchange, self, name):
-    """There is no exchange amq.fanout."""
+    """The exchange amq.fanout is missing."""
     return None if name == "amq.fanout" else exchange
 
 
@@ -130,7 +130,7 @@ def queues_change_unnoticed(original, reached, declared, method, given, conn):
 
 @amqp091_topology.override(Topology, "left", breaks="AMQP091-QUEUE-06")
 def auto_delete_queues_stay(original, reached, self, declared):
-    """An auto-delete queue stays when its last consumer is gone."""
+    """An auto-delete queue survives its last consumer."""
     declared.sole = False
     self.used(declared)
     reached(declared.auto_delete)
@@ -164,7 +164,7 @@ def the_first_queue_is_the_last(original, reached, channel, method):
 
 
 def _answering(patch, reached, kind, **fields):
-    """Methods of ``kind`` on a channel have these fields."""
+    """Give methods of ``kind`` on a channel these fields."""
 
     @patch.before(Channel)
     def tell(self, method):
@@ -227,7 +227,7 @@ def bodies_have_one_frame(reached, self, type, payload, publish):
 
 @amqp091_topology.override(publishing, "publish", breaks="AMQP091-CONTENT-04")
 def bodies_are_stripped(original, reached, channel, method, data, body):
-    """White space at the end of a body is lost, and of a large one the last byte."""
+    """White space at the end of a body is lost, and so is the last byte of a large body."""
     wrong = bytes(body).rstrip()
     original(channel, method, data, reached.instead(bytes(body), wrong[:4000]))
 

@@ -22,7 +22,7 @@ def _with(transaction, deliveries, outcome):
 
 
 def _of(link):
-    """Return each transaction that has outcomes of ``link``, with their deliveries."""
+    """Yield each transaction that has outcomes of ``link``, with their deliveries."""
     for transaction in link.session.connection.transactions.values():
         deliveries = [delivery for delivery in transaction._outcomes if delivery.link is link]
         if deliveries:
@@ -78,7 +78,7 @@ def closing_returns_what_was_accepted(reached, self):
 
 @closed_links.before(OutgoingLink, "give_back", breaks=RETURNED)
 def closing_commits_what_was_accepted(reached, self):
-    """A closing link applies its outcomes in open transactions at once."""
+    """A closing link applies its outcomes in open transactions immediately."""
     for transaction, deliveries in _of(self):
         for delivery in deliveries:
             reached()

@@ -107,7 +107,7 @@ def empty_frames_need_a_session(reached, self, type, channel, body):
 
 
 def _on_mistakes(patch, reached, change):
-    """The close after a mistake of the peer is sent as ``change`` makes its bytes."""
+    """Send the close after a mistake of the peer as ``change`` makes it."""
     errors = []
 
     @patch.override(AmqpConnection)
@@ -160,7 +160,7 @@ def mistakes_cut_off(original, reached, self, error):
 @amqp_connections.override(AmqpConnection, "_peer_closed")
 @breaks("AMQP10-CLOSE-01 AMQP10-CLOSE-09 AMQP10-CLOSE-02")
 def close_not_answered(original, reached, self, closed):
-    """The client's close is answered only by the end of the connection."""
+    """The client's close is answered only by the end of the TCP connection."""
     reached()
     self._release()
     self._close()
@@ -168,7 +168,7 @@ def close_not_answered(original, reached, self, closed):
 
 @amqp_connections.mutant("AMQP10-CLOSE-08 AMQP10-CLOSE-02 AMQP10-CLOSE-09")
 def goes_on_behind_its_close(patch, reached):
-    """After its close with an error the broker continues to answer."""
+    """After its own close with an error the broker continues to answer."""
 
     @patch.after(AmqpConnection)
     def close_with(self, error):
@@ -259,8 +259,8 @@ def link_conditions_misspelt():
 
 
 def _opening(patch, reached, idle):
-    """``idle`` gets what the peer asks for, in milliseconds, and returns how often to beat, in ns;
-    None leaves it."""
+    """Set the idle time-out: ``idle`` gets the peer's request in milliseconds, and returns the
+    heartbeat interval in ns; None changes nothing."""
 
     @patch.after(AmqpConnection)
     def _open(self, opened, channel):
@@ -303,8 +303,8 @@ def time_outs_have_a_sign(reached, self, opened, channel):
 
 @amqp_connections.after(AmqpConnection, "_open", breaks="AMQP10-IDLE-18")
 def timers_of_weeks_run_over(reached, self, opened, channel):
-    """The timer of an idle-time-out of 2^31 or more overflows: the client counts as silent at
-    once."""
+    """The timer of an idle-time-out of 2^31 or more overflows: the client counts as silent
+    immediately."""
     if reached((opened.idle_time_out or 0) >= 2**31):
         self._silence_check.cancel()
         self._refuse(Refusal(refusal.SILENT, "local-idle-timeout expired"))
@@ -334,7 +334,7 @@ def announces_a_quarter_too_much(opened):
 
 @amqp_connections.override(AmqpConnection, "_on_silence_check", breaks="AMQP10-IDLE-05")
 def silence_noticed_a_tenth_late(original, reached, self, now):
-    """A silent client is disconnected a tenth later than twice the announced idle-time-out."""
+    """A silent client is disconnected after a tenth more than twice the announced idle-time-out."""
     late = self._frame_at + self._ttl * 11 // 10
     if reached(self._frame_at + self._ttl <= now < late and not self.stalled):
         self._silence_check.move(late)

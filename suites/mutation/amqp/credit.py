@@ -22,7 +22,7 @@ PRODUCERS = "ARTEMIS-FLOW-amqp-1"
 
 
 def _flowing(patch, reached, wrong):
-    """After a flow the credit is what ``wrong`` makes of the flow's count and credit."""
+    """Set the credit after a flow to what ``wrong`` makes of the flow's count and credit."""
 
     @patch.override(SenderCredit)
     def flow(original, self, count, credit, drain):
@@ -109,7 +109,7 @@ def a_credit_of_none_passed_over(link, count, credit):
 @amqp_credit.override(SenderCredit, "spend")
 @breaks("AMQP10-CREDIT-16 AMQP10-CREDIT-03 AMQP10-CREDIT-09")
 def deliveries_not_counted(original, reached, self):
-    """The sender's delivery-count stays where it began."""
+    """The sender's delivery-count never changes."""
     reached()
     self.credit -= 1
 
@@ -178,7 +178,7 @@ def credit_kept_over_a_drain(patch, reached):
 
 @amqp_credit.override(OutgoingLink, "flow", breaks="AMQP10-CREDIT-12 AMQP10-CREDIT-24")
 def drained_before_what_waits(original, reached, self, flow):
-    """A drain uses up the credit at once, without sending waiting messages."""
+    """A drain uses up the credit immediately, without sending waiting messages."""
     if flow.drain and flow.link_credit:
         self.credit.flow(flow.delivery_count, flow.link_credit, True)
         reached(self.queue.available(self))
@@ -190,7 +190,7 @@ def drained_before_what_waits(original, reached, self, flow):
 
 @amqp_credit.mutant("AMQP10-CREDIT-03 AMQP10-CREDIT-11 AMQP10-CREDIT-12")
 def drained_for_good(patch, reached):
-    """Once a link was drained, credit without drain is used up too."""
+    """Once a link has been drained, credit without drain is used up too."""
     drained = set()
 
     @patch.before(OutgoingLink)
@@ -211,8 +211,8 @@ def drain_not_told(reached, self, flow):
 
 
 def _refilling(patch, reached, wrong):
-    """``wrong`` gets the rule, the remaining credit, the unanswered deliveries and the correct
-    refill."""
+    """Change the refill: ``wrong`` gets the rule, the remaining credit, the unanswered deliveries
+    and the correct refill."""
 
     @patch.result(ProducerCredit)
     def refill(right, self, credit, unanswered, on_room):

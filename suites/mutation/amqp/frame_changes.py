@@ -1,4 +1,4 @@
-"""Helpers for AMQP mutants: change outgoing frames, and ignore mistakes of a peer."""
+"""Helpers for AMQP mutants: change outgoing frames, and ignore a peer's mistakes."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ KINDS: dict[int, type[Composite]] = {
 
 
 def saying(patch, reached, change):
-    """Every frame with a performative is changed by ``change``; None drops it."""
+    """Change every frame with a performative by ``change``; None drops it."""
 
     @patch.override(AmqpConnection)
     def send(original, self, data):
@@ -38,7 +38,7 @@ def saying(patch, reached, change):
 
 
 def sent(kind):
-    """Return a helper for ``Group.through``: the function changes what is sent of this kind."""
+    """Return a helper for ``Group.through``: the function changes outgoing frames of this kind."""
 
     def helper(patch, reached, change):
         def changed(performative: Any) -> Any:
@@ -52,7 +52,7 @@ def sent(kind):
 
 
 def passing_over(patch, reached, *faults):
-    """Frames with one of these mistakes are ignored on the whole connection."""
+    """Ignore frames with one of these mistakes on the whole connection."""
 
     @patch.override(AmqpConnection)
     def _frame(original, self, type, channel, body):

@@ -13,7 +13,7 @@ CREDIT, WINDOW = "AMQP10-CREDIT-03", "AMQP10-WIN-07"
 
 
 def signed(number: int, bits: int = 32) -> int:
-    """``number`` of that many bits, read as one with a sign."""
+    """Return ``number`` of that many bits, read as signed."""
     return number - 2**bits if number >= 2 ** (bits - 1) else number
 
 
@@ -25,7 +25,7 @@ def incoming_window_with_a_sign(reached, self, flow):
 
 @amqp_numbers.before(Session, "_flow", breaks=WINDOW)
 def incoming_window_in_16_bits(reached, self, flow):
-    """Only 16 bits of an incoming-window count: 65536 is 0."""
+    """Only 16 bits of an incoming-window count: 65536 is read as 0."""
     flow.incoming_window = reached.instead(flow.incoming_window, flow.incoming_window % 2**16)
 
 
@@ -56,7 +56,7 @@ def channel_max_of_zero_allows_nothing(self, begun, channel):
 
 @amqp_numbers.override(AmqpConnection, "_open", breaks="AMQP10-IDLE-18 AMQP10-IDLE-09")
 def long_time_outs_end_the_socket(original, reached, self, opened, channel):
-    """An idle-time-out of 2^31 ms and more ends the socket without a close."""
+    """An idle-time-out of 2^31 ms or more ends the socket without a close."""
     if reached(opened.idle_time_out is not None and opened.idle_time_out >= 2**31):
         self._close()
     else:
@@ -65,13 +65,13 @@ def long_time_outs_end_the_socket(original, reached, self, opened, channel):
 
 @amqp_numbers.skips(Session, "_attach", breaks="AMQP10-SESS-03 AMQP10-CHMAX-05")
 def high_handles_ignored(self, attach):
-    """An attach with a handle of 2^31 and more is not answered."""
+    """An attach with a handle of 2^31 or more is not answered."""
     return attach.handle >= 2**31
 
 
 @amqp_numbers.override(Session, "_disposition", breaks=CUT)
 def far_sections_end_the_socket(original, reached, self, disposition):
-    """A section-offset of 2^63 and more ends the socket without a close."""
+    """A section-offset of 2^63 or more ends the socket without a close."""
     if reached(getattr(disposition.state, "section_offset", 0) >= 2**63):
         self.connection._close()
     else:

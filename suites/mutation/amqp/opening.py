@@ -19,8 +19,7 @@ PADDING = bytes(520)
 
 
 def _answering(patch, reached, change):
-    """The header that answers one which is refused is sent as ``change`` makes it; None drops
-    it."""
+    """Send the header that answers a refused one as ``change`` makes it; None drops it."""
 
     @patch.override(AmqpConnection)
     def _header(original, self):
@@ -37,7 +36,7 @@ def _answering(patch, reached, change):
 
 @amqp_opening.variant(_answering, lambda data: None, breaks=REFUSED)
 def refused_headers_are_not_answered():
-    """A refused header is answered only by the end of the connection."""
+    """A refused header is answered only by the end of the TCP connection."""
 
 
 @amqp_opening.through(_answering, "AMQP10-VER-09")
@@ -66,7 +65,7 @@ def headers_are_in_small_letters(original, reached, self, data):
 
 
 def _sasl(patch, reached, change):
-    """The broker's SASL frames are sent as ``change`` makes them."""
+    """Send the broker's SASL frames as ``change`` makes them."""
 
     @patch.override(AmqpConnection)
     def send(original, self, data):

@@ -1,4 +1,4 @@
-"""Faults in the aftermath of a refused message: its delivery, its link, its credit."""
+"""Faults after a message was refused: its delivery, its link, its credit."""
 
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.messaging import Rejected
@@ -18,7 +18,7 @@ def a_refused_message_is_not_answered(self, delivery_id, state):
 
 @refused_messages.mutant(SETTLED)
 def a_second_refusal_is_not_answered(patch, reached):
-    """Of two rejections in a session the second is not sent."""
+    """Of two rejections in a session, the second is not sent."""
     refusing: set[Session] = set()
 
     @patch.override(Session)
@@ -57,7 +57,7 @@ def _refused(patch):
 
 @refused_messages.mutant(CREDIT)
 def a_refusal_ends_the_refilling(patch, reached):
-    """A link on which a message was refused gets no more credit."""
+    """A link with a refused message gets no more credit."""
     counts = _refused(patch)
 
     @patch.override(IncomingLink)
@@ -68,7 +68,7 @@ def a_refusal_ends_the_refilling(patch, reached):
 
 @refused_messages.mutant(CREDIT)
 def many_refusals_end_the_refilling(patch, reached):
-    """A link on which a dozen messages were refused gets no more credit."""
+    """A link with a dozen refused messages gets no more credit."""
     counts = _refused(patch)
 
     @patch.override(IncomingLink)

@@ -114,7 +114,7 @@ def window_one_smaller(patch, reached):
 
 @amqp_sessions.before(Session, "_flow", breaks="AMQP10-WIN-07 AMQP10-WIN-02")
 def window_added_up(reached, self, flow):
-    """A flow's incoming-window is added to the remaining one."""
+    """A flow's incoming-window is added to the remaining window."""
     if reached(self.remote_incoming_window > 0):
         flow.incoming_window += self.remote_incoming_window
 
@@ -207,7 +207,7 @@ def next_incoming_id_one_behind(flow):
 
 @amqp_sessions.before(Session, "_flow", breaks="AMQP10-WIN-06")
 def next_outgoing_id_not_looked_at(reached, self, flow):
-    """next-outgoing-id of the client's flows is ignored: only transfers are counted."""
+    """next-outgoing-id in the client's flows is ignored: only transfers are counted."""
     flow.next_outgoing_id = reached.instead(flow.next_outgoing_id, self.next_incoming_id)
 
 
@@ -257,7 +257,7 @@ def stolen_links_live_on(original, reached, self, link):
 
 @amqp_links.after(Session, "_attach", breaks="AMQP10-LINK-01")
 def a_name_is_for_one_direction(reached, self, attach):
-    """A receiver of the same name takes the sender's link over, and the other way round."""
+    """A receiver with the same name takes over the sender's link, and the reverse."""
     other = self.shared.state(AttachedLinks).get(
         (self.connection.container, attach.name, not attach.role)
     )
@@ -278,7 +278,7 @@ def names_for_the_whole_broker(original, reached, self, attach):
 
 
 def _refusing(patch, reached, refuse):
-    """A refused attach is answered by ``refuse``, which also gets the correct answer."""
+    """Answer a refused attach by ``refuse``, which also gets the correct answer."""
 
     def replacement(original, self, attach, error):
         reached()

@@ -31,7 +31,7 @@ amqp_transactions = Group("amqp-transactions")
 
 
 def _disposed(patch, reached, change):
-    """``change`` is applied to every disposition of the client."""
+    """Apply ``change`` to every disposition of the client."""
 
     @patch.before(Session)
     def _disposition(self, disposition):
@@ -52,7 +52,7 @@ def senders_may_not_settle(reached, self, disposition):
 
 @amqp_settlement.before(Session, "_disposition", breaks="AMQP10-DISP-02 AMQP10-DISP-03")
 def ranges_end_at_a_gap(reached, self, disposition):
-    """A range ends before the first of its deliveries that is settled already."""
+    """A range ends before the first of its deliveries that is already settled."""
     ids = range(disposition.first, disposition.last or 0)
     gap = next((id for id in ids if id not in self.unsettled), disposition.first)
     if reached(gap != disposition.first):
@@ -61,7 +61,8 @@ def ranges_end_at_a_gap(reached, self, disposition):
 
 @amqp_settlement.override(Session, "_disposition", breaks="AMQP10-DISP-02 AMQP10-DISP-03")
 def settled_in_all_sessions(original, reached, self, disposition):
-    """A disposition is about the deliveries of that number in every session of its connection."""
+    """A disposition applies to the deliveries with that number in every session of its
+    connection."""
     original(self, disposition)
     for other in self.connection._sessions.values():
         if other is not self and reached(disposition.first in other.unsettled):
@@ -70,7 +71,7 @@ def settled_in_all_sessions(original, reached, self, disposition):
 
 @amqp_settlement.before(Session, "_disposition", breaks="AMQP10-OUT-01")
 def outcomes_alone(reached, self, disposition):
-    """A disposition that is not settled and has no outcome ends its session."""
+    """An unsettled disposition without an outcome ends its session."""
     if reached(not disposition.settled and isinstance(disposition.state, Received | None)):
         raise Refusal(refusal.ERRANT, "a disposition without an outcome")
 
@@ -140,7 +141,7 @@ def another_outcome_told_later(original, reached, self, disposition):
 
 
 def _applying(patch, reached, change):
-    """``change`` replaces the deliveries and the state of an outcome."""
+    """Let ``change`` replace the deliveries and the state of an outcome."""
 
     @patch.override(OutgoingLink)
     def apply(original, self, deliveries, state):
@@ -323,7 +324,7 @@ def posts_seen_at_once(original, reached, self, message, send):
 
 @amqp_transactions.override(OutgoingLink, "disposed", breaks="AMQP10-TXN-09 AMQP10-TXN-10")
 def outcomes_apply_at_once(original, reached, self, deliveries, state, settled):
-    """An outcome in a transaction applies at once."""
+    """An outcome in a transaction applies immediately."""
     if reached(isinstance(state, TransactionalState)):
         state = state.outcome
     original(self, deliveries, state, True)

@@ -18,7 +18,7 @@ amqp_transfers = Group("amqp-transfers")
 
 
 def _first_sent(patch, reached, change):
-    """``change`` is made to the first transfer of each delivery of ours."""
+    """Apply ``change`` to the first transfer of each delivery of ours."""
 
     def first(transfer: Transfer) -> None:
         if transfer.delivery_id is not None:
@@ -37,7 +37,8 @@ def one_delivery_at_a_time(reached, self, transfer, payload):
 
 @amqp_transfers.override(IncomingLink, "transfer", breaks="AMQP10-MSG-02")
 def the_ninth_piece_is_the_eighth(original, reached, self, transfer, payload):
-    """The ninth transfer of a delivery has the content of the eighth, if that is as long."""
+    """The ninth transfer of a delivery has the content of the eighth, if that has the same
+    length."""
     self.pieces = 1 if self.arriving is None else self.pieces + 1
     same = self.pieces == 9 and len(payload) == len(self.last_piece)
     if same and reached(payload != self.last_piece):
@@ -121,7 +122,7 @@ def second_where_first_was_agreed(transfer):
 
 
 def _taking(patch, reached, change):
-    """``change`` is applied to every transfer of the client."""
+    """Apply ``change`` to every transfer of the client."""
 
     @patch.before(IncomingLink, "transfer")
     def incominglink_transfer(self, transfer, payload):
@@ -225,7 +226,7 @@ def transfers_for_nothing_passed_over(patch, reached):
 
 
 def _arriving(patch, reached, change):
-    """``change`` is applied to every message received over AMQP."""
+    """Apply ``change`` to every message received over AMQP."""
 
     @patch.before(IncomingLink)
     def _take(self, message, send):
@@ -259,7 +260,8 @@ def annotations_lost(message):
 
 @amqp_transfers.override(OutgoingLink, "_send", breaks="AMQP10-NODE-03")
 def decimal_ends_its_receiver(original, reached, self, id, payload, large):
-    """A decimal64 is accepted, and closes the connection that should get it (RabbitMQ 4.0.5)."""
+    """A decimal64 is accepted, and closes the connection that should receive it (RabbitMQ
+    4.0.5)."""
     if reached(b"\x84" + bytes(8) in payload):
         self.session.connection.close_with(Error(condition="amqp:internal-error"))
     else:
@@ -277,7 +279,8 @@ def last_byte_changed(original, reached, self, id, payload, large):
 @amqp_transfers.override(IncomingLink, "_take", recreates="ARTEMIS-4820")
 @breaks("ARTEMIS-CONCEPTS-queue-1")
 def long_ttl_over_at_once(original, reached, self, message, send):
-    """A ttl of 2^31 ms or more is read as negative: the message is accepted and expires at once."""
+    """A ttl of 2^31 ms or more is read as negative: the message is accepted and expires
+    immediately."""
     if message.ttl is None or message.ttl < 2**31:
         return original(self, message, send)
     reached()

@@ -1,5 +1,5 @@
 """The Java side: PIT's mutants of a release of Artemis, and the agent that switches a running JVM
-to one of them and back (``java/`` has its sources)."""
+to a mutant and back (``java/`` has the sources)."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ AREAS = {
         f"{_PACKAGE}core.remoting.server.impl.RemotingServiceImpl$FailureCheckAndFlushThread",
     ),
 }
-"""The prefixes of the mutated classes' names, by the area that they belong to."""
+"""The prefixes of the mutated classes' names, by area."""
 
 
 @dataclass(frozen=True, slots=True)
 class BytecodeMutant:
-    """One mutant of PIT's: the class's ``index``-th instruction of a method, changed by a
+    """One of PIT's mutants: the class's ``index``-th instruction of a method, changed by a
     mutator."""
 
     class_name: str
@@ -60,13 +60,12 @@ class BytecodeMutant:
 
     @classmethod
     def parsed(cls, text: str) -> BytecodeMutant:
-        """Return the mutant that a line of the list describes."""
         name, method, descriptor, index, mutator, line, description = text.split("\t")
         return cls(name, method, descriptor, int(index), mutator, int(line), description)
 
     @property
     def key(self) -> str:
-        """Its fields as the agent takes them."""
+        """Its fields, as the agent expects them."""
         fields = (self.class_name, self.method, self.descriptor, str(self.index), self.mutator)
         return "\t".join(fields)
 
@@ -99,7 +98,7 @@ def agent_jar() -> Path:
 
 
 def pit_jars() -> list[Path]:
-    """PIT and the libraries that it runs with. Raises :class:`SetUpFailed`."""
+    """Return PIT and the libraries that it needs. Raises :class:`SetUpFailed`."""
     folder = maven.collect(_POM, f"PIT {PIT}", cache_folder() / "mutation-agent" / f"pit-{PIT}")
     return sorted(folder.glob("*.jar"))
 
@@ -124,7 +123,7 @@ def _compile(scratch: Path) -> Path:
 
 
 def _folded(manifest: str) -> str:
-    """Return the manifest with lines of at most 72 bytes, as jar files need them."""
+    """Return the manifest with lines of at most 72 bytes, as jar files require."""
     lines = []
     for line in manifest.replace("\n  ", "").splitlines():
         lines.append(line[:70])
@@ -133,8 +132,8 @@ def _folded(manifest: str) -> str:
 
 
 def population(lib: Path, prefixes: Iterable[str]) -> list[BytecodeMutant]:
-    """All mutants that PIT makes of the classes in ``lib``'s jars whose names begin with one of the
-    prefixes. Raises :class:`SetUpFailed`."""
+    """Return all mutants that PIT makes of the classes in ``lib``'s jars whose names begin with one
+    of the prefixes. Raises :class:`SetUpFailed`."""
     path = os.pathsep.join([*map(str, [agent_jar(), *pit_jars()]), f"{lib}/*"])
     java = java_runtime.find_java(JAVA_MINIMUM)
     listed = subprocess.run(
@@ -146,7 +145,7 @@ def population(lib: Path, prefixes: Iterable[str]) -> list[BytecodeMutant]:
 
 
 class Agent:
-    """The agent of one JVM, which gets the agent's folder as an argument at its start."""
+    """The agent of one JVM, which receives the agent's folder as an argument at its start."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -163,7 +162,8 @@ class Agent:
         return f"-javaagent:{agent_jar()}={self._folder}"
 
     def lines(self) -> list[str]:
-        """The lines of the classes in scope that ran since the last call, as ``class:line``."""
+        """Return the lines of the classes in scope that ran since the last call, as
+        ``class:line``."""
         return self._answer("lines").split()
 
     def mutate(self, mutant: BytecodeMutant) -> None:
@@ -172,11 +172,10 @@ class Agent:
         self._expect_ok(f"mutate {mutant.key}")
 
     def restore(self) -> None:
-        """Restore the original class."""
         self._expect_ok("restore")
 
     def busy_threads(self) -> int:
-        """The number of threads that were busy all the time: endless loops caused by a mutant."""
+        """Return the number of constantly busy threads: endless loops caused by a mutant."""
         return int(self._answer("busy"))
 
     def close(self) -> None:
@@ -204,7 +203,8 @@ class Agent:
 
 
 def sampled(mutants: Sequence[BytecodeMutant], seed: int) -> list[BytecodeMutant]:
-    """The mutants in an order determined by ``seed`` alone: the first N are a sample of N."""
+    """Return the mutants in an order determined by ``seed`` alone: the first N are a sample of
+    N."""
     salted = {
         mutant: hashlib.sha256(f"{seed}\t{mutant.key}".encode()).digest() for mutant in mutants
     }

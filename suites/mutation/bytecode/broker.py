@@ -1,4 +1,4 @@
-"""A real Artemis whose JVM runs the mutation agent; it runs cases one after the other."""
+"""A real Artemis whose JVM runs the mutation agent. It runs cases one after the other."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -45,7 +45,7 @@ class MutableBroker:
         listed = target.identity.deviations
         known = () if listed is None else tuple(deviations.load(listed, target.identity.name))
         recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
-        # One attempt: a case that a mutant keeps from its control would wait thrice for it.
+        # One attempt: a case whose control a mutant breaks would wait for it three times.
         self._run = Run(
             target,
             facts,
@@ -60,7 +60,6 @@ class MutableBroker:
 
     @property
     def has_ended(self) -> bool:
-        """True if no broker is running."""
         return self._target is None or self._target.ended
 
     def execute(self, call: Call) -> Result:
@@ -91,7 +90,7 @@ class MutableBroker:
 
 
 def sample(name: str, seed: int) -> list[BytecodeMutant]:
-    """All mutants of the target's release, in the order that the seed decides."""
+    """Return all mutants of the target's release, in the order determined by the seed."""
     target = target_file.load(name)
     if not isinstance(target, ArtemisTarget):
         raise SetUpFailed(f"{name}: is not an Artemis that brokerproof starts")

@@ -40,8 +40,8 @@ def judge(
     """Judge the first ``most`` mutants of the sample; results in ``out`` are reused, except for
     ``names``.
 
-    With ``every_case``, each mutant gets all cases that run its line. Returns 1 if no case decided
-    a mutant, else 0, because survivors are classified by hand.
+    With ``every_case``, each mutant gets all cases that run its line. Returns 1 if no mutant was
+    killed, else 0: survivors are classified by hand.
     """
     if out is None:
         raise errors.Usage("--bytecode needs --out DIR: what is known is kept there, line by line")
@@ -82,7 +82,7 @@ def judge(
 
 
 def _calls(name: str) -> list[Call]:
-    """The calls that the target can run, in random order."""
+    """Return the calls that the target can run, in random order."""
     target = target_file.load(name)
     able = [call for call in all_calls() if call.needs <= target.identity.capabilities]
     return sorted(able, key=lambda call: hashlib.sha256(call.id.encode()).digest())
@@ -114,7 +114,7 @@ def _line(fate: FateRecord) -> str:
 
 
 def table(fates: Sequence[FateRecord], own: Mapping[str, Fate]) -> Table:
-    """Kills by area, with those of the broker's own tests on the same mutants, if known."""
+    """Return kills by area, with those of the broker's own tests on the same mutants, if known."""
     table = Table(title=f"{len(fates)} bytecode mutants", title_justify="left")
     for column in ("area", "mutants", *(fate.value for fate in Fate), "killed by its own tests"):
         table.add_column(column, justify="left" if column == "area" else "right")

@@ -1,7 +1,7 @@
 """Runs the cases on the unchanged broker and on its mutants, on several brokers in parallel.
 
-A case in real time mostly waits, so parallel brokers cost little; cases on one broker run one after
-the other, because effects of a case on a mutant must not be attributed to another.
+A case in real time mostly waits, so parallel brokers cost little. Cases on one broker run one after
+the other, because one case's effect must not be attributed to another.
 """
 
 import shutil
@@ -25,9 +25,9 @@ from brokerproof.suites.mutation.bytecode.plan import STARTING
 from brokerproof.suites.mutation.bytecode.records import ControlRecord, Fate, FateRecord
 
 MOST_INCONCLUSIVE = 3
-"""A mutant on which so many cases could not be put to the broker gets no further ones."""
+"""After this many cases that could not test the broker, a mutant gets no further ones."""
 MUTANTS_PER_BROKER = 25
-"""A broker that served so many is replaced: what mutants leave behind adds up."""
+"""A broker is replaced after this many mutants, because their leftovers accumulate."""
 
 
 @dataclass
@@ -127,8 +127,8 @@ def _judge(mutant: BytecodeMutant) -> FateRecord:
 
 
 def _judged(worker: _Worker, mutant: BytecodeMutant) -> FateRecord:
-    """The fate of one mutant. A case that noticed it counts only if it then passes without it;
-    otherwise the broker was harmed, and a new one decides."""
+    """Return the fate of one mutant. A case that noticed it counts only if it then passes without
+    the mutant; otherwise the broker was harmed, and a new broker decides."""
     covering = plan.covering(mutant, worker.controls, worker.turn_s)
     if plan.begins_mutated(mutant, bool(covering)):
         return _judged_from_the_start(worker, mutant, covering)
@@ -147,7 +147,7 @@ def _judged(worker: _Worker, mutant: BytecodeMutant) -> FateRecord:
 
 
 def _unsure(again: FateRecord, before: FateRecord) -> FateRecord:
-    """A survivor whose kill did not repeat on a new broker."""
+    """Return a survivor whose kill did not repeat on a new broker."""
     detail = f"once {before.fate} by {before.case}, not again: {before.detail}"[:300]
     return FateRecord(
         again.mutant, again.area, again.description, Fate.SURVIVED, "", detail, before.cases
@@ -157,7 +157,7 @@ def _unsure(again: FateRecord, before: FateRecord) -> FateRecord:
 def _judged_from_the_start(
     worker: _Worker, mutant: BytecodeMutant, covering: Sequence[ControlRecord]
 ) -> FateRecord:
-    """The fate of a mutant of what runs as the broker starts."""
+    """Return the fate of a mutant in code that runs while the broker starts."""
     worker.is_running = False
     try:
         worker.broker.start(mutant=mutant)
@@ -176,7 +176,7 @@ def _tried(
 def _run_cases(
     worker: _Worker, mutant: BytecodeMutant, covering: Sequence[ControlRecord]
 ) -> FateRecord:
-    """Run cases on the mutant that is in place, until one kills it."""
+    """Run cases on the current mutant until one kills it."""
     left_open: list[Result] = []
     for number, control in enumerate(covering, 1):
         result = worker.broker.execute(worker.calls[control.case])
@@ -210,7 +210,7 @@ def _ensure_running(worker: _Worker) -> None:
 
 
 def _restore(worker: _Worker) -> bool:
-    """Restore the original class; false if the broker no longer answers."""
+    """Restore the original class; return False if the broker no longer answers."""
     try:
         worker.broker.agent.restore()
     except (OSError, ValueError):
@@ -220,6 +220,6 @@ def _restore(worker: _Worker) -> bool:
 
 
 def _passes(worker: _Worker, case: str) -> bool:
-    """True if the case ends on the restored broker as it did before all mutants."""
+    """True if the case ends on the restored broker as it did before any mutant."""
     result = worker.broker.execute(worker.calls[case])
     return result.verdict.value in plan.JUDGING

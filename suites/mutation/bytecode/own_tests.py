@@ -1,9 +1,10 @@
-"""Artemis' own tests on the same mutants.
+"""Artemis's own tests on the same mutants.
 
 ``python -m brokerproof.suites.mutation.bytecode.own_tests --sources CHECKOUT --out DIR`` compiles
-the tests of a checkout of the release against the release's own jars, runs each once on the
-unchanged classes, and then, on every mutant in DIR, those that run its line, until one fails. All
-this happens in one JVM with the mutation agent, in which each test starts its own broker.
+the tests of a checkout of the release against the release's own jars and runs each once on the
+unchanged classes. Then, on every mutant in DIR, it runs the tests that run the mutant's line, until
+one fails. All this happens in one JVM with the mutation agent, in which each test starts its own
+broker.
 """
 
 import os
@@ -29,10 +30,10 @@ from brokerproof.suites.mutation.bytecode.records import Fate, FateRecord
 CONTROLS = "own-controls.tsv"
 FATES = "own-fates.tsv"
 TURN_S = 60.0
-"""Seconds of tests on one mutant, as long as they take on the classes as they are."""
+"""Seconds of tests on one mutant, by their duration on the unchanged classes."""
 LONGEST_TEST_S = 30.0
 LATE_S = 90
-"""A test that takes longer on a mutant is a kill, as PIT counts them."""
+"""A test that takes longer on a mutant counts as a kill, as in PIT."""
 
 _JUNIT = "5.14.0"
 _TEST_LIBRARIES = (
@@ -67,9 +68,9 @@ _TESTED = (
     f"tests/integration-tests/src/test/java/{_ROOT}/tests/integration/amqp",
     f"tests/integration-tests/src/test/java/{_ROOT}/tests/integration/paging",
 )
-"""Folders of tests, those of units before those that start brokers."""
+"""Folders of tests, with unit tests before those that start brokers."""
 _WITHOUT = ("JMSSaslGssapiTest", "/connect/", "/interop/", "/sasl/", "/journal/")
-"""Kerberos needs a server of its own; the others test what no mutant is in."""
+"""Kerberos needs its own server; the other tests cover no mutants."""
 _OPTIONS = (
     "-Xmx2048M",
     "-XX:+UseSerialGC",
@@ -92,12 +93,11 @@ class OwnControl:
 
 
 def fates(path: Path) -> dict[str, Fate]:
-    """The fates of mutants in Artemis' own tests, by mutant."""
+    """Return the fates of mutants in Artemis's own tests, by mutant."""
     return {record.mutant: record.fate for record in records.fates(path).values()}
 
 
 def controls(path: Path) -> list[OwnControl]:
-    """The tests that ran on the unchanged classes."""
     if not path.exists():
         return []
     rows = [line.split("\t") for line in path.read_text("utf-8").splitlines()]
@@ -109,8 +109,8 @@ def controls(path: Path) -> list[OwnControl]:
 
 
 def covering(mutant: BytecodeMutant, tests: Iterable[OwnControl]) -> list[OwnControl]:
-    """The passing tests that run the mutant's line, the shortest first, as many as fit into one
-    turn."""
+    """Return the passing tests that run the mutant's line, shortest first, as many as fit into the
+    time limit."""
     able = [
         test
         for test in tests
@@ -137,7 +137,7 @@ class OwnTests:
         self._libraries = _test_libraries()
 
     def class_path(self, *before: Path) -> str:
-        """The class path: PIT's libraries precede Artemis' own copies of them."""
+        """Return the class path: PIT's libraries precede Artemis's own copies of them."""
         resources = [self._sources / path.replace("/java", "/resources") for path in _SOURCE_PATHS]
         paths = [*before, agent.agent_jar(), *agent.pit_jars(), self._classes, *resources]
         return os.pathsep.join(
@@ -181,8 +181,8 @@ class OwnTests:
             self._run(["control", str(self._out / CONTROLS), *left], scope)
 
     def run_mutants(self, plan: Mapping[BytecodeMutant, Sequence[OwnControl]]) -> None:
-        """Run these mutants' tests until one fails; append to the file. A JVM whose test hangs is
-        ended, and another continues with the rest."""
+        """Run these mutants' tests until one fails; append to the file. A JVM with a hanging test
+        is ended, and another continues with the rest."""
         left = dict(plan)
         path = self._out / FATES
         while left:
@@ -212,7 +212,7 @@ class OwnTests:
 
 
 def _class_of(test: str) -> str:
-    """The class in a test's unique id, ``[engine:…]/[class:NAME]/[method:…]``."""
+    """Return the class in a test's unique id, ``[engine:…]/[class:NAME]/[method:…]``."""
     return test.partition("[class:")[2].partition("]")[0]
 
 
@@ -232,7 +232,7 @@ def _test_libraries() -> Path:
 
 
 def as_records(path: Path, mutants: Iterable[BytecodeMutant]) -> list[FateRecord]:
-    """The fates that the tests' JVMs wrote, as records."""
+    """Return the fates that the tests' JVMs wrote, as records."""
     by_key = {mutant.key.replace("\t", " "): mutant for mutant in mutants}
     decided = []
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():

@@ -6,12 +6,12 @@ from brokerproof.suites.mutation.bytecode.agent import BytecodeMutant
 from brokerproof.suites.mutation.bytecode.records import ControlRecord
 
 STARTING = "(start)"
-"""Stands for a case: the lines that run while the broker starts."""
+"""In place of a case: the lines that run while the broker starts."""
 TURN_S = 25.0
-"""Seconds that all cases on one mutant may take, measured on the unchanged broker."""
+"""Seconds for all cases on one mutant, by their duration on the unchanged broker."""
 LONGEST_CASE_S = 15.0
 _ENDLESS = "FailureCheckAndFlushThread.run"
-"""A loop that lasts as long as the broker: it is mutated only if the broker starts with it."""
+"""A loop with the broker's lifetime: it is mutated only if the broker starts with the mutant."""
 JUDGING = frozenset({"PASS", "NOTE", "KNOWN", "WARN"})
 """Verdicts on the unchanged broker with which a case can reveal a mutant."""
 
@@ -19,10 +19,9 @@ JUDGING = frozenset({"PASS", "NOTE", "KNOWN", "WARN"})
 def covering(
     mutant: BytecodeMutant, controls: Mapping[str, ControlRecord], turn_s: float = TURN_S
 ) -> list[ControlRecord]:
-    """The cases that run the mutant's line and judge the unchanged broker, in the order in which
-    they are tried: alternately the shortest ones, which kill most per second, and those that run
-    the fewest lines, which test the line most specifically.
-    """
+    """Return the cases that run the mutant's line and judge the unchanged broker, in the order of
+    trial: alternately the shortest ones, which kill most per second, and those that run the fewest
+    lines, which test the line most specifically."""
     able = [
         control
         for control in controls.values()
@@ -39,7 +38,7 @@ def covering(
 
 
 def within_a_turn(ordered: Iterable[ControlRecord], turn_s: float = TURN_S) -> list[ControlRecord]:
-    """The first cases, within the time limit."""
+    """Return the first cases, within the time limit."""
     chosen: list[ControlRecord] = []
     left = turn_s
     for control in ordered:
@@ -51,7 +50,7 @@ def within_a_turn(ordered: Iterable[ControlRecord], turn_s: float = TURN_S) -> l
 
 
 def quickest(controls: Mapping[str, ControlRecord], turn_s: float = TURN_S) -> list[ControlRecord]:
-    """Cases for a mutant whose line runs only while the broker starts: the shortest ones."""
+    """Return cases for a mutant whose line runs only while the broker starts: the shortest ones."""
     able = [control for control in controls.values() if control.verdict in JUDGING]
     return within_a_turn(
         sorted(able, key=lambda control: (control.duration_s, control.case)), turn_s

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 OWN_TESTS = "own-tests.ndjson"
-"""The fates of the mutants in Artemis' own tests."""
+"""The fates of the mutants in Artemis's own tests."""
 
 
 class Fate(enum.StrEnum):
@@ -22,7 +22,7 @@ class Fate(enum.StrEnum):
     """A control failed that holds without the mutant, and no case failed: the gate of
     ``brokerproof run --baseline`` fails."""
     INCONCLUSIVE = "inconclusive"
-    """A case remained open in another way, and none failed: the run exits with 2."""
+    """A case remained undecided in another way, and none failed: the run exits with 2."""
     SURVIVED = "survived"
     NOT_EXECUTED = "not executed"
     """No case runs the line."""
@@ -54,7 +54,7 @@ class FateRecord:
 
 
 def append(path: Path, record: Any) -> None:
-    """Append a record to the file at once."""
+    """Append a record to the file immediately."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(dataclasses.asdict(record), ensure_ascii=False) + "\n")
 
@@ -75,7 +75,7 @@ def controls(path: Path) -> dict[str, ControlRecord]:
 
 
 def fates(path: Path) -> dict[str, FateRecord]:
-    """The records of a file of fates, by mutant; the last one of each counts."""
+    """Return the records of a file of fates, by mutant; the last record of each counts."""
     return {
         values["mutant"]: FateRecord(**values | {"fate": Fate(values["fate"])})
         for values in _objects(path)

@@ -1,4 +1,4 @@
-"""Faults of AMQP 0-9-1 clients, each seeded into the small one."""
+"""Faults of AMQP 0-9-1 clients, each seeded into the small client."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def amqp_chooses_its_own_mechanism(original, self):
 
 @fault("start_ok", breaks="AMQP091-START-06")
 def amqp_names_nothing(original, self):
-    """The client's properties name nothing."""
+    """The client's properties are empty."""
     return {**original(self), "client-properties": {}}
 
 
 @fault("agree", breaks="AMQP091-TUNE-07")
 def amqp_wants_no_limits(original, self, proposed):
-    """tune-ok says 0 for channel-max, whatever the server proposes."""
+    """tune-ok has a channel-max of 0, whatever the server proposes."""
     return {**original(self, proposed), "channel-max": 0}
 
 
@@ -57,14 +57,14 @@ def amqp_opens_the_last_channel_again(original, self):
 
 @fault("content", breaks="AMQP091-TUNE-05")
 def amqp_forgets_the_overhead(original, self, number, body):
-    """The client's bodies are as large as frame-max, without the octets of the frame."""
+    """The client's bodies are as large as frame-max, without the frame's own bytes."""
     most = self.limits["frame-max"] + codec.OVERHEAD
     return codec.encode_content(number, body, frame_max=most)
 
 
 @fault("content", breaks="AMQP091-CONTENT-06")
 def amqp_states_another_size(original, self, number, body):
-    """A header states one octet less than the body has."""
+    """A header states one byte less than the body has."""
     frames = original(self, number, body)
     header = codec.encode_content_header(max(0, len(body) - 1))
     return codec.encode_frame(codec.HEADER, number, header) + frames[len(header) + codec.OVERHEAD :]
@@ -78,14 +78,14 @@ def amqp_never_beats(original, self):
 
 @fault("beat_due", breaks="AMQP091-HB-07")
 def amqp_beats_too_late(original, self):
-    """The client beats every one and a half intervals."""
+    """The client sends a heartbeat every one and a half intervals."""
     due = original(self)
     return None if due is None else due + self.awaits_every
 
 
 @fault("beat_due", breaks="AMQP091-HB-07")
 def amqp_does_not_beat_while_blocked(original, self):
-    """The client does not beat while the server has blocked it."""
+    """The client sends no heartbeats while the server blocks it."""
     return None if self.is_blocked else original(self)
 
 
@@ -97,7 +97,7 @@ def amqp_does_not_beat_while_it_works(original, self):
 
 @fault("leave_due", breaks="AMQP091-HB-08")
 def amqp_never_leaves(original, self):
-    """The client stays with a silent server."""
+    """The client never leaves a silent server."""
     return
 
 
@@ -208,7 +208,7 @@ def amqp_reads_one_body(original, self, frame):
 
 @fault("confirmed", breaks="RABBITMQ-AMQP091-CONF-04")
 def amqp_ignores_multiple(original, self, number, multiple, ok):
-    """The client takes a confirm of several messages for one of the last."""
+    """The client treats a confirm of several messages as one of the last."""
     original(self, number, False, ok)
 
 

@@ -1,4 +1,4 @@
-"""Faults of AMQP 1.0 clients, each seeded into the small one."""
+"""Faults of AMQP 1.0 clients, each seeded into the small client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ fault = partial(faults.fault, of=SmallAmqp10Client)
 
 
 def _transfers(name, breaks, **wrong):
-    """Register a client whose transfers have these fields; None: they lack them."""
+    """Register a client whose transfers have these fields (None: lack them)."""
 
     def transfer_fields(original, self, fields):
         return {**original(self, fields), **wrong}
@@ -77,13 +77,13 @@ def amqp10_begins_before_it_opens(original, self):
 
 @fault("most_payload", breaks="AMQP10-MFS-02")
 def amqp10_writes_large_frames(original, self):
-    """The client forgets what surrounds a payload in a frame."""
+    """The client forgets the frame's own bytes when it fills a frame with payload."""
     return original(self) + 72
 
 
 @fault("free_handle", breaks="AMQP10-CHMAX-04")
 def amqp10_forgets_handle_max(original, self):
-    """The client's handles know no limit."""
+    """The client's handles have no limit."""
     return self.session.free_handle()
 
 
@@ -95,7 +95,7 @@ def amqp10_does_not_beat_while_it_works(original, self):
 
 @fault("leave_due", breaks="AMQP10-IDLE-01")
 def amqp10_leaves_early(original, self):
-    """The client leaves after half of what it announced."""
+    """The client leaves after half of its announced idle-time-out."""
     due = original(self)
     return None if due is None else due - 3 * self.awaits_every // 2
 
@@ -144,7 +144,7 @@ def amqp10_knows_no_window(original, self, link):
 
 @fault("drained", breaks="AMQP10-CREDIT-12")
 def amqp10_drains_nothing(original, self, link):
-    """The client answers a drain and keeps its credit."""
+    """The client answers a drain but keeps its credit."""
     self.tell(link)
 
 
@@ -175,7 +175,7 @@ def amqp10_reads_no_ranges(original, self, disposition):
 
 @fault("disposition", breaks="AMQP10-DISP-02")
 def amqp10_settles_all_before(original, self, delivery, outcome):
-    """The client settles a message with all before it."""
+    """The client settles a message together with all earlier ones."""
     return {**original(self, delivery, outcome), "first": 0, "last": delivery.id}
 
 

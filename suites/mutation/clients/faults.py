@@ -1,7 +1,8 @@
-"""Faults of clients, each seeded into the small one.
+"""Faults of clients, each seeded into the small client.
 
-A fault is a function that replaces one habit and gets it as its first argument; its docstring
-states the fault in one sentence. A fault breaks ids of 1.2, or of the version in which it occurs.
+A fault is a function that replaces one habit, which it gets as its first argument; its docstring
+states the fault in one sentence. A fault violates requirements of 1.2, or of the version in which
+it occurs.
 """
 
 import functools
@@ -18,7 +19,7 @@ Function: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class ClientFault:
-    """One fault, and the requirements that it breaks, one of which must be reported."""
+    """One fault, and the requirements that it violates, one of which must be reported."""
 
     name: str
     client: type[SansIoClient]
@@ -34,8 +35,8 @@ FAULTS: dict[str, ClientFault] = {}
 def fault(
     habit: str, *, breaks: str, of: type[SansIoClient] = SmallClient
 ) -> Callable[[Function], Function]:
-    """Register a client that does ``habit`` as the function does, and everything else as ``of``
-    does."""
+    """Register a client that does ``habit`` as the function does, and everything else like
+    ``of``."""
     original = getattr(of, habit)
 
     def register(function: Function) -> Function:
@@ -157,14 +158,14 @@ def never_beats(original, self):
 
 @fault("beat_due", breaks="STOMP12-HB-09 STOMP11-HB-09")
 def beats_too_late(original, self):
-    """The client beats a fifth of the interval too late."""
+    """The client sends its heartbeats a fifth of the interval too late."""
     due = original(self)
     return None if due is None else due + self.sends_every // 5
 
 
 @fault("agree", breaks="STOMP12-HB-06 STOMP11-HB-06")
 def beats_by_its_own_interval(original, self, connected):
-    """The client beats at its own interval although the server wants beats more often."""
+    """The client sends heartbeats at its own interval although the server wants them more often."""
     original(self, connected)
     self.sends_every = self.sends_every and 2 * self.sends_every
 
@@ -184,14 +185,14 @@ def does_not_beat_while_its_listener_works(original, self):
 
 @fault("agree", breaks="STOMP12-HB-06 STOMP11-HB-06")
 def beats_unasked(original, self, connected):
-    """The client beats although the server wants no beats."""
+    """The client sends heartbeats although the server wants none."""
     original(self, connected)
     self.sends_every = self.connecting["heart_beat"][0] * 1_000_000
 
 
 @fault("agree", breaks="STOMP12-HB-06 STOMP11-HB-06")
 def beats_where_it_said_zero(original, self, connected):
-    """The client beats although it announced that it cannot."""
+    """The client sends heartbeats although it announced that it cannot."""
     original(self, connected)
     self.sends_every = int(connected.get("heart-beat", "0,0").split(",")[1]) * 1_000_000
 
@@ -252,7 +253,7 @@ def hears_nothing_while_its_listener_works(original, self, data):
 
 @fault("leave_due", breaks="STOMP12-HB-12 STOMP11-HB-12")
 def grants_no_margin(original, self):
-    """The client leaves when nothing has arrived for the interval less a millisecond."""
+    """The client leaves when nothing has arrived for a millisecond less than the interval."""
     due = original(self)
     return None if due is None else due - self.awaits_every - 1_000_000
 
@@ -275,13 +276,13 @@ def sends_no_length_with_nuls(original, self, body):
 
 @fault("length", breaks="STOMP12-SEND-03 STOMP12-HDR-06 STOMP11-HDR-02")
 def counts_characters(original, self, body):
-    """content-length counts the characters of the body, and one too many."""
+    """content-length counts the characters of the body, plus one."""
     return [("content-length", str(len(body) - 1))]
 
 
 @fault("do_send", breaks="STOMP12-ENC-01 STOMP12-HDR-14 STOMP11-ENC-01")
 def writes_latin1(original, self, **fields):
-    """Letters outside of Latin-1 are replaced."""
+    """Characters outside Latin-1 are replaced."""
     if isinstance(fields["body"], str):
         fields["body"] = fields["body"].encode("latin-1", "replace").decode("latin-1")
     original(self, **fields)

@@ -51,11 +51,10 @@ class SansIoClient:
     # what a protocol adds
 
     def dialled(self) -> None:
-        """Begin the connection."""
         raise NotImplementedError
 
     def receive(self, data: bytes) -> None:
-        """Read what arrived."""
+        """Read the bytes received."""
         raise NotImplementedError
 
     def beat(self) -> None:
@@ -63,7 +62,7 @@ class SansIoClient:
         raise NotImplementedError
 
     def headers_of(self, about: Any) -> dict[str, str]:
-        """The headers with which a message is reported."""
+        """Return the headers with which a message is reported."""
         raise NotImplementedError
 
     # the world's side
@@ -110,7 +109,7 @@ class SansIoClient:
     # heartbeats
 
     patience = 2
-    """The number of intervals without a byte after which it leaves; 0: it never does."""
+    """The number of silent intervals after which it leaves; 0: never."""
 
     def beat_due(self) -> Instant | None:
         alive = self.connected and self.wire is not None

@@ -120,7 +120,7 @@ class SmallAmqp091Client(SansIoClient):
             self.refuse(502)
 
     def fault_in(self, frame: Frame) -> int:
-        """The reply code that a frame requires by itself; 0: none."""
+        """Return the reply code that a frame requires by itself; 0: none."""
         most = self.limits.get("frame-max", 0)
         if (most and frame.size > most) or (frame.type == codec.HEARTBEAT and frame.channel):
             return 501

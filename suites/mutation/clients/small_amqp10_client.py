@@ -235,7 +235,7 @@ class SmallAmqp10Client(SansIoClient):
         self.send("flow", self.endpoint.flow(self.session, link, fields))
 
     def grant(self, link: Link) -> None:
-        """Open the window of a receiver again."""
+        """Reopen a receiver's window."""
         window = self.windows.get(link.name, 0)
         if link.credit < window:
             self.tell(link, link_credit=window)
@@ -258,8 +258,8 @@ class SmallAmqp10Client(SansIoClient):
 
 
 class Eager(SmallAmqp10Client):
-    """An honest client that logs in without SASL, opens at once, grants credit before the server's
-    attach, writes small frames, and closes after a while without a close of the server."""
+    """An honest client that logs in without SASL, opens immediately, grants credit before the
+    server's attach, and writes small frames."""
 
     first_header = 0
 

@@ -20,7 +20,7 @@ ESCAPES = {
 
 
 class Fatal(Exception):
-    """The server sent something after which no client may continue."""
+    """The server sent something after which a client must not continue."""
 
 
 class SmallClient(SansIoClient):
@@ -149,7 +149,7 @@ class SmallClient(SansIoClient):
             self.end()
 
     def frames(self) -> Iterator[tuple[str, Headers, bytes]]:
-        """The frames that are complete."""
+        """Return the complete frames."""
         while True:
             self.pending = self.pending.lstrip(b"\r\n")
             head, blank, rest = self.pending.replace(b"\r\n", b"\n").partition(b"\n\n")
@@ -165,7 +165,8 @@ class SmallClient(SansIoClient):
             yield command, headers, rest[:length]
 
     def split_head(self) -> tuple[bytes, bytes]:
-        """The lines before the body, without CR in 1.2, and the rest after the empty line."""
+        """Return the lines before the body, without CR in 1.2, and the rest after the empty
+        line."""
         for blank in (b"\n\n", b"\n\r\n"):
             head, found, rest = self.pending.partition(blank)
             if found and (blank != b"\n\n" or b"\n\r\n" not in head):
@@ -226,12 +227,12 @@ class SmallClient(SansIoClient):
         return self.as_mapping(about)
 
 
-# Honest clients in other styles: nobody accuses them of anything.
+# Honest clients in other styles, of which no case may report a violation.
 
 
 class Eager(SmallClient):
-    """A client that beats three times as often as agreed, and ends its lines with CR LF if
-    allowed."""
+    """A client that sends heartbeats three times as often as agreed, and ends its lines with CR LF
+    if allowed."""
 
     def beat_due(self) -> Instant | None:
         due = super().beat_due()
@@ -246,7 +247,7 @@ class Eager(SmallClient):
 
 
 class Trusting(SmallClient):
-    """A client that never leaves a silent server, and names all known versions, its preferred one
+    """A client that never leaves a silent server, and lists all known versions, its preferred one
     last."""
 
     patience = 0

@@ -24,7 +24,7 @@ PROFILES = {SmallClient: "stomp-client", SmallAmqp10Client: "amqp10-client"}
 
 
 def load(name: str) -> VirtualClientTarget:
-    """Raises ``ValueError`` if there is no style or fault of that name."""
+    """Raises ``ValueError`` for an unknown style or fault."""
     known = {**STYLES, **{fault.name: fault.client for fault in FAULTS.values()}}
     if name not in known:
         raise ValueError(f"there is no small client {name!r}; there are {', '.join(known)}")

@@ -42,7 +42,7 @@ def too_much_is_assumed(total, self):
 
 @alarms.result(Resources, "_disk_interval_ms", breaks="RABBITMQ-FLOW-disk-2")
 def the_disk_is_looked_at_at_leisure(right, self, free, short):
-    """Free disk space is checked every ten seconds, however near the limit is."""
+    """Free disk space is checked every ten seconds, however close to the limit it is."""
     return DISK_MOST_MS
 
 

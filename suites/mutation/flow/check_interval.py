@@ -1,4 +1,4 @@
-"""Faults of ActiveMQ's check for silent STOMP clients, once per interval."""
+"""Faults of ActiveMQ's periodic check for silent STOMP clients."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ GRACE = "ACTIVEMQ-STOMP-hb-3"
 
 
 def ending(patch, reached, monitor, looks_more):
-    """``monitor`` disconnects a client this many checks later."""
+    """Make ``monitor`` disconnect a client this many checks later."""
 
     @patch.result(monitor)
     def deadline(right, self):

@@ -1,4 +1,4 @@
-"""Faults of CORE's consumers that only certain histories of a session show: credit given while it
+"""Faults of CORE's consumers that only certain histories of a session show: credit granted while it
 is stopped, deliveries settled in part, rolled back, or repeated."""
 
 from brokerproof.harness.model.enums import Outcome
@@ -14,7 +14,7 @@ EACH_ONCE, GONE = "ARTEMIS-CONCEPTS-queue-1", "ARTEMIS-CONCEPTS-queue-2"
 
 @core_histories.skips(CoreConsumer, "given", breaks=WINDOW)
 def credit_of_a_stopped_session_is_lost(self, credits):
-    """Credit given while the session is stopped is lost."""
+    """Credit granted while the session is stopped is lost."""
     return not self._session.may_deliver
 
 
@@ -92,7 +92,7 @@ def a_single_acknowledgement_ends_the_oldest_too(original, reached, self, number
 
 @core_histories.before(Session, "rollback", breaks=EACH_ONCE)
 def a_rollback_forgets_what_was_only_delivered(reached, self, fields, response):
-    """A rollback loses the messages that were delivered and not acknowledged."""
+    """A rollback loses messages that were delivered but not acknowledged."""
     for consumer in list(self.holding):
         reached()
         consumer.rolled_back(Outcome.ACCEPTED)

@@ -60,7 +60,7 @@ def sends_without_a_correlation_are_not_answered(reached, self, fields, response
 
 @core_numbers.after(SessionProducers, "publish", breaks=SENT)
 def unknown_senders_are_not_answered(reached, self, fields, response):
-    """A send of a producer whose number is negative is not answered."""
+    """A send of a producer with a negative number is not answered."""
     if reached(fields.left and fields.int32() < 0):
         response.answer = False
 
@@ -99,7 +99,7 @@ def a_byte_is_not_granted(self, credits):
 
 @core_numbers.override(CoreConnection, "_on_liveness_packet", breaks=LIVES)
 def deadlines_overflow(original, reached, self, now, type, fields, data):
-    """The end of a TTL is a signed 64-bit number: distant ones overflow into the past."""
+    """The end of a TTL is a signed 64-bit number: distant ends overflow into the past."""
     ahead = Fields(data)
     original(self, now, type, fields, data)
     if reached(type == codes.PING and ahead.int64() > 2**63 - 2**32):

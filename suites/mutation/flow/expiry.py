@@ -1,4 +1,4 @@
-"""Faults of expiry: messages that never expire, or only some of which do."""
+"""Faults of expiry: messages never expire, or only some do."""
 
 from unittest import mock
 
@@ -41,7 +41,7 @@ def the_header_expires_is_not_looked_at(right, self):
 
 @expiry.override(Queue, "hand", breaks=TTL)
 def what_came_back_lives_for_ever(original, reached, self, consumer, entry):
-    """A message that a consumer returned no longer expires."""
+    """A message returned by a consumer no longer expires."""
     reached(entry.deliveries and self._has_expired(entry.message))
     with mock.patch.object(self, "clock", None if entry.deliveries else self.clock):
         original(self, consumer, entry)

@@ -101,8 +101,8 @@ def free_when_it_is_sent(reached, self, entry):
 
 
 def judging(patch, judge, reached):
-    """Replace the verdict on a message: ``judge`` gets the right one, the account, and whether
-    credit holds producers."""
+    """Replace the verdict on a message: ``judge`` gets the correct one, the account, and whether
+    credit holds producers back."""
 
     @patch.result(Admission, "judge")
     def admission_judge(right, self, address, *, by_credit):
@@ -165,8 +165,6 @@ def transactions_are_not_looked_at(original, reached, session, frame):
 
 
 class Always(Admission):
-    """An account with room for everything."""
-
     def __init__(self, accounting: Accounting, reached: Reached) -> None:
         super().__init__(accounting)
         self._reached = reached
@@ -219,7 +217,7 @@ def nobody_is_told_of_room(original, reached, self):
 
 @full_addresses.override(commands, "may_send", breaks="ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-8")
 def stomp_does_not_wait(original, reached, session, address):
-    """Under BLOCK, every SEND is executed at once."""
+    """Under BLOCK, every SEND is executed immediately."""
     reached()
     return True
 
@@ -250,7 +248,7 @@ def what_waited_is_lost(patch, reached):
 
 @full_addresses.override(StompConnection, "_wait", breaks=WAIT)
 def confirmed_before_it_waits(original, reached, self, frame, problem):
-    """A SEND that must wait for room is confirmed at once."""
+    """A SEND that must wait for room is confirmed immediately."""
     receipt = None if frame is None else frame.get("receipt")
     if reached(frame is not None and receipt is not None):
         self.shared.outbox.send(self.conn, self.encoder.receipt(receipt))

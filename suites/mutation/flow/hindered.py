@@ -25,7 +25,7 @@ FIFO = "ARTEMIS-GROUPING-fifo-1"
 
 
 def open_transactions(patch: Any) -> weakref.WeakSet[Transaction]:
-    """The transactions that have sends and have not ended."""
+    """Return the transactions that have sends and have not ended."""
     pending: weakref.WeakSet[Transaction] = weakref.WeakSet()
 
     @patch.after(Transaction)
@@ -44,7 +44,7 @@ def open_transactions(patch: Any) -> weakref.WeakSet[Transaction]:
 
 
 def stalled_connections(patch: Any) -> weakref.WeakSet[StompConnection]:
-    """The STOMP connections whose peers do not read."""
+    """Return the STOMP connections whose peers do not read."""
     stalled: weakref.WeakSet[StompConnection] = weakref.WeakSet()
 
     @patch.before(StompConnection)
@@ -55,7 +55,7 @@ def stalled_connections(patch: Any) -> weakref.WeakSet[StompConnection]:
 
 
 def no_room(patch: Any, reached: Any, hindrances: Callable[[Any], Any], consumer: type) -> None:
-    """Consumers of this class have no room while there is a hindrance."""
+    """Leave consumers of this class without room during a hindrance."""
     present = hindrances(patch)
 
     @patch.result(consumer)

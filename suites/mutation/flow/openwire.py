@@ -37,7 +37,7 @@ SIZES, TYPES, LIMIT = "OPENWIRE-CMD-1", "OPENWIRE-CMD-2", "OPENWIRE-SIZE-1"
 
 @openwire.override(OpenWireConnection, "send", breaks=BEGINS)
 def it_begins_with_other_letters(original, reached, self, data):
-    """The broker's WireFormatInfo begins with other letters than ActiveMQ."""
+    """The broker's WireFormatInfo begins with letters other than ActiveMQ."""
     reached(data[4] == codes.WIRE_FORMAT)
     original(self, data.replace(b"ActiveMQ", b"ActivemQ", 1))
 
@@ -71,7 +71,7 @@ def groups_begin_anew(reached, self, entry):
 
 @openwire.override(OpenWireConnection, "send", breaks="OPENWIRE-ENC-2")
 def exceptions_have_their_stack(original, reached, self, data):
-    """An exception is followed by a stack trace, though an empty one, that nobody requested."""
+    """An exception is followed by an unrequested (empty) stack trace."""
     if reached(data[4] == codes.EXCEPTION_RESPONSE):
         data = int32(len(data) - 4 + 3) + data[4:] + bytes(3)
     original(self, data)
@@ -109,7 +109,7 @@ def responses_name_the_command_before(original, reached, self, fields, request):
 
 @openwire.override(Producer, "acknowledge", breaks=TAKEN)
 def messages_without_their_head(original, reached, self, size):
-    """A ProducerAck counts the content and the properties alone."""
+    """A ProducerAck counts only the content and the properties."""
     reached()
     original(self, size - 1024)
 

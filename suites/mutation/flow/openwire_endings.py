@@ -1,4 +1,5 @@
-"""Faults of OpenWire that show when something ends: a pull, a transaction, a browse, a consumer."""
+"""Faults of OpenWire that occur when something ends: a pull, a transaction, a browse, a
+consumer."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.protocols.openwire.client import Client

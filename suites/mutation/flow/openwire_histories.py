@@ -1,5 +1,5 @@
-"""Faults of OpenWire that only certain histories of a consumer show: deliveries seen, settled in
-part, or returned."""
+"""Faults of OpenWire that only certain histories of a consumer show: deliveries seen, partly
+settled, or returned."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel import serial_numbers
@@ -16,7 +16,7 @@ DELIVERED, STANDARD, INDIVIDUAL = "OPENWIRE-MSGACK-1", "OPENWIRE-MSGACK-2", "OPE
 
 @openwire_histories.override(Prefetch, "acknowledged", breaks=LIMIT)
 def what_was_seen_widens_for_ever(original, reached, self, count):
-    """The extension for messages that were seen stays when they are acknowledged."""
+    """The limit's extension for messages that were seen stays when they are acknowledged."""
     reached(self.extension)
 
 
@@ -35,7 +35,7 @@ def what_was_seen_takes_the_limit_away(original, reached, self, count):
 
 @openwire_histories.override(Prefetch, "seen", breaks=DELIVERED)
 def several_seen_count_as_one(original, reached, self, count):
-    """A DELIVERED extends the limit by one message, whatever number it has."""
+    """A DELIVERED extends the limit by one message, however many it covers."""
     original(self, reached.instead(count, min(1, count)))
 
 

@@ -1,5 +1,5 @@
-"""Faults of paged queues that only certain histories of their consumers show: pages affect returned
-messages, windows, and acknowledgements."""
+"""Faults of paged queues that only certain histories of their consumers show: effects of pages on
+returned messages, windows, and acknowledgements."""
 
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
@@ -19,10 +19,10 @@ class NoClaim:
     """A claim on nothing."""
 
     def release(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
     def failed(self, failures: int) -> None:
-        """Nothing to note."""
+        """Do nothing."""
 
 
 @paged_histories.override(Queue, "_take_back", breaks=FIFO)
@@ -94,7 +94,7 @@ def what_was_paged_costs_no_credit(original, reached, self, entry):
 
 @paged_histories.amends(Subscription, "take", breaks=GONE)
 def ranges_end_at_a_page(reached, taken, self, delivery):
-    """A cumulative ACK leaves the messages that are on earlier pages than its own."""
+    """A cumulative ACK does not cover messages on earlier pages than its own."""
     last = delivery.entry.charge
     for entry in taken[:-1]:
         claim = entry.charge

@@ -120,8 +120,8 @@ def the_first_queue_makes_room(reached, self):
 
 
 def _limited(patch, reached, limit):
-    """Addresses without limits have that of ``limit``, a function of what the accounts before them
-    have; None for none."""
+    """Give addresses without limits that of ``limit``, a function of the earlier accounts' limits;
+    None for none."""
     known = []
 
     @patch.after(AddressAccount)
@@ -145,7 +145,7 @@ def addresses_page_by_default(known):
 
 @paging.through(_limited, "ARTEMIS-PAGING-7")
 def one_limit_holds_for_all(known):
-    """An address without limits has the one of the first address that has any."""
+    """An address without limits has that of the first address with a limit."""
     return known[0] if known else None
 
 

@@ -145,12 +145,11 @@ def sixth_messages_of_topics_are_lost(original, reached, self, entry):
 
 
 def is_made(link: OutgoingLink) -> bool:
-    """True if the broker created the link's node dynamically."""
     return link._dynamic is not None
 
 
 def is_paged(queue: Queue) -> bool:
-    """True if messages of the queue are on pages behind those in memory."""
+    """True if messages of the queue are on pages after those in memory."""
     return queue.behind is not None and queue.behind.left > 0
 
 
@@ -165,7 +164,7 @@ def credit_on_topics_is_not_spent(original, reached, self, entry):
 
 @places.before(OutgoingLink, "flow", breaks=f"{CREDIT} {NO_CREDIT}")
 def credit_on_topics_adds_up(reached, self, flow):
-    """A flow on a link from a topic adds its credit to what is left."""
+    """A flow on a link from a topic adds its credit to the remaining credit."""
     left = self.credit.credit
     if reached(of_a_topic(self.queue) and left and flow.link_credit and not flow.drain):
         flow.link_credit += left
@@ -180,7 +179,7 @@ def drains_of_topics_are_forgotten(reached, self, flow):
 
 @places.override(OutgoingLink, "apply", breaks=f"{AGAIN} {DRAIN}")
 def released_messages_of_topics_are_gone(original, reached, self, deliveries, state):
-    """A message of a topic that is released is gone."""
+    """A released message of a topic is lost."""
     if reached(of_a_topic(self.queue) and isinstance(state, Released) and not self._stopped):
         state = Accepted()
     original(self, deliveries, state)

@@ -72,7 +72,7 @@ def topics_have_no_limit(right, self, account):
 
 @full_places.result(ProducerFlow, "parks", breaks=ONE_BY_ONE)
 def the_second_stalls(right, self, account, sending):
-    """A send that waits for an answer stalls its connection if another one already waits
+    """A send that waits for an answer stalls its connection if another send already waits
     elsewhere."""
     return right and not self._waiting
 
@@ -85,7 +85,7 @@ def nobody_stalls(right, self, account, sending):
 
 @full_places.override(ProducerFlow, "send", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2 ACTIVEMQ-PFC-5")
 def answered_before_there_is_space(original, reached, self, sending):
-    """A send for which there is no space is answered at once, and added later."""
+    """A send without space is answered immediately, and added later."""
     fate = original(
         self, replace(sending, settled=lambda problem: None) if sending.answered else sending
     )
@@ -104,12 +104,12 @@ def who_asks_for_nothing_is_told(reached, self, sending):
 
 @full_places.result(WaitingLink, "take", breaks="ACTIVEMQ-PFC-3 ACTIVEMQ-PFC-2")
 def deliveries_are_settled_before_there_is_space(state, self, *arguments):
-    """An AMQP delivery that waits is settled at once."""
+    """An AMQP delivery that waits is settled immediately."""
     return ACCEPTED if state is None else state
 
 
 def _there_is_space(flow: ProducerFlow) -> bool:
-    """True if a producer waits where there is space."""
+    """True if a producer waits although there is space."""
     return any(
         not flow.memory_is_short(place.account)
         for there in flow._waiting.values()
@@ -168,7 +168,7 @@ def memory_is_not_given_back(reached, self, claim):
 @full_places.override(ActiveMqStompConnection, "_read_again")
 @breaks("ACTIVEMQ-PFC-8 ACTIVEMQ-PFC-2")
 def a_stalled_connection_is_not_read_again(original, reached, self, reason):
-    """A stalled connection stays stalled when there is space."""
+    """A stalled connection stays stalled once there is space."""
     reached()
 
 
@@ -272,7 +272,7 @@ def the_rest_of_a_transaction_is_committed(reached, self, reason):
 
 @no_space.before(ProducerFlow, "send", breaks=AT_ONCE)
 def refused_while_there_is_space(reached, self, sending):
-    """A message is refused if it would go beyond the limit."""
+    """A message is refused if it would exceed the limit."""
     account = self.accounting.find(sending.destination)
     left = account.memory.limit - account.memory.used
     if reached(account.entry.memory_limit and 0 < left < account.cost(sending.message)):
@@ -288,7 +288,7 @@ def a_refusal_closes(reached, self, frame, problem):
 
 @no_space.override(ActiveMqStompConnection, "submit", breaks=AT_ONCE)
 def confirmed_and_lost(original, reached, self, frame, *arguments):
-    """A SEND without space is confirmed, and forgotten."""
+    """A SEND without space is confirmed and lost."""
     refusals: list[NoSpace] = []
     self._tell_no_space = lambda frame, problem: refusals.append(problem)  # type: ignore[method-assign]
     after = original(self, frame, *arguments)
@@ -299,7 +299,7 @@ def confirmed_and_lost(original, reached, self, frame, *arguments):
 
 @no_space.override(WaitingLink, "_not_taken", breaks=AT_ONCE)
 def another_reason_is_given(original, reached, self, condition, description):
-    """An AMQP delivery without space is rejected as if it could not be read."""
+    """An AMQP delivery without space is rejected as if it were unreadable."""
     return original(self, reached.instead(condition, conditions.DECODE_ERROR), description)
 
 
@@ -335,6 +335,6 @@ def a_stalled_connection_stays_stalled(original, reached, self, sending, account
 
 @no_space_later.after(ProducerFlow, "_on_timeout", breaks=LATER)
 def added_after_it_failed(reached, self, waiting, now):
-    """A send that failed is added when there is space."""
+    """A failed send is added once there is space."""
     reached()
     self._wait(replace(waiting.sending, settled=lambda problem: None), waiting.account, 0)

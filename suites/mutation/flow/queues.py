@@ -89,7 +89,7 @@ def a_full_consumer_stops_all(original, reached, self):
 
 @queues.before(AddressBook, "tidy", breaks="ARTEMIS-CONCEPTS-queue-1 ARTEMIS-REDELIVERY-back-1")
 def deleted_with_its_last_consumer(reached, self, queue):
-    """A queue created on demand is deleted with its last consumer, whatever is still in it."""
+    """A queue created on demand is deleted with its last consumer, whatever it still contains."""
     if reached(not len(queue._dispatcher) and queue in self.on_demand and queue.in_use):
         queue._ready.clear()
         queue.unsettled = 0
@@ -162,7 +162,8 @@ def subscriptions_outlive_connections(patch, reached):
 
 @queues.mutant("ARTEMIS-CONCEPTS-topic-2 ARTEMIS-PAGING-8")
 def subscriptions_leave_their_queues(patch, reached):
-    """The queue of a subscription stays when the subscription ends, and is filled further."""
+    """The queue of a subscription stays when the subscription ends, and keeps receiving
+    messages."""
 
     @patch.override(AddressBook)
     def tidy(original, self, queue):
@@ -173,11 +174,9 @@ def subscriptions_leave_their_queues(patch, reached):
 
 
 def _spoilt(message: Message) -> Message:
-    """The message with other bytes at its end."""
+    """Return the message with other bytes at its end."""
     body: Any = message.body
-    if isinstance(
-        body, LargeBodySlice
-    ):  # it is not in memory: what comes at the end is what comes at the beginning
+    if isinstance(body, LargeBodySlice):  # it is not in memory: its end equals its beginning
         last, end = body.ranges[-1]
         ranges = (
             *body.ranges[:-1],

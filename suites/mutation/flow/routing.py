@@ -21,8 +21,7 @@ TYPES = {"SEND": "destination-type", "SUBSCRIBE": "subscription-type"}
 
 
 def _typed(patch, change):
-    """SEND and SUBSCRIBE whose frame ``change`` has seen first, with the name of its type
-    header."""
+    """Let ``change`` first see each SEND and SUBSCRIBE, with the name of its type header."""
     for command in ("SEND", "SUBSCRIBE"):
 
         @patch.override(COMMANDS, command)
@@ -57,7 +56,7 @@ def types_in_any_case(patch, reached):
 
 @routing.mutant(HEADERS)
 def unknown_types_ignored(patch, reached):
-    """A type that does not exist is ignored."""
+    """An unknown type is ignored."""
 
     def change(frame: Frame, name: str) -> Frame:
         value = frame.get(name)
@@ -110,7 +109,7 @@ def anycast_by_default(original, reached, self, name, routing):
 
 @routing.override(Router, "get_or_create", breaks=MATCH)
 def wildcards_match_parts_of_words(original, reached, self, name, routing):
-    """The wildcard of an address-setting matches the rest of a word: anycast.# is found for
+    """The wildcard of an address-setting matches the rest of a word: anycast.# applies to
     anycastx."""
     if routing is None and name not in self._addresses:
         first = name.partition(self._rules._delimiter)[0]
@@ -122,7 +121,7 @@ def wildcards_match_parts_of_words(original, reached, self, name, routing):
 
 @routing.mutant(NAME)
 def names_in_any_case(patch, reached):
-    """Names that differ in case only are one address."""
+    """Names that differ only in case are one address."""
 
     def change(frame: Frame, name: str) -> Frame:
         destination = frame.get("destination")
@@ -155,7 +154,7 @@ def prefixes_everywhere(original, reached, self, conn, acceptor, shared, now):
 
 @routing.override(StompConnection, "_command", breaks=PREFIX)
 def prefixes_stay_in_the_name(original, reached, self, frame):
-    """A prefix decides the kind of a destination and stays part of its name."""
+    """A prefix determines the kind of a destination but stays part of its name."""
     header = TYPES.get(frame.head.command)
     destination = frame.get("destination")
     if header is not None and destination and frame.get(header) is None:

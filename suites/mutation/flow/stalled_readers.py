@@ -27,7 +27,7 @@ def resumed_without_looking(reached, self, paused):
 
 @stalled_readers.mutant(DELIVERED)
 def everybody_waits(patch, reached):
-    """While one peer does not read, no peer is sent a message."""
+    """While one peer does not read, no peer receives a message."""
     heard: dict[int, StompConnection] = {}
 
     @patch.before(StompConnection)

@@ -12,7 +12,7 @@ ttl = Group("ttl")
 
 NEVER = 10**30
 WATCH = "ARTEMIS-STOMP-ttl-2 ARTEMIS-STOMP-ttl-3 ARTEMIS-STOMP-ttl-8"
-"""Whoever watches wrongly closes wrongly, whatever the TTL was made from."""
+"""A wrong watch closes connections wrongly, whatever the TTL was calculated from."""
 ANY_DATA = "ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08"
 
 
@@ -35,7 +35,7 @@ def modifier_divides(right, self, cx, cy):
 
 
 def _configured(patch, reached, change):
-    """Agree as if the acceptor had the parameters that ``change`` makes of its own."""
+    """Negotiate as if the acceptor had the parameters that ``change`` makes of its own."""
 
     @patch.override(HeartBeatNegotiator)
     def agree(original, self, cx, cy):
@@ -84,7 +84,7 @@ def maximum_ignored(right):
 @ttl.result(HeartBeatNegotiator, "agree")
 @breaks("ARTEMIS-STOMP-ttl-4 ARTEMIS-STOMP-ttl-5 ARTEMIS-STOMP-ttl-6")
 def maximum_before_minimum(right, self, cx, cy):
-    """The maximum is tested before the minimum, and wins if it is lower."""
+    """The maximum is tested before the minimum, and applies if it is lower."""
     product = to_long(float(cx) * self.acceptor.ttl.heart_beat_to_connection_ttl_modifier)
     high = self.acceptor.ttl.connection_ttl_max_ms
     if not cx or product <= high:
@@ -142,7 +142,8 @@ def default_divided_wrongly(original, reached, self, cx, cy):
 
 @ttl.override(HeartBeatNegotiator, "agree", breaks="ARTEMIS-STOMP-ttl-7")
 def beat_floor_forgotten(original, reached, self, cx, cy):
-    """The server promises beats as often as the client requests, without the floor of 500 ms."""
+    """The server promises heartbeats as often as the client requests, without the floor of 500
+    ms."""
     sx, sy, result = original(self, cx, cy)
     return reached.instead(sx, cy), sy, result
 
@@ -160,7 +161,7 @@ def beat_floor_of_a_second(original, reached, self, cx, cy):
     "ARTEMIS-STOMP-ttl-3",
 )
 def beat_floor_for_nobody(original, reached, self, cx, cy):
-    """The floor is applied to 0 as well: a client that wants no beats gets them twice a second."""
+    """The floor is applied to 0 as well: a client that wants no heartbeats gets two a second."""
     sx, sy, result = original(self, cx, cy)
     return reached.instead(sx, max(500, cy)), sy, result
 
@@ -188,7 +189,7 @@ def question_turned_round(original, reached, self, header, version):
 
 @ttl.result(HeartBeatNegotiator, "initial_ttl_ms", breaks="ARTEMIS-STOMP-ttl-2")
 def override_beats_acceptor(right, self):
-    """connection-ttl-override wins over the connectionTtl of the acceptor."""
+    """connection-ttl-override takes precedence over the connectionTtl of the acceptor."""
     override = self.settings.connection_ttl_override_ms
     return right if override == -1 else override
 
@@ -202,7 +203,7 @@ def override_ignored(right, self):
 @ttl.result(HeartBeatNegotiator, "initial_ttl_ms", recreates="ARTEMIS-611")
 @breaks("ARTEMIS-STOMP-ttl-2")
 def acceptor_ttl_ignored(right, self):
-    """The TTL cannot be set for an acceptor: connectionTtl is ignored."""
+    """The acceptor's connectionTtl is ignored."""
     override = self.settings.connection_ttl_override_ms
     return 60_000 if override == -1 else override
 

@@ -32,7 +32,7 @@ def exact_and_a_fifth_early(right, self):
 
 @ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
 def rounded_down(right, self):
-    """The TTL is rounded down to whole check intervals: connections die before it has passed."""
+    """The TTL is rounded down to whole check intervals, so connections are closed early."""
     return right if self.ttl % self.interval == 0 else right - self.interval
 
 
@@ -57,7 +57,7 @@ def check_interval_fixed(original, reached, self, start, interval, ttl, now):
 @ttl_watch.override(LivenessMonitor, "on_bytes_received")
 @breaks("ARTEMIS-STOMP-ttl-8 STOMP11-HB-08 STOMP12-HB-08 STOMP11-HB-06 STOMP12-HB-06")
 def counted_from_connect(original, reached, self, now, data):
-    """The TTL is counted from the opening of the connection and not from the last data."""
+    """The TTL is counted from the opening of the connection, not from the last data."""
     reached.instead(now, self.last_heard)
 
 
@@ -83,7 +83,7 @@ def ends_of_line_are_silence(self, now, data):
 
 @ttl_watch.mutant("STOMP11-HB-12 STOMP12-HB-12 ARTEMIS-STOMP-ttl-3", recreates="AMQ-4674")
 def no_grace(patch, reached):
-    """A client is dead as soon as its own interval has passed, without any grace."""
+    """A client counts as dead as soon as its own interval has passed, without any grace."""
     cuts = {}
 
     @patch.result(LivenessMonitor)

@@ -38,7 +38,7 @@ class Pair:
     after: str
 
     def complaint_before(self, result: Result) -> str:
-        """Return why ``result``, of the release with the bug, does not show the bug; empty if it
+        """Return why ``result``, from the release with the bug, does not show the bug; empty if it
         does."""
         if result.verdict is not Verdict.FAIL:
             return f"{result.verdict.value} instead of FAIL: {result.detail}"
@@ -48,8 +48,8 @@ class Pair:
         return f"it failed, but not through {self.requirement} with {self.said!r}: {result.detail}"
 
     def complaint_after(self, result: Result) -> str:
-        """Return why ``result``, of the release without the bug, does not show that it is fixed;
-        empty if it does."""
+        """Return why ``result``, from the release without the bug, does not show the fix; empty if
+        it does."""
         held = [
             finding
             for finding in result.findings
@@ -61,20 +61,20 @@ class Pair:
 
 
 def shipped() -> list[Path]:
-    """The lists that come with brokerproof, one per family of brokers."""
+    """Return the lists that come with brokerproof, one per broker family."""
     return sorted((Path(str(files("brokerproof.fixtures"))) / "brokers").glob("*/history.toml"))
 
 
 def load(path: Path) -> list[Pair]:
-    """The pairs of one list. Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the
-    first wrong entry."""
+    """Return the pairs of one list. Raises :class:`~brokerproof.harness.catalogue.tables.BadData`
+    for the first wrong entry."""
     values, text = read(path)
     only(path, values, "pair")
     return [_pair(entry) for entry in entries(path, "pair", _PAIR, values, text)]
 
 
 def wanted(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """The cases to run on each target, each once."""
+    """Return the cases to run on each target, each once."""
     by_target: dict[str, list[str]] = {}
     for pair in pairs:
         for target in (pair.before, pair.after):

@@ -1,4 +1,5 @@
-"""Faults after the answer that a case waits for: the answer is right, but what follows is wrong."""
+"""Faults after the answer that a case waits for: the answer is right, but later frames are
+wrong."""
 
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.stomp import refusal

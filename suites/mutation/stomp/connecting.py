@@ -41,7 +41,7 @@ def same_session_for_all():
 
 @connecting.variant(replace_header, "CONNECTED", "session", None, breaks=SESSION)
 def no_session():
-    """CONNECTED has no session id, which 1.0 demands."""
+    """CONNECTED has no session id, which 1.0 requires."""
 
 
 @connecting.variant(replace_header, "CONNECTED", "server", "/1.0", breaks=SERVER)

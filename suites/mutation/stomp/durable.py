@@ -52,7 +52,8 @@ def never_deleted(original, reached, self, called):
 
 @durable.mutant(OUTLIVES)
 def named_without_the_client(patch, reached):
-    """The name alone identifies a durable subscription: clients with the same name share it."""
+    """Durable subscriptions are identified by name alone, so clients with the same name share
+    one."""
 
     @patch.override(DurableSubscriptions, "open")
     def open_durable(original, self, name, routing, called, *rest):
@@ -119,7 +120,7 @@ def only_what_comes_while_connected(reached, self, message):
 
 
 def _selecting(patch, reached, change):
-    """Every selector is rewritten by ``change`` (None: left out)."""
+    """Let ``change`` rewrite every selector (None: remove it)."""
 
     @patch.override(COMMANDS, "SUBSCRIBE")
     def subscribe(original, session, frame):

@@ -1,4 +1,4 @@
-"""Faults in escaping header text, on the way in and on the way out."""
+"""Faults in escaping header text, in both directions."""
 
 from dataclasses import replace
 
@@ -89,7 +89,7 @@ def names_not_read(original, reached, self, line, number):
 
 @escapes.mutant("STOMP11-ENC-03 STOMP12-ENC-03")
 def connect_read_with_escapes(patch, reached):
-    """Escapes are read in CONNECT as in any frame, and undefined ones refused."""
+    """Escapes are decoded in CONNECT as in any frame, and undefined ones refused."""
     escapes = GRAMMARS[Version.V1_2].escapes
     patch.set(grammar, "OPENING", replace(grammar.OPENING, escapes=escapes))
 

@@ -103,7 +103,7 @@ def names_trimmed(original, reached, self, line, number):
 
 @framing.override(FrameParser, "_header", breaks="STOMP11-ENC-09 STOMP12-ENC-10")
 def connect_trimmed(original, reached, self, line, number):
-    """Blanks around the values of CONNECT are removed, those of the passcode too."""
+    """Blanks around the values of CONNECT are removed, including those of the passcode."""
     name, value = original(self, line, number)
     if self._grammar.version is not None:
         return name, value

@@ -12,7 +12,7 @@ WINDOW = "ARTEMIS-STOMP-window-3"
 CUMULATIVE = "STOMP12-SUB-11"
 GONE = "ARTEMIS-CONCEPTS-queue-2"
 LONG = 12
-"""Deliveries behind which a history is long."""
+"""Deliveries after which a history counts as long."""
 
 
 @histories.before(Subscription, "take", breaks=f"{CUMULATIVE} {GONE}")

@@ -17,7 +17,7 @@ LENGTH = "STOMP10-MESSAGE-03 STOMP11-MSG-04 STOMP12-MSG-06 STOMP11-HDR-01 STOMP1
 
 
 def _rewritten(patch, reached, pattern, instead):
-    """MESSAGE frames in which the first match of ``pattern`` in the headers is replaced."""
+    """Replace the first match of ``pattern`` in the headers of MESSAGE frames."""
     compiled = re.compile(pattern)
 
     @patch.result(FrameEncoder, "message")
@@ -98,7 +98,7 @@ def message_id_shared_by_subscriptions(patch, reached):
 
 
 def _of_the_sender(patch, reached, *names):
-    """Headers of SEND with these names come out in MESSAGE in place of the broker's."""
+    """Use SEND's headers of these names in MESSAGE in place of the broker's."""
     written: dict[int, list[tuple[str, str]]] = {}
 
     @patch.result(FrameEncoder, "message")

@@ -80,7 +80,7 @@ def in_small_letters(original, reached, self, receipt):
 
 @receipts.mutant(VALUE)
 def of_the_frame_before(patch, reached):
-    """If the head of a SEND resembles an earlier one, its RECEIPT has the earlier value."""
+    """If the beginning of a SEND resembles an earlier one, its RECEIPT has the earlier value."""
     patch.set(FrameParser, "first", None)
 
     @patch.result(FrameParser)

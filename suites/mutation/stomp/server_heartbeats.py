@@ -13,35 +13,35 @@ AT_ALL = "STOMP11-HB-09 STOMP12-HB-09 ARTEMIS-STOMP-ttl-9 STOMP11-HB-07 STOMP12-
 
 @beats.override(Beats, "__init__", breaks=IN_TIME)
 def late_by_a_tenth(original, reached, self, period, now):
-    """Every beat is late by a tenth of the period."""
+    """Every heartbeat is late by a tenth of the period."""
     original(self, period + period // 10, now)
     reached()
 
 
 @beats.override(Beats, "__init__", breaks=IN_TIME)
 def half_as_often(original, reached, self, period, now):
-    """Beats are sent half as often as promised."""
+    """Heartbeats are sent half as often as promised."""
     original(self, 2 * period, now)
     reached()
 
 
 @beats.after(Beats, "__init__", breaks=AT_ALL, recreates="rabbitmq-web-stomp#71")
 def promised_and_never_sent(reached, self, period, now):
-    """CONNECTED promises beats but none is ever sent."""
+    """CONNECTED promises heartbeats but none is ever sent."""
     self.deadline = NEVER
     reached()
 
 
 @beats.after(Beats, "__init__", breaks=IN_TIME, recreates="RabbitMQ first heartbeat")
 def first_one_late(reached, self, period, now):
-    """The first beat is sent after two periods, the others in time."""
+    """The first heartbeat is sent after two periods, the others in time."""
     self.deadline += period
     reached()
 
 
 @beats.mutant(IN_TIME)
 def stop_after_two(patch, reached):
-    """After two beats no more are sent."""
+    """After two heartbeats no more are sent."""
     patch.set(Beats, "sent", 0)
 
     @patch.after(Beats)
@@ -53,7 +53,7 @@ def stop_after_two(patch, reached):
 
 @beats.mutant(IN_TIME)
 def stop_after_ten(patch, reached):
-    """After ten beats no more are sent."""
+    """After ten heartbeats no more are sent."""
     patch.set(Beats, "sent", 0)
 
     @patch.after(Beats)
@@ -65,7 +65,7 @@ def stop_after_ten(patch, reached):
 
 @beats.override(StompConnection, "receive", breaks=IN_TIME)
 def put_off_by_the_clients(original, reached, self, now, data):
-    """Any input from the client delays the server's next beat by a period."""
+    """Any input from the client delays the server's next heartbeat by a period."""
     before = self._beats
     original(self, now, data)
     if reached(before is not None and self.is_open and before.deadline != now + before.period):
@@ -75,14 +75,14 @@ def put_off_by_the_clients(original, reached, self, now, data):
 
 @beats.before(StompConnection, "_on_beat", breaks="STOMP11-HB-10")
 def cr_lf_in_1_1(reached, self, now):
-    """A beat is CR LF, even in 1.1, where an end of line is LF."""
+    """A heartbeat is CR LF, even in 1.1, where an end of line is LF."""
     if reached(self._beats is not None and self.version.wire == "1.1"):
         self.shared.outbox.send(self.conn, b"\r")
 
 
 @beats.override(Beats, "beat", breaks="STOMP11-HB-10 STOMP12-HB-10")
 def nul_for_a_beat(original, reached, self, now):
-    """A beat is a NUL byte."""
+    """A heartbeat is a NUL byte."""
     original(self, now)
     reached()
     return b"\0"
@@ -91,7 +91,7 @@ def nul_for_a_beat(original, reached, self, now):
 @beats.override(StompConnection, "receive")
 @breaks("STOMP11-HB-03 STOMP12-HB-03 STOMP11-HB-05 STOMP12-HB-05")
 def although_not_wanted(original, reached, self, now, data):
-    """Beats are sent every half second although the client wants none and CONNECTED promises
+    """Heartbeats are sent every half second although the client wants none and CONNECTED promises
     none."""
     before = self._state.name
     original(self, now, data)

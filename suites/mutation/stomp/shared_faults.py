@@ -1,11 +1,11 @@
-"""Wrong answers of STOMP: faults that several groups of mutants share."""
+"""Wrong answers of STOMP that several groups of mutants share."""
 
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.encoder import FrameEncoder
 
 
 def cut_off(patch, reached, fault):
-    """A refusal for ``fault`` ends the connection without an ERROR."""
+    """Answer ``fault`` by ending the connection without an ERROR."""
 
     @patch.override(StompConnection)
     def _refuse(original, self, problem, frame=None):
@@ -16,7 +16,7 @@ def cut_off(patch, reached, fault):
 
 
 def kept(patch, reached, fault):
-    """After the ERROR for ``fault`` the connection stays open."""
+    """Keep the connection open after the ERROR for ``fault``."""
     patch.set(StompConnection, "keep", False)
 
     @patch.override(StompConnection)
@@ -32,7 +32,7 @@ def kept(patch, reached, fault):
 
 
 def replace_header(patch, reached, command, name, value):
-    """Frames of ``command`` carry ``value`` in the header ``name``; None: they lack the header."""
+    """Give frames of ``command`` the ``value`` in the header ``name`` (None: remove the header)."""
 
     @patch.override(FrameEncoder)
     def frame(original, self, written, headers, body=b""):

@@ -1,4 +1,4 @@
-"""Faults in making subscriptions and ending them."""
+"""Faults in creating and ending subscriptions."""
 
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS

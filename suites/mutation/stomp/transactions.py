@@ -28,7 +28,7 @@ Publish = Callable[[Message], None]
     "STOMP12-BEGIN-03",
 )
 def sent_at_once(original, reached, session, frame):
-    """A SEND in a transaction takes effect at once."""
+    """A SEND in a transaction takes effect immediately."""
     if reached(frame.get("transaction") in session.transactions):
         frame = without(frame, "transaction")
     return original(session, frame)
@@ -50,7 +50,7 @@ def only_the_first_committed(reached, self, publish):
     "STOMP12-BEGIN-03",
 )
 def only_one_address_committed(reached, self, publish):
-    """COMMIT publishes what was sent to the transaction's first address, and loses the rest."""
+    """COMMIT publishes the messages to the transaction's first address, and loses the rest."""
     first = [
         send for send in self._sends if send[0].route.address == self._sends[0][0].route.address
     ]
@@ -199,7 +199,7 @@ def one_transaction_per_connection(original, reached, session, frame):
 
 @transactions.override(Transaction, "settle", breaks=ACK)
 def acks_take_effect_at_once(original, reached, self, queue, entries, outcome):
-    """An ACK in a transaction takes effect at once and is not undone by ABORT."""
+    """An ACK in a transaction takes effect immediately and is not undone by ABORT."""
     reached()
     queue.settle(entries, outcome)
 

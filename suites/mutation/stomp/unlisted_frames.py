@@ -1,5 +1,4 @@
-"""Faults in reading frames with commands that no version lists, which affect the frames after
-them."""
+"""Faults in reading frames with commands that no version lists, with effects on later frames."""
 
 from collections.abc import Callable
 
@@ -17,7 +16,7 @@ SERVER_COMMANDS = frozenset({"CONNECTED", "MESSAGE", "RECEIPT", "ERROR"})
 
 
 def _silent(patch: Patch, reached: Callable[[], None], when: Callable[[str], bool]) -> None:
-    """Behind an unlisted command for which ``when`` is true nothing is read any more."""
+    """Stop reading after an unlisted command for which ``when`` is true."""
     deaf: set[FrameParser] = set()
     words: dict[FrameParser, str] = {}
 
@@ -56,20 +55,19 @@ def nothing_is_read_behind_an_unlisted_command(word):
 
 @unlisted_frames.variant(_silent, SERVER_COMMANDS.__contains__, breaks=ANSWERED)
 def a_servers_command_never_ends():
-    """The reader of a server's command waits for more bytes, however many there are."""
+    """The parser of a server's command waits for more bytes, however many have arrived."""
 
 
 @unlisted_frames.through(_silent, ANSWERED)
 def the_rest_of_a_short_command_is_waited_for(word):
-    """A command is recognised by two letters, and the parser waits for as many more as the command
-    has."""
+    """A command is recognised by two letters, and the parser waits for its remaining length."""
     return len(word) < len(_resembled(word) or "")
 
 
 @unlisted_frames.through(_silent, ANSWERED)
 def another_end_of_a_command_stops_the_reader(word):
-    """A command that begins like a listed one and is as long, but ends differently, stops the
-    reader."""
+    """A command that has the beginning and the length of a listed one, but ends differently, stops
+    the parser."""
     return len(word) == len(_resembled(word) or "")
 
 

@@ -18,7 +18,7 @@ websockets = Group("websockets")
 
 
 def _answering(patch, reached, change):
-    """``change`` is applied to the answer that opens a connection."""
+    """Apply ``change`` to the answer that opens a connection."""
 
     @patch.override(WebSocketConnection)
     def _answer(original, self, answer):
@@ -87,14 +87,14 @@ def any_version_taken():
 
 @websockets.variant(_lenient, "RFC6455-HS-01", breaks="RFC6455-HS-01")
 def any_request_taken():
-    """A request without Upgrade, or with another method than GET, is accepted if it has a key."""
+    """A request without Upgrade, or with a method other than GET, is accepted if it has a key."""
 
 
 # --- frames ---------------------------------------------------------------------------------------
 
 
 def _sending(patch, reached, change):
-    """``change`` is applied to every data frame sent."""
+    """Apply ``change`` to every data frame sent."""
 
     @patch.result(WebSocketConnection)
     def outgoing(right, self, data):

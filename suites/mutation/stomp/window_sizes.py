@@ -17,7 +17,7 @@ window_sizes = Group("windows")
 
 @window_sizes.override(COMMANDS, "SUBSCRIBE", breaks=NAMES)
 def precedence_turned_round(original, reached, session, frame):
-    """activemq.prefetchSize wins over consumer-window-size."""
+    """activemq.prefetchSize takes precedence over consumer-window-size."""
     if reached(frame.get(OURS) is not None and frame.get(THEIRS) is not None):
         frame = without(frame, OURS)
     return original(session, frame)
@@ -50,7 +50,7 @@ def prefetch_size_lost_with_a_receipt(original, reached, session, frame):
 
 @window_sizes.mutant(NAMES)
 def prefetch_size_in_messages(patch, reached):
-    """activemq.prefetchSize counts messages, as in the broker that the name comes from."""
+    """activemq.prefetchSize counts messages, as in ActiveMQ, which defines the name."""
     asked = None
     limits = {}
     unsettled = Counter()

@@ -43,7 +43,7 @@ def nothing_charged(patch, reached):
 
     @patch.override(ByteWindow)
     def give_back(original, self, size):
-        """Nothing was taken."""
+        """Do nothing: nothing was charged."""
 
 
 @windows.mutant(POSITIVE)
@@ -79,7 +79,7 @@ def must_fit(patch, reached):
 
 @windows.result(ByteWindow, "has_room", breaks=POSITIVE)
 def one_more_at_zero(right, self):
-    """The window closes when its credit is below zero, and not when it is zero: >= for >."""
+    """The window closes when its credit is below zero, not when it is zero: >= for >."""
     return self.credit >= 0 or self.size == UNLIMITED
 
 

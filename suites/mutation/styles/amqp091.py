@@ -1,5 +1,5 @@
 """Legal styles of AMQP 0-9-1: choices that the specification leaves open, made differently from the
-reference. Each docstring says what is chosen, and where the text leaves it open."""
+reference. Each docstring states the choice and where the text leaves it open."""
 
 from pamqp import commands
 
@@ -36,7 +36,7 @@ def small_bodies(original, reached, channel, header, body, frame_max):
 
 @amqp091.override(Topology, "new_name", breaks="")
 def long_names(original, reached, self, beginning, seed):
-    """Consumer tags and names of queues are as long as they can be (1.8.3.3)."""
+    """Consumer tags and names of queues are as long as possible (1.8.3.3)."""
     reached()
     return original(self, beginning, seed).ljust(255, "~")
 

@@ -1,5 +1,5 @@
 """Legal styles of AMQP 1.0: choices that parts 2 to 5 leave open, made differently from the
-reference. Each docstring says what is chosen, and where the text leaves it open."""
+reference. Each docstring states the choice and where the text leaves it open."""
 
 from dataclasses import replace
 

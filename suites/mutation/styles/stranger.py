@@ -1,4 +1,4 @@
-"""The reference broker in a legal style, as a stranger: judged by specifications alone.
+"""The reference broker in a legal style, as an unknown broker: judged by specifications alone.
 
 A style is written like a mutant but is not a fault: no sentence of a specification forbids it.
 """
@@ -45,15 +45,15 @@ def common(group: Group, connection: type) -> None:
 
     @group.override(connection, "send", breaks="")
     def single_bytes(original, reached, self, data):
-        """Each byte is a write of its own: TCP keeps no boundaries."""
+        """Each byte is a separate write: TCP keeps no boundaries."""
         reached()
         for position in range(len(data)):
             original(self, data[position : position + 1])
 
     @group.override(Queue, "_take_back", breaks="")
     def returned_last(original, reached, self, back):
-        """Returned messages go to the end of their queue, the last first: no text says where (AMQP
-        1.0, 3.4.4; 0-9-1, 1.8.3.14; 4.7 orders only messages that are not redelivered)."""
+        """Returned messages go to the end of their queue, last first: no text says where (AMQP 1.0,
+        3.4.4; 0-9-1, 1.8.3.14; 4.7 orders only messages that are not redelivered)."""
         if self._ready or len(back) > 1:
             reached()
             last = (self._ready or back)[-1].order
@@ -64,7 +64,7 @@ def common(group: Group, connection: type) -> None:
 
     @group.override(RoundRobin, "_end_turn", breaks="")
     def greedy(original, reached, self, consumer):
-        """The consumer that came first gets the next message if it has room: there are no turns."""
+        """The first consumer gets the next message if it has room: there are no turns."""
         reached()
 
 
@@ -107,8 +107,8 @@ def _announced(protocol: str, bench: Bench) -> set[str]:
 def judge(
     style: Mutant, seed: int = 1, part: int = 1, about: str = ""
 ) -> Iterator[tuple[Result, int]]:
-    """The result of each case of its protocol with ``about`` in its name, or of every ``part``-th,
-    on a broker in this style, and how often the style deviated from the reference."""
+    """Return the result of each case of its protocol with ``about`` in its name, or of every
+    ``part``-th, on a broker in this style, and how often the style deviated from the reference."""
     target = StyleTarget(style)
     calls = [call for call in all_calls() if target.protocol in call.needs and about in call.id]
     return matrix.results_on(target, calls[::part], matrix.Plan(seed=seed))

@@ -94,8 +94,8 @@ def a_redelivery_is_charged_as_the_first(original, reached, self, entry):
 
 @conservation.override(Subscription, "take", breaks="ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-2")
 def redeliveries_keep_their_credit(original, reached, self, delivery):
-    """A cumulative settlement does not return the charge of redelivered messages, except the one
-    that it names."""
+    """A cumulative settlement does not return the charge of redelivered messages, except for the
+    one that it names."""
     kept = [
         other
         for other in self._unsettled.values()

@@ -81,8 +81,8 @@ def what_comes_back_was_looked_at(original, reached, self, back):
 
 @fairness.mutant(f"{GO_ON} {CREDIT_AGAIN}")
 def one_producer_an_input_goes_on(patch, reached):
-    """New room wakes only one of the producers that wait at an address, however much there is; the
-    next one continues when something else happens."""
+    """New room wakes only one of the producers waiting at an address, however much there is; the
+    next one continues on some other event."""
     woken: set[str] = set()
 
     @patch.after(Serving)
@@ -122,7 +122,7 @@ def a_producer_that_leaves_takes_the_others_along(original, reached, self, on_ro
 
 @fairness.override(Admission, "next", breaks=f"{GO_ON} {CREDIT_AGAIN}")
 def a_full_address_holds_up_those_behind_it(original, reached, self):
-    """Producers of an address continue only when the address at which somebody waited first is no
+    """Producers of an address continue only once the address at which a producer waited first is no
     longer full."""
     first = next(iter(self._waiting), None)
     if first is None or self._is_open(first):

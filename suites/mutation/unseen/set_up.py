@@ -1,5 +1,4 @@
-"""Faults in the order of frames at set-up and end: pipelining, early frames, and frames after the
-end."""
+"""Faults in the order of frames at set-up and end: pipelining, early frames, and late frames."""
 
 from pamqp import commands as methods
 

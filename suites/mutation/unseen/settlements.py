@@ -20,7 +20,7 @@ WHOLE = "STOMP10-BEGIN-02 STOMP11-BEGIN-02 STOMP12-BEGIN-03"
 
 
 def _hidden(queue: Queue, selector, order: int):
-    """Return the entries that wait in front of ``order`` and are not selected."""
+    """Return the entries that wait before ``order`` and are not selected."""
     older = (entry for entry in queue._ready if entry.order < order)
     return [entry for entry in older if not selector.matches(entry.message)]
 

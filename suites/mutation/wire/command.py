@@ -1,5 +1,5 @@
-"""``brokerproof mutants --wire TARGET``: which faults on the wire of a broker the suites catch, and
-through what."""
+"""``brokerproof mutants --wire TARGET``: which faults on a broker's wire the suites detect, and by
+which requirements."""
 
 import json
 import tempfile
@@ -21,7 +21,8 @@ from brokerproof.suites.mutation.wire.target import WIRE_MUTANTS, named
 
 
 def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_json: bool) -> int:
-    """Run the named faults, by default all, on the target ``name``. Exit 1 if one is not caught."""
+    """Run the named faults (by default all) on the target ``name``. Return 1 if one is not
+    caught."""
     try:
         chosen = [named(name) for name in names] or list(WIRE_MUTANTS.values())
         target = target_file.load(name)
@@ -53,7 +54,7 @@ def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_
 
 
 def _could_be(fate: Fate) -> bool:
-    """True if the target has the capabilities needed by the cases for this fault."""
+    """True if the target has the capabilities that this fault's cases need."""
     return fate.cases > 0
 
 

@@ -1,4 +1,4 @@
-"""Runs cases against a target behind each rewriting link, one after the other, until one catches
+"""Runs cases against a target behind each rewriting link, one after the other, until one detects
 the fault."""
 
 import time
@@ -20,7 +20,7 @@ from brokerproof.suites.mutation.wire.mutant import WireMutant
 from brokerproof.suites.mutation.wire.target import WireTarget
 
 MOST_IN_REAL_TIME = 12
-"""Cases that are tried against one fault where time cannot be jumped over."""
+"""The most cases tried against one fault in real time."""
 
 
 def judge_all(
@@ -31,10 +31,9 @@ def judge_all(
     folder: Path,
     done: Callable[[Fate], None] = lambda fate: None,
 ) -> list[Fate]:
-    """Yield the fate of each fault on the wire of ``target``, which is started once for all of
-    them.
+    """Yield the fate of each fault on the wire of ``target``, which starts once for all of them.
 
-    Only cases that cite a broken requirement run. Known deviations of the target do not count as
+    Only cases that cite a violated requirement run. Known deviations of the target do not count as
     kills. Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`.
     """
     catalogue, listed = requirements.load(), target.identity.deviations

@@ -1,13 +1,13 @@
-"""Wire mutants: rules that rewrite the bytes on the wire, and the requirements that this breaks.
+"""Wire mutants: rules that rewrite the bytes on the wire, and the requirements that this violates.
 
-A rule is a class that derives from :class:`Tampering`; its docstring states the fault in one
-sentence, its decorator names the requirements::
+A rule is a class that derives from :class:`Tampering`. Its docstring states the fault in one
+sentence, and its decorator names the requirements::
 
     @wire_mutant("stomp.receipts-are-lost", "STOMP12-RCPT-01")
     class ReceiptsAreLost(Tampering):
         \"\"\"No RECEIPT ever arrives.\"\"\"
 
-One instance serves one connection. It calls ``reached`` whenever it changes what is passed on.
+One instance serves one connection. The instance calls ``reached`` whenever it changes the traffic.
 """
 
 import inspect
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Tampering(Rule):
-    """A rule that may draw and that reports when it was reached."""
+    """A rule that may draw, and that reports when it was reached."""
 
     def __init__(self, reached: Reached, dice: random.Random) -> None:
         self.reached, self.dice = reached, dice
@@ -49,7 +49,7 @@ WIRE_MUTANTS: dict[str, WireMutant] = {}
 
 
 def wire_mutant(name: str, breaks: str) -> Callable[[T], T]:
-    """Registers a rule. ``breaks`` has requirement ids between blanks."""
+    """Register a rule. ``breaks`` has requirement ids separated by blanks."""
 
     def register(rule: T) -> T:
         fault = " ".join((inspect.getdoc(rule) or "").split())
@@ -60,7 +60,7 @@ def wire_mutant(name: str, breaks: str) -> Callable[[T], T]:
 
 
 def from_broker(kind: str, breaks: str) -> Callable[[T], T]:
-    """Registers a function for each frame of ``kind``, a command or a performative, that the broker
+    """Register a function for each frame of ``kind``, a command or a performative, that the broker
     sends. It returns the headers or fields to change, or a replacement; None leaves the frame
     unchanged."""
     return _frames("from_broker", kind, breaks)
@@ -90,10 +90,10 @@ def _frames(direction: str, kind: str, breaks: str) -> Callable[[T], T]:
 
 
 def stomp(unit: Unit, command: str) -> StompUnit | None:
-    """``unit`` if it is a STOMP frame with that command."""
+    """Return ``unit`` if it is a STOMP frame with that command."""
     return unit if isinstance(unit, StompUnit) and unit.command == command else None
 
 
 def amqp(unit: Unit, performative: str) -> AmqpUnit | None:
-    """``unit`` if it is an AMQP frame with that performative."""
+    """Return ``unit`` if it is an AMQP frame with that performative."""
     return unit if isinstance(unit, AmqpUnit) and unit.name == performative else None

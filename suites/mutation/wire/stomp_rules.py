@@ -35,8 +35,8 @@ KEPT = frozenset(
 
 
 class OneInThree(Tampering):
-    """Messages from the second of every three are tampered with: one alone must pass, or nothing
-    but controls would fail."""
+    """Tampers with messages from the second of every three: at least one must pass, or only
+    controls would fail."""
 
     _seen = 0
 
@@ -200,28 +200,28 @@ def client_mode_is_individual(subscribe):
 
 
 def _window(subscribe):
-    """Return the window that was asked for, 0 without a limit."""
+    """Return the requested window; 0 without a limit."""
     asked = subscribe.get(WINDOW) or ""
     return int(asked) if asked.isdecimal() else 0
 
 
 @to_broker("SUBSCRIBE", "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1")
 def window_too_wide(subscribe):
-    """A consumer window is 1500 bytes larger than the client asked for."""
+    """A consumer window is 1500 bytes larger than requested."""
     size = _window(subscribe)
     return {WINDOW: str(size + 1500)} if size else None
 
 
 @to_broker("SUBSCRIBE", "ARTEMIS-STOMP-window-3")
 def window_an_octet_too_wide(subscribe):
-    """A consumer window is one byte larger than the client asked for."""
+    """A consumer window is one byte larger than requested."""
     size = _window(subscribe)
     return {WINDOW: str(size + 1)} if size else None
 
 
 @to_broker("SUBSCRIBE", "ARTEMIS-STOMP-window-3 ARTEMIS-STOMP-window-1 ARTEMIS-STOMP-window-5")
 def window_too_narrow(subscribe):
-    """A consumer window is a tenth of what the client asked for."""
+    """A consumer window is a tenth of that requested."""
     size = _window(subscribe)
     return {WINDOW: str(size // 10)} if size >= 10 else None
 
@@ -314,7 +314,7 @@ def promise_below_the_floor(connected):
     "STOMP12-HB-07 STOMP11-HB-07 STOMP12-HB-09 STOMP11-HB-09 ARTEMIS-STOMP-ttl-9",
 )
 class BeatsLost(Tampering):
-    """Two of three beats of the broker are lost."""
+    """Two of three of the broker's heartbeats are lost."""
 
     _seen = 0
 

@@ -1,7 +1,6 @@
-"""Splits a stream into units with their bytes, so that they can be rewritten in transit. Unlike the
-readers of peers it loses nothing: the raw bytes of all units, in order, are the stream. Bytes that
-it cannot split (another protocol, malformed frames) are passed on unchanged.
-"""
+"""Splits a stream into units with their bytes, so that they can be rewritten in transit. Unlike
+peers' readers it loses nothing: the raw bytes of all units, in order, are the stream. Bytes that it
+cannot split (another protocol, malformed frames) are passed on unchanged."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.types import Item, encode
 
 _LONGEST = 1 << 26
-"""Bytes; what has no end by then is passed on uncut."""
+"""The most bytes of a unit; a longer one is passed on without being split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +23,14 @@ class UnreadBytes:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A pure sign of life: ends of line between STOMP frames, or an empty AMQP frame."""
+    """A mere sign of life: ends of line between STOMP frames, or an empty AMQP frame."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class StompUnit:
-    """One STOMP frame. Names and values of headers are as they were on the wire, escapes and
-    all."""
+    """One STOMP frame. Names and values of headers are as on the wire, with escapes."""
 
     raw: bytes
     command: str
@@ -40,7 +38,6 @@ class StompUnit:
     body: bytes
 
     def get(self, name: str) -> str | None:
-        """The first value of a header."""
         return next((value for header, value in self.headers if header == name), None)
 
     def rewritten(
@@ -50,7 +47,7 @@ class StompUnit:
         change: Mapping[str, str | None] | None = None,
         body: bytes | None = None,
     ) -> bytes:
-        """The frame with another command, other headers (None removes one) or another body;
+        """Return the frame with another command, other headers (None removes one) or another body;
         content-length is unchanged."""
         changed = change or {}
         headers = [(name, changed.get(name, value)) for name, value in self.headers]
@@ -73,13 +70,12 @@ class AmqpUnit:
 
     @property
     def name(self) -> str:
-        """The performative."""
         return self.frame.name
 
     def rewritten(
         self, change: Mapping[str, Any], *, name: str | None = None, payload: bytes | None = None
     ) -> bytes:
-        """The frame with other fields (None removes one), another performative or another
+        """Return the frame with other fields (None removes one), another performative or another
         payload."""
         fields: dict[str, Item | Any] = {**self.frame.fields, **change}
         body = encode(codec.composite(name or self.frame.name, fields))
@@ -99,7 +95,7 @@ class StreamSplitter:
         self._opaque = False
 
     def feed(self, data: bytes) -> Iterator[Unit]:
-        """The units completed by ``data``."""
+        """Return the units that ``data`` completes."""
         if self._opaque:
             yield UnreadBytes(data)
             return
@@ -109,7 +105,7 @@ class StreamSplitter:
                 return
             head = bytes(self._pending[:4])
             self._amqp = head == b"AMQP"
-            # STOMP over WebSocket begins as HTTP and goes on masked: nothing to cut there.
+            # STOMP over WebSocket begins as HTTP and continues masked: nothing can be split there.
             self._opaque = head in (b"GET ", b"HTTP") or head[:1] == b"\x16"
         while self._pending and not self._opaque:
             unit = self._next_amqp() if self._amqp else self._next_stomp()
@@ -121,7 +117,7 @@ class StreamSplitter:
             yield UnreadBytes(self.rest())
 
     def rest(self) -> bytes:
-        """Take the bytes that are left."""
+        """Return and remove the remaining bytes."""
         left = bytes(self._pending)
         self._pending.clear()
         return left

@@ -1,8 +1,8 @@
 """A link that rewrites the traffic between a case's peers and an unchanged broker.
 
 It imitates a faulty broker: it drops, delays, duplicates, reorders, truncates or modifies frames,
-and delays closes. It sees frames (``stream_splitter.py``), in either direction, and works the same
-in virtual and in real time. Clients with their own sockets (stomp.py, Proton's) bypass it.
+and delays closes. It handles frames (``stream_splitter.py``) in either direction, and works in the
+same way in virtual and in real time. Clients with their own sockets (stomp.py, Proton) bypass it.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from brokerproof.suites.mutation.wire.stream_splitter import StreamSplitter, Uni
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Bytes that are passed on only after some time; later ones wait."""
+    """Bytes that are passed on only after some time; later ones wait for them."""
 
     data: bytes
     by: Duration
@@ -40,13 +40,12 @@ class Rule:
         return (unit.raw,)
 
     def closing(self) -> Duration:
-        """Delay between the broker's close and the one that the peer sees."""
+        """Return the delay between the broker's close and the one that the peer sees."""
         return 0
 
 
 class TamperingWorld:
-    """``inner`` with the rule that ``rule()`` creates for each connection. Everything else is as in
-    ``inner``."""
+    """``inner`` with the rule that ``rule()`` creates for each connection; otherwise unchanged."""
 
     def __init__(self, inner: World, rule: Callable[[], Rule]) -> None:
         self._inner, self._rule = inner, rule
@@ -62,7 +61,7 @@ class TamperingWorld:
         *,
         plain: bool = False,
     ) -> Channel:
-        """Connect, with a separate rule in between. Raises
+        """Connect with a separate rule in between. Raises
         :class:`brokerproof.harness.worlds.world.Unreachable`."""
         between = _Between(self._inner, receiver, self._rule())
         between.use(self._inner.open(acceptor, between, certificate, plain=plain))
@@ -70,7 +69,7 @@ class TamperingWorld:
 
 
 class _Lane:
-    """One direction: what is to be passed on, in order, each not before its time."""
+    """One direction: the data to pass on, in order, each not before its time."""
 
     def __init__(self, world: World, pass_on: Callable[[bytes], None]) -> None:
         self._world, self._pass_on = world, pass_on
@@ -78,7 +77,7 @@ class _Lane:
 
     @property
     def free(self) -> Instant:
-        """The instant at which everything that waits will have been sent."""
+        """Return the instant at which all waiting data will have been sent."""
         return self._waiting[-1][0] if self._waiting else self._world.now()
 
     def send(self, outs: Iterable[Out]) -> None:
@@ -99,7 +98,7 @@ class _Lane:
 
 
 class _Between(ForwardingChannel):
-    """Connects both sides of one link. A direction that the rule does not use is not cut into
+    """Connects both sides of one link. A direction that the rule does not use is not split into
     frames."""
 
     def __init__(self, world: World, receiver: Receiver, rule: Rule) -> None:
@@ -110,7 +109,7 @@ class _Between(ForwardingChannel):
         self._in, self._out = _Lane(world, self._hear), _Lane(world, self._say)
 
     def use(self, channel: Channel) -> None:
-        """The link that this stands on."""
+        """Set the link below this one."""
         self._channel = channel
 
     # from the broker

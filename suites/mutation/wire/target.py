@@ -16,7 +16,7 @@ from brokerproof.suites.mutation.wire.mutant import WIRE_MUTANTS, Tampering, Wir
 from brokerproof.suites.mutation.wire.tampering import TamperingWorld
 
 OWN_SOCKETS = frozenset({"sockets"})
-"""Capabilities by which cases bring clients with sockets of their own: those go past the rewriting
+"""Capabilities by which cases bring clients with their own sockets, which bypass the rewriting
 link."""
 
 
@@ -52,14 +52,14 @@ class WireTarget:
 
 
 def named(name: str) -> WireMutant:
-    """The wire mutant of that name. Raises ``ValueError`` if there is none."""
+    """Return the wire mutant of that name. Raises ``ValueError`` if there is none."""
     if name not in WIRE_MUTANTS:
         raise ValueError(f"there is no wire mutant {name!r}; there are {', '.join(WIRE_MUTANTS)}")
     return WIRE_MUTANTS[name]
 
 
 def load(text: str) -> WireTarget:
-    """``NAME@TARGET``. Raises ``ValueError`` with one sentence."""
+    """Load ``NAME@TARGET``. Raises ``ValueError`` with one sentence."""
     name, at, inner = text.partition("@")
     if not at or not inner:
         raise ValueError(
