@@ -111,9 +111,8 @@ class FollowedConnection:
         self.speaker = speaker(detected.protocol, self.factory, begun=whole)
         for side in (0, 1):
             # If the opening was captured, a side that has sent nothing yet has no gap.
-            unheard = (
-                self.stream.opener is None and side == self.client
-            )  # the broker's first bytes were captured, the client's not
+            # The broker's first bytes were captured, the client's not.
+            unheard = self.stream.opener is None and side == self.client
             if not begun[side] and (unheard or not whole):
                 yield from self._missing(self.began, self.began, side, "BEGUN", 0)
         distance = self.stream.distance

@@ -124,10 +124,8 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
 
     def attempt_connection(self) -> None:
         self._dial()
-        self.current_host_and_port: tuple[str, int] | None = (
-            "localhost",
-            61613,
-        )  # the host of a 1.2 connection without vhost
+        # The host of a 1.2 connection without vhost.
+        self.current_host_and_port: tuple[str, int] | None = ("localhost", 61613)
 
     def send(self, encoded_frame: bytes) -> None:
         if not self.running:
@@ -193,9 +191,8 @@ class _Rounds:
         return True
 
     def sleep(self, duration: float) -> None:
-        self.slept = max(
-            duration, 0.001
-        )  # it calls sleep(0) if it has no beats to send: avoid an endless loop
+        # It calls sleep(0) if it has no beats to send: avoid an endless loop.
+        self.slept = max(duration, 0.001)
 
 
 class _Pulse:
@@ -379,9 +376,8 @@ def _connection(version: str, transport: Any, heart_beat: tuple[int, int], tell:
             "STOMP 1.0 has no heart-beats, and stomp.py's 1.0 connection cannot request them"
         )
     connection = _CONNECTIONS[version](transport, heart_beat)
-    connection.set_listener(
-        "~ears", _Ears(tell)
-    )  # listeners are called in name order: after stomp.py's own
+    # Listeners are called in name order: after stomp.py's own.
+    connection.set_listener("~ears", _Ears(tell))
     return connection
 
 

@@ -50,9 +50,8 @@ def recover(run: Path, tape: Path) -> Recovered:
     """Convert the wire log in that folder to segments and remove it. Raises
     :class:`NotRecovered`."""
     try:
-        header = dataclasses.replace(
-            LogHeader.read(tape), folder=str(run.resolve())
-        )  # a run folder may have been moved
+        # A run folder may have been moved.
+        header = dataclasses.replace(LogHeader.read(tape), folder=str(run.resolve()))
         with header.held(alone=True):
             files = _left(header, tape)
             size = sum(file.stat().st_size for file in files)

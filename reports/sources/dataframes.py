@@ -82,9 +82,8 @@ def ordered(events: DataFrame) -> DataFrame:
     case = Window.partitionBy(*CASE)
     order = case.orderBy("segment", "row")
     until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    throughout = order.rowsBetween(
-        Window.unboundedPreceding, Window.unboundedFollowing
-    )  # the same order, so Spark sorts once
+    # The same order, so Spark sorts once.
+    throughout = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     starts = (F.col("kind") == "ExampleStarted").cast("long")
     return (
         events.withColumn("latest", F.max("segment").over(throughout))

@@ -1,5 +1,5 @@
-"""Fixtures that several modules share. Imports stay inside: most tests need no Spark and must not
-wait for it."""
+"""Fixtures that several modules share. They import inside their functions: most tests need no Spark
+and must not wait for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from brokerproof.harness.targets.target import Target
     from brokerproof.suites.units.drivers.light_python import Light
 
-# How long an example takes says more of what else the machine does than of us.
+# An example's duration depends more on the machine's other work than on our code.
 settings.register_profile("patient", settings.default, deadline=None)
 settings.load_profile("patient")
 
@@ -49,6 +49,6 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests that need Spark first. If tests are distributed over processes, the first process
-    gets all of them, so that one session is enough; xdist moves tests from the end of the list
-    only."""
+    gets all of these, so that one session is enough: xdist moves only tests from the end of the
+    list."""
     items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))

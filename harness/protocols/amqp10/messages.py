@@ -101,9 +101,8 @@ def read(payload: bytes) -> Message:
                 " known"
             )
         if name not in ("header", "delivery-annotations", "message-annotations", "footer"):
-            bare_from = (
-                bare_from or at + 1
-            )  # one too many, so that byte 0 is not taken for "not yet"
+            # One too many, so that byte 0 is not taken for "not yet".
+            bare_from = bare_from or at + 1
             bare_to = end
         sections.append((name, what.value))
         at = end

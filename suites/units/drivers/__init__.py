@@ -1,1 +1,1 @@
-"""Drivers and doubles that several unit tests share."""
+"""Drivers and test doubles that several unit tests share."""

@@ -22,9 +22,9 @@ from brokerproof.reference_broker.settings.settings import Settings
 from brokerproof.suites.units.drivers.broker import Driver, Received, frames
 
 COST = 1024 + 4 + 1
-"""Of a text message of one byte."""
+"""The charge of a text message of one byte."""
 SPOOLED = 78
-"""Bytes of such a message to Q in the temporary store."""
+"""The bytes of such a message to Q in the temporary store."""
 RECEIPT = "receipt:{}\n"
 
 
@@ -48,7 +48,7 @@ def settings(activemq: ActiveMq, **values: Any) -> Settings:
 
 
 class SpoolingDriver(Driver):
-    """A driver whose broker has a disk, in memory, that answers at once."""
+    """A driver whose broker has a disk in memory that answers immediately."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -57,14 +57,13 @@ class SpoolingDriver(Driver):
 
     def note(self, effects: list[Effect]) -> list[Effect]:
         every = list(effects)
-        for effect in every:  # which grows meanwhile
+        for effect in every:  # which grows during the loop
             if isinstance(effect, StoreFiles | LoadFile):
                 every += self.broker.handle(self.now, self.disk.carry(self.now, effect)[1])
         return super().note(every)
 
 
 def broker(activemq: ActiveMq, conns: int = 1, **fields: Any) -> SpoolingDriver:
-    """A broker with STOMP sessions 1 up to ``conns``."""
     driver = SpoolingDriver(settings(activemq, **fields))
     for conn in range(1, conns + 1):
         driver.connect(conn)
@@ -76,7 +75,7 @@ def send(body: str = "m", to: str = "/queue/Q", headers: str = "") -> str:
 
 
 def sync(number: int, to: str = "/queue/Q", headers: str = "", body: str = "m") -> str:
-    """A SEND that requests receipt ``number``."""
+    """Return a SEND that requests receipt ``number``."""
     return send(body, to, RECEIPT.format(number) + headers)
 
 
@@ -97,7 +96,7 @@ def receipts(effects: list[Effect], conn: int = 1) -> list[int]:
 
 
 def errors(effects: list[Effect], conn: int = 1) -> list[str | None]:
-    """The receipt-ids of the ERRORs, None for one without."""
+    """Return the receipt-ids of the ERRORs (None for one without)."""
     return [
         frame.headers.get("receipt-id")
         for frame in frames(effects, conn)
@@ -125,7 +124,7 @@ def account(driver: Any, name: str = "queue://Q") -> UsageAccount:
 
 
 def used(driver: Any, name: str = "queue://Q") -> tuple[int, int, int]:
-    """Memory of the destination, store and temporary store of the broker, in messages of one
+    """Return the memory of the destination, the store and the temporary store, in messages of one
     byte."""
     usage = account(driver, name)
     return (

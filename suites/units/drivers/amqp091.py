@@ -35,7 +35,7 @@ class Driver:
         chosen = settings or rabbitmq_conf.default()
         self.broker = create_broker(chosen, store=store(chosen) if disk else None)
         self.disk = MemoryDisk()
-        """Answers at once."""
+        """A disk that answers immediately."""
         self.now: Instant = 0
         self.unread: set[int] = set()
         """Connections that are not read."""
@@ -129,15 +129,15 @@ class Driver:
         return found
 
     def declare(self, conn: int, queue: str, **arguments: Any) -> tuple[int, int]:
-        """Declares; returns how many messages wait and how many consumers there are."""
+        """Declare a queue; return the numbers of waiting messages and of consumers."""
         named = {name.replace("_", "-"): value for name, value in arguments.items()}
         self.send(conn, "queue.declare", {"queue": queue, "arguments": named})
         (answer,) = self.got(conn)
         return answer["message-count"], answer["consumer-count"]
 
     def count(self, conn: int, queue: str) -> int | None:
-        """How many messages wait; None if there is no such queue: then the channel is opened
-        again."""
+        """Return the number of waiting messages; None without such a queue, which closes the
+        channel, so it is opened again."""
         self.send(conn, "queue.declare", {"queue": queue, "passive": True})
         answer = self.got(conn)[-1]
         if answer.name == "channel.close":
@@ -159,7 +159,7 @@ class Driver:
 
 
 def with_queue(settings: Settings | None = None, **arguments: Any) -> tuple[Driver, int]:
-    """A broker, and a connection that has declared the queue q."""
+    """Return a broker, and a connection that has declared the queue q."""
     driver = Driver(settings)
     conn = driver.connect()
     driver.declare(conn, "q", **arguments)

@@ -44,7 +44,7 @@ def settings(**parameters: Any) -> Settings:
 
 
 class Desk(ClockedBroker):
-    """One broker; its output waits for each connection until it is read."""
+    """One broker. Its output waits for each connection until it is read."""
 
     def __init__(self, settings: Settings = AMQP, start: Instant = 0) -> None:
         super().__init__(settings, start)
@@ -66,7 +66,7 @@ class Desk(ClockedBroker):
         return self.out.pop(conn, b"")
 
     def settle(self) -> None:
-        """Carries out requests made outside of any input."""
+        """Execute requests made outside any input."""
         self.at(self.now)
 
 
@@ -197,7 +197,7 @@ def message(text: str) -> bytes:
 
 
 def text(payload: bytes) -> str:
-    """The body of a message that is a string, by Proton's decoder."""
+    """Return the body of a message that is a string, by Proton's decoder."""
     decoded = Message()
     decoded.decode(payload)
     return str(decoded.body)
@@ -212,7 +212,7 @@ def bodies(frames: list[Frame]) -> list[str]:
 
 
 def error_of(frames: list[Frame], kind: type) -> str:
-    """The condition in the last frame, which must be of that kind."""
+    """Return the condition in the last frame, which must be of that kind."""
     last = frames[-1].value
     assert isinstance(last, kind), frames
     return str(last.error.condition)  # type: ignore[attr-defined]
@@ -229,14 +229,14 @@ def header(frame: Frame) -> Header:
 def settle(
     peer: Peer, first: int, state: Any, last: int | None = None, settled: bool = True
 ) -> list[Frame]:
-    """The peer's disposition as a receiver, and the answer to it."""
+    """Send the peer's disposition as a receiver; return the answer."""
     return peer.send(
         Disposition(role=RECEIVER, first=first, last=last, settled=settled, state=state)
     )
 
 
 def stocked(count: int, settings: Settings = AMQP, address: str = "q") -> tuple[Desk, Peer]:
-    """A broker with messages m0, m1 … and a peer with a session."""
+    """Return a broker with messages m0, m1 …, and a peer with a session."""
     desk = Desk(settings)
     producer = Peer(desk).ready(container_id="producer")
     producer.attach_sender(address)

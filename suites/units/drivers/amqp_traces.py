@@ -52,7 +52,7 @@ def begun(*, window: int = 100, ours: int = 0, theirs: int = 0) -> list[Event]:
 
 
 def receiving(initial: int = 0, *, window: int = 100, theirs: int = 0) -> list[Event]:
-    """The broker sends to us on handle 0 (ours and its own)."""
+    """Let the broker send to us on handle 0 (ours and its own)."""
     return [
         *begun(window=window, theirs=theirs),
         we("attach", name="l", handle=0, role="receiver"),
@@ -91,7 +91,8 @@ def outcome(
 ) -> dict[str, Seen]:
     findings = oracle(events, 1, side, **more)
     together = ConnectionEvents(events)
-    if all(event.conn == 1 for event in together):  # frames that oracles share say nothing else
+    # frames that oracles share have the same content
+    if all(event.conn == 1 for event in together):
         assert oracle(together, 1, side, **more) == findings
         assert oracle(together, 1, side, **more) == findings
     return {finding.requirement: finding.seen for finding in combine(findings)}

@@ -25,12 +25,11 @@ SERVER = f"server:brokerproof/{RELEASE}\n"
 
 
 patient = hypothesis_settings(deadline=None)
-"""For properties: the machine may be busy, and how long an example takes is not what they are
-about."""
+"""For properties: on a busy machine, an example's duration means nothing."""
 
 
 class Received:
-    """A frame as a test sees it, split in the simplest way: escapes are not decoded."""
+    """A frame as a test sees it, split in the simplest way, without decoding escapes."""
 
     def __init__(self, raw: bytes) -> None:
         head, _, self.body = raw.partition(b"\n\n")
@@ -47,8 +46,8 @@ class Received:
 
 
 class ClockedBroker:
-    """One broker whose time only the test advances. Records the connections that it closed and what
-    it observed."""
+    """A broker whose time only the test advances. Records the connections that it closed, and its
+    observations."""
 
     def __init__(self, settings: Settings | None = None, start: Instant = 0) -> None:
         self.broker = create_broker(settings or Settings(), start=start)
@@ -76,12 +75,12 @@ class ClockedBroker:
         return self.note(self.broker.handle(self.now, PeerGone(conn, CloseHow.EOF)))
 
     def at(self, now: Instant) -> list[Effect]:
-        """Fires the timer at ``now``, whatever was due before."""
+        """Fire the timer at ``now``, whatever was due before."""
         self.now = now
         return self.note(self.broker.handle(now, TimerFired()))
 
     def run(self, until: Instant) -> list[tuple[Instant, Effect]]:
-        """Fires the timer at each deadline up to ``until``, as a world does."""
+        """Fire the timer at each deadline up to ``until``, as a world does."""
         seen: list[tuple[Instant, Effect]] = []
         while (due := self.broker.next_deadline()) is not None and due <= until:
             seen += [(due, effect) for effect in self.at(max(self.now, due))]
@@ -90,7 +89,7 @@ class ClockedBroker:
 
 
 class Driver(ClockedBroker):
-    """A broker with STOMP clients. Bodies in these tests contain no NUL unless a test looks at raw
+    """A broker with STOMP clients. Bodies in these tests contain no NUL, except in tests of raw
     effects."""
 
     def connect(self, conn: int, version: str = "1.2", headers: str = "") -> list[Effect]:
@@ -120,12 +119,12 @@ def bodies(effects: list[Effect], conn: int) -> list[str]:
 
 
 def send(body: str, destination: str = "q", headers: str = "") -> str:
-    """A SEND frame to an ANYCAST destination unless ``headers`` say otherwise."""
+    """Return a SEND frame to an ANYCAST destination, unless ``headers`` say otherwise."""
     kind = "" if "destination-type" in headers else "destination-type:ANYCAST\n"
     return f"SEND\ndestination:{destination}\n{kind}{headers}\n{body}\0"
 
 
 def subscribe(id: str = "0", ack: str = "auto", destination: str = "q", headers: str = "") -> str:
-    """A SUBSCRIBE frame to an ANYCAST destination unless ``headers`` say otherwise."""
+    """Return a SUBSCRIBE frame to an ANYCAST destination, unless ``headers`` say otherwise."""
     kind = "" if "subscription-type" in headers else "subscription-type:ANYCAST\n"
     return f"SUBSCRIBE\nid:{id}\ndestination:{destination}\nack:{ack}\n{kind}{headers}\n\0"

@@ -96,7 +96,7 @@ class Line:
         self._say(1, data)
 
     def close(self) -> None:
-        """The client closes, and the broker after it."""
+        """Close the client's side, then the broker's."""
         for side in (0, 1):
             self._packet(side, 17)
             self._packet(1 - side, 16)
@@ -128,7 +128,7 @@ class Line:
 
 @dataclass
 class Wire:
-    """The captured packets: at most ``most`` bytes of payload in each; ``first`` is the first
+    """The captured packets, with at most ``most`` bytes of payload each; ``first`` is the first
     sequence number."""
 
     most: int = 1448
@@ -144,8 +144,8 @@ class Wire:
 def pcap(
     packets: Sequence[tuple[Instant, bytes]], link: int = ETHERNET, snap: int = 65535
 ) -> bytes:
-    """A pcap file with nanoseconds. dpkt's writer supports only microseconds and no truncated
-    packets."""
+    """Return a pcap file with nanoseconds. dpkt's writer supports only microseconds, and no
+    truncated packets."""
     head = dpkt.pcap.FileHdr(magic=dpkt.pcap.TCPDUMP_MAGIC_NANO, snaplen=snap, linktype=link)
     records = (
         struct.pack("!IIII", *divmod(at, NS_PER_S), min(len(data), snap), len(data)) + data[:snap]
@@ -166,7 +166,7 @@ def pcapng(packets: Sequence[tuple[Instant, bytes]]) -> bytes:
 def written(
     path: Path, segments: Sequence[Segment], *, link: int = ETHERNET, snap: int = 65535
 ) -> Path:
-    """A pcap file of these packets in this order."""
+    """Return a pcap file of these packets in this order."""
     path.write_bytes(pcap([(segment.at, segment.encode(link)) for segment in segments], link, snap))
     return path
 
@@ -202,9 +202,9 @@ def frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
 
 @dataclass
 class Plan:
-    """A session of one producer and one consumer with a window, with the broker's faults: ``lose``
+    """A session of one producer and one consumer with a window, and the broker's faults: ``lose``
     and ``double`` are numbers of messages, ``overrun`` delivers without waiting for
-    acknowledgements, ``silent`` forgets its heartbeats."""
+    acknowledgements, ``silent`` omits the heartbeats."""
 
     count: int = 6
     size: int = 300
@@ -298,9 +298,9 @@ def session(plan: Plan, wire: Wire | None = None) -> Wire:
 
 
 def amqp_session(*, over: bool = False, silent: bool = False) -> Wire:
-    """A session of an AMQP 1.0 client that grants credit for three messages and asks for signs of
-    life every second. ``over``: the broker sends a fourth; ``silent``: it sends no empty frame for
-    ten seconds."""
+    """Return a session of an AMQP 1.0 client that grants credit for three messages and requests
+    signs of life every second. ``over``: the broker sends a fourth; ``silent``: it sends no empty
+    frame for ten seconds."""
     wire = Wire()
     line = wire.line(40003)
     line.open()
@@ -351,9 +351,9 @@ def amqp_session(*, over: bool = False, silent: bool = False) -> Wire:
 
 
 def amqp091_session(*, over: bool = False, silent: bool = False, again: bool = False) -> Wire:
-    """A session of an AMQP 0-9-1 client with a prefetch of two and a beat every second. ``over``: a
-    third delivery arrives; ``again``: a tag is used twice; ``silent``: the broker sends no beat for
-    ten seconds."""
+    """Return a session of an AMQP 0-9-1 client with a prefetch of two and a heartbeat every second.
+    ``over``: a third delivery arrives; ``again``: a tag is used twice; ``silent``: the broker sends
+    no heartbeat for ten seconds."""
     wire = Wire()
     line = wire.line(40004)
     line.open()
@@ -393,7 +393,7 @@ def amqp091_session(*, over: bool = False, silent: bool = False, again: bool = F
 
 
 def core_session(*, over: bool = False, unasked: bool = False) -> Wire:
-    """A session of a CORE client that grants credit for two messages. ``over``: a third one
+    """Return a session of a CORE client that grants credit for two messages. ``over``: a third one
     arrives; ``unasked``: the broker grants a producer more than it requested."""
     wire = Wire()
     line = wire.line(40005)
@@ -437,7 +437,7 @@ GROUND = Expectations("artemis", {"consumer-window-size": "octets"}, 10_240, 2.0
 
 
 def read(segments: Sequence[Segment], snap: int = 65535) -> list[ev.Event]:
-    """The events of packets in this order."""
+    """Return the events of packets in this order."""
     with TemporaryDirectory() as folder:
         return events_of(written(Path(folder) / "x.pcap", segments, snap=snap))
 
@@ -451,7 +451,7 @@ def surely(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
 
 
 def frames(events: Sequence[ev.Event]) -> list[tuple[int | None, str, bool, int]]:
-    """Frames and beats by connection, in order."""
+    """Return frames and heartbeats by connection, in order."""
     told = [
         (
             event.conn,

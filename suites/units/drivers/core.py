@@ -28,8 +28,8 @@ CORE = Acceptor("core", protocols=("CORE",))
 
 
 class CoreClient:
-    """One connection of ``driver``; ``inbox`` has the packets not read yet. ``beside`` is another
-    client of the same driver."""
+    """One connection of ``driver``. ``inbox`` has the unread packets; ``beside`` is another client
+    of the same driver."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CoreClient:
         self.saw(driver.open(conn, acceptor=acceptor))
 
     def saw(self, effects: list[Effect]) -> None:
-        """Effects that may carry something for this client."""
+        """Read effects that may concern this client."""
         for effect in effects:
             if isinstance(effect, SendBytes) and effect.conn == self.conn:
                 for read in self._reader.feed(effect.data):
@@ -55,8 +55,8 @@ class CoreClient:
                     self.inbox.append(read)
 
     def feed(self, data: bytes) -> list[Packet]:
-        """Feeds bytes to the broker and returns what arrived for this client since it was last
-        read. Other clients receive what is addressed to them."""
+        """Feed bytes to the broker; return what arrived for this client since it was last read.
+        Other clients receive what is addressed to them."""
         effects = self.driver.feed(self.conn, data)
         for client in self._all:
             client.saw(effects)
@@ -70,7 +70,7 @@ class CoreClient:
         return self.feed(encode_packet(name, fields, channel=channel, version=self.version))
 
     def session(self, channel: int = FIRST, *, start: bool = True, **fields: Any) -> list[Packet]:
-        """Creates a session; the first one is preceded by the magic."""
+        """Create a session, after the magic letters if it is the first."""
         said = {"name": "s", "session_channel": channel, "version": self.version, "window_size": -1}
         said |= {"auto_commit_sends": True, "auto_commit_acks": True}
         data = encode_packet(

@@ -1,7 +1,6 @@
-"""The part of Docker's HTTP API that docker-py and testcontainers need to run one container, of a
+"""The part of Docker's HTTP API that docker-py and testcontainers need to run one container, for a
 daemon that runs nothing. It keeps the requests. A container "prints" a given text, and each of its
-published ports is a listening socket of this machine, so that clients can connect.
-"""
+published ports is a listening socket on this machine, so that clients can connect."""
 
 import io
 import json
@@ -25,21 +24,21 @@ VERSION = {
 
 
 class Docker:
-    """The daemon's state: ``images`` by name, and one container at most."""
+    """The daemon's state: ``images`` by name, and at most one container."""
 
     def __init__(self) -> None:
         self.images: set[str] = set()
         self.offered: set[str] | None = None
-        """Images that can be pulled; None: all."""
+        """Images that can be pulled; None for all."""
         self.prints = b""
         self.runs = True
-        """True if the container keeps running once it was started."""
+        """True if the container keeps running once started."""
         self.bridge = {"Subnet": "192.0.2.0/24"}
-        """Addresses of the default network, as they were configured."""
+        """Addresses of the default network, as configured."""
         self.address = ""
-        """The container's own; its ports listen there, too."""
+        """The container's own address; its ports listen there too."""
         self.process = 0
-        """Number of its first process."""
+        """Process id of its first process."""
         self.out_of_memory = False
         """True if the system killed it for its memory."""
         self.asked: list[str] = []
@@ -196,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
                 docker.executed.append(json.loads(body)["Cmd"])
                 self._say(201, {"Id": "e1"})
             case "POST", ["exec", "e1", "start"]:
-                self.send_response(200)  # what follows is not HTTP, and ends with the connection
+                self.send_response(200)  # the rest is not HTTP, and ends with the connection
                 self.send_header("content-type", "application/vnd.docker.raw-stream")
                 self.end_headers()
                 self.wfile.write(struct.pack(">BxxxL", 1, 4) + b"done")

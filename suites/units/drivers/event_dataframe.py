@@ -17,7 +17,7 @@ RECORDED = StructType(
         StructField("part", LongType(), False),
     ]
 )
-"""A trace as :func:`brokerproof.reports.sources.dataframes.trace` gives it."""
+"""A trace in the form of :func:`brokerproof.reports.sources.dataframes.trace`."""
 
 
 def recorded(

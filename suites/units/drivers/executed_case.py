@@ -1,4 +1,4 @@
-"""Runs a case that is not registered on a target."""
+"""Runs an unregistered case on a target."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ def made(
     needs: frozenset[str] = frozenset(),
     harm: str = "",
 ) -> Call:
-    """A call of a case that is not registered, so that the catalogue does not contain it."""
+    """Return a call of an unregistered case, so that the catalogue does not contain it."""
     about = Case(
         "units.example", "units", function, {None: cited}, needs, "", "here:1", over, harm=harm
     )
@@ -44,7 +44,7 @@ def result(target: Target, function: Callable[..., Any], *cited: str, **kwargs: 
 
 
 class RealTimeTwin:
-    """The reference in virtual time that claims to be real, to test how real time changes the
+    """The reference in virtual time, claiming to be real, to test how real time changes the
     bookkeeping."""
 
     clock = Clock.REAL

@@ -1,4 +1,4 @@
-"""Frames of traces, written by hand, for tests of readers of traces."""
+"""Frames of traces, written by hand, for tests of trace readers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ Headers = Mapping[str, str] | tuple[tuple[str, str], ...]
 
 
 def dashed(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Keyword arguments as headers: names with hyphens, truth values in lower case."""
+    """Return keyword arguments as headers: hyphens in names, truth values in lower case."""
     return tuple(
         (name.replace("_", "-"), str(value).lower() if isinstance(value, bool) else str(value))
         for name, value in fields.items()

@@ -1,7 +1,7 @@
 """Servers that misbehave towards every client, and relays that make a working broker misbehave.
 
 ``python -m brokerproof.suites.units.drivers.misbehaving BEHAVIOUR PORT [BROKER_PORT [STIMULUS]]``
-runs one and prints its port; port 0 is a free one, and the stimulus is in hexadecimal digits.
+runs one and prints its port. Port 0 means a free port; the stimulus is in hexadecimal digits.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 
 Behaviour = Callable[[socket.socket], None]
-"""Serves one connection; it is closed when this returns or raises ``OSError``."""
+"""Serves one connection, which is closed when this returns or raises ``OSError``."""
 
 _READ = 65536
 _CONNECTED = b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0"
@@ -35,7 +35,7 @@ def silent_after_login(client: socket.socket) -> None:
 
 
 def half_open(client: socket.socket) -> None:
-    """End our direction at once and never read."""
+    """Close our direction immediately, and never read."""
     client.shutdown(socket.SHUT_WR)
     threading.Event().wait()
 
@@ -51,13 +51,13 @@ def floods_before_login(client: socket.socket) -> None:
 
 
 def floods_with_messages(client: socket.socket) -> None:
-    """Send messages without end, without a login."""
+    """Send messages forever, without a login."""
     while True:
         client.sendall(_MESSAGE * 1000)
 
 
 def floods_after_login(client: socket.socket) -> None:
-    """Answer CONNECT, and send messages without end."""
+    """Answer CONNECT, then send messages forever."""
     client.recv(_READ)
     client.sendall(_CONNECTED)
     while True:
@@ -65,14 +65,14 @@ def floods_after_login(client: socket.socket) -> None:
 
 
 def stalls_in_a_flood(client: socket.socket) -> None:
-    """Answer CONNECT, send 500 messages, and nothing more."""
+    """Answer CONNECT, then send 500 messages and nothing more."""
     client.recv(_READ)
     client.sendall(_CONNECTED + _MESSAGE * 500)
     silent(client)
 
 
 def floods_with_one_frame(client: socket.socket) -> None:
-    """Answer CONNECT, and begin a message whose body never ends."""
+    """Answer CONNECT, then begin a message whose body never ends."""
     client.recv(_READ)
     client.sendall(_CONNECTED + b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:x\n\n")
     while True:
@@ -80,7 +80,7 @@ def floods_with_one_frame(client: socket.socket) -> None:
 
 
 def spinning(client: socket.socket) -> None:
-    """Send random bytes without end."""
+    """Send random bytes forever."""
     random_bytes = random.Random(1).randbytes
     client.recv(_READ)
     while True:
@@ -97,7 +97,7 @@ def one_byte_per_second(client: socket.socket) -> None:
 
 
 def floods_amqp(client: socket.socket) -> None:
-    """Answer the protocol header of AMQP, and send empty frames without end."""
+    """Answer AMQP's protocol header, then send empty frames forever."""
     client.sendall(client.recv(8))
     while True:
         client.sendall(_EMPTY_FRAME * 1000)
@@ -127,11 +127,12 @@ class Relay:
             client.shutdown(socket.SHUT_WR)
 
     def on_request(self, client: socket.socket, data: bytes) -> None:
-        """Do the fault; raise ``OSError`` to close the connection."""
+        """Perform the fault; raise ``OSError`` to close the connection."""
 
 
 class ClosingAtRandom(Relay):
-    """Closes at one in ``one_in`` requests, after the first ``usable``, in which a run begins."""
+    """Closes on one in ``one_in`` requests, after the first ``usable``, during which a run
+    begins."""
 
     one_in = 10
     usable = 100
@@ -166,7 +167,7 @@ class DyingAt(ClosingAt):
 
 
 class FloodingAt(ClosingAt):
-    """Sends messages without end whenever a request contains ``stimulus``."""
+    """Sends messages forever whenever a request contains ``stimulus``."""
 
     def on_request(self, client: socket.socket, data: bytes) -> None:
         while self._stimulus in data:
@@ -174,7 +175,7 @@ class FloodingAt(ClosingAt):
 
 
 class FloodingFrom(Relay):
-    """Sends messages without end on every connection once ``requests`` requests were seen."""
+    """Sends messages forever on every connection once it has seen ``requests`` requests."""
 
     flood = _MESSAGE * 1000
 
@@ -191,7 +192,7 @@ class FloodingFrom(Relay):
 
 
 class FloodingWithOneFrameFrom(FloodingFrom):
-    """Then sends a body without end."""
+    """The same, but sends one endless body."""
 
     flood = b"MESSAGE" * 1000
 

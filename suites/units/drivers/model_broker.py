@@ -1,5 +1,5 @@
-"""A small model of a queue broker that writes the frames that would have crossed the wire, and may
-commit one fault. It is not one of our brokers, so a judge cannot share its mistakes.
+"""A small model of a queue broker. It writes the frames that would have crossed the wire, and may
+commit one fault. It shares no code with our brokers, so a judge cannot share its mistakes.
 
 :mod:`model_recordings` speaks STOMP for it, :mod:`model_recordings_amqp091` AMQP 0-9-1.
 """
@@ -93,7 +93,7 @@ class ModelBroker:
             if not done and number > steps // 3:
                 done = self.wrong(str(fault))
             self.step(self.random.choice(kinds))
-        for _ in range(steps):  # what is left is delivered, as far as windows allow
+        for _ in range(steps):  # the remaining messages are delivered, as far as windows allow
             self.step("deliver")
         return self.events
 

@@ -1,5 +1,5 @@
-"""Recordings of a queue broker that works, and of one that does not: drawn step by step, for judges
-to agree on."""
+"""Recordings of a working queue broker and of a faulty one, drawn step by step, on which judges
+should agree."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -150,7 +150,7 @@ class Player(ModelBroker):
         self.consumers[place] = None
 
     def wrong(self, fault: str) -> bool:
-        """Commits the fault; False if nothing here can be corrupted yet."""
+        """Commit the fault. Return False if nothing here can be corrupted yet."""
         consumers = [consumer for consumer in self.consumers if consumer is not None]
         for consumer in consumers:
             waiting = self.waiting[consumer.queue]
@@ -195,10 +195,10 @@ class Player(ModelBroker):
 
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
-    """A recording of ``steps`` steps; the broker commits ``fault`` as soon as possible after the
-    first third."""
+    """Return a recording of ``steps`` steps; the broker commits ``fault`` as soon as possible after
+    the first third."""
     player = Player(Random(seed), stamped=seed % 2 == 0)
-    # Few consumers go in half of them: once one has gone, most that a broker does may be right.
+    # Consumers leave in only half of them: after that, most behaviour of a broker may be right.
     calm = [step for step in STEPS if step not in ("leave", "unsubscribe", "nack")]
     kinds = STEPS if seed % 4 < 2 else calm
     for _ in range(PRODUCERS):
@@ -209,5 +209,5 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
 
 
 def recordings(*, right: bool = False) -> st.SearchStrategy[list[ev.Event]]:
-    """Recordings of a broker, with one fault unless it is ``right``."""
+    """Return recordings of a broker, with one fault unless it is ``right``."""
     return drawn(recording, FAULTS, right=right)

@@ -1,4 +1,4 @@
-"""Recordings of a broker that speaks AMQP 0-9-1 and works, and of one that does not, like
+"""Recordings of a working AMQP 0-9-1 broker and of a faulty one, like
 :mod:`brokerproof.suites.units.drivers.model_recordings`."""
 
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from brokerproof.suites.units.drivers.model_broker import (
 )
 
 CONFIRMED = (b"bp1:00000000:", b"0/")
-"""How the bodies of the producer begin whose messages are confirmed."""
+"""The beginning of the bodies of the producer with confirms."""
 WAYS = ("one by one", "multiple", "none")
 STEPS = (
     *(*["send"] * 3, *["deliver"] * 3),
@@ -41,7 +41,7 @@ class Message:
 
 @dataclass
 class Consumer:
-    """One consumer on channel 1 of a separate connection; its held messages by delivery-tag."""
+    """One consumer on channel 1 of a separate connection; it holds messages by delivery-tag."""
 
     conn: int
     queue: int
@@ -59,9 +59,9 @@ class Consumer:
 @dataclass
 class Player(ModelBroker):
     exchange: str = ""
-    """Messages go through this one; each of its keys has one queue."""
+    """The exchange of all messages; each of its keys has one queue."""
     confirms: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By producer: how many messages it published, and how many were confirmed."""
+    """By producer: the numbers of messages published and confirmed."""
 
     def method(
         self,
@@ -209,7 +209,8 @@ class Player(ModelBroker):
         self.give_back(consumer, list(consumer.held.values()))
 
     def behind(self, waiting: list[Message]) -> int:
-        """The position of the next message by the producer of the first one; 0 if there is none."""
+        """Return the position of the next message by the producer of the first one; 0 if there is
+        none."""
         digits = 12 if self.stamped else 1
         first = waiting[0].body[:digits] if waiting else b""
         return next(
@@ -217,7 +218,7 @@ class Player(ModelBroker):
         )
 
     def wrong(self, fault: str) -> bool:
-        """Commits the fault; False if nothing here can be corrupted yet."""
+        """Commit the fault. Return False if nothing here can be corrupted yet."""
         for consumer in self.consumers:
             waiting = self.waiting[consumer.queue]
             fresh = [message for message in waiting if not message.again]
@@ -279,8 +280,8 @@ class Player(ModelBroker):
 
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
-    """A recording of ``steps`` steps; the broker commits ``fault`` as soon as possible after the
-    first third."""
+    """Return a recording of ``steps`` steps; the broker commits ``fault`` as soon as possible after
+    the first third."""
     player = Player(Random(seed), stamped=seed % 2 == 0, exchange="x" if seed % 8 in (2, 3) else "")
     calm = [step for step in STEPS if step not in ("leave", "close", "nack", "reject", "get")]
     kinds = STEPS if seed % 4 < 2 else calm
@@ -292,5 +293,5 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
 
 
 def recordings(*, right: bool = False) -> st.SearchStrategy[list[ev.Event]]:
-    """Recordings of a broker, with one fault unless it is ``right``."""
+    """Return recordings of a broker, with one fault unless it is ``right``."""
     return drawn(recording, FAULTS, right=right)

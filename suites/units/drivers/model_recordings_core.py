@@ -9,14 +9,13 @@ from brokerproof.suites.units.drivers import model_recordings
 
 
 def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
-    """A recording of :func:`brokerproof.suites.units.drivers.model_recordings.recording`, in CORE.
-    Consumers without acknowledgements acknowledge at once here. The seeds are chosen so that no
-    consumer leaves or refuses a message."""
+    """Return a recording of :func:`brokerproof.suites.units.drivers.model_recordings.recording`, in
+    CORE. Consumers without acknowledgements acknowledge immediately here. The seeds are chosen so
+    that no consumer leaves or refuses a message."""
     return list(said(model_recordings.recording(seed // 2 * 4 + 2 + seed % 2, fault, steps)))
 
 
 def said(events: Sequence[ev.Event]) -> Iterator[ev.Event]:
-    """STOMP events as CORE events."""
     modes: dict[int, str] = {}
     for event in events:
         if isinstance(event, (ev.HeartBeatSent, ev.HeartBeatReceived, ev.ConnectionOpened)):

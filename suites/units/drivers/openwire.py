@@ -19,15 +19,14 @@ Q = queue("Q")
 
 
 def driver(activemq: ActiveMq | None = None, **acceptor: Any) -> Driver:
-    """A broker with acceptors ``stomp``, ``amqp`` and ``openwire``."""
     about = settings(activemq or configured())
     ours = connector.acceptor("openwire", ("OPENWIRE",), **acceptor)
     return Driver(replace(about, acceptors=(*about.acceptors, ours)))
 
 
 class OpenWireClient:
-    """One connection of ``driver``, negotiated and with session 1 by default; ``inbox`` has the
-    commands not read yet.
+    """One connection of ``driver``, by default negotiated and with session 1; ``inbox`` has the
+    unread commands.
 
     ``beside`` is another client of the same driver.
     """
@@ -65,9 +64,8 @@ class OpenWireClient:
     def negotiate(self, **options: Any) -> list[Structure]:
         """Send our WireFormatInfo; return the answers, including the broker's."""
         said = {**OPTIONS, **options}
-        self._reader.version = min(
-            12, self.version
-        )  # of what follows the broker's WireFormatInfo, which is here
+        # Of what follows the broker's WireFormatInfo, which is here.
+        self._reader.version = min(12, self.version)
         self.feed(
             encode_command(
                 "WireFormatInfo", {"version": self.version, "marshalledProperties": said}
@@ -76,7 +74,7 @@ class OpenWireClient:
         return self.taken()
 
     def saw(self, effects: list[Effect]) -> None:
-        """Effects that may carry something for this client."""
+        """Read effects that may concern this client."""
         for effect in effects:
             if isinstance(effect, SendBytes) and effect.conn == self.conn:
                 for read in self._reader.feed(effect.data):
@@ -88,7 +86,7 @@ class OpenWireClient:
         self.told(self.driver.feed(self.conn, data))
 
     def told(self, effects: list[Effect]) -> None:
-        """Pass effects to the clients of this driver that they concern."""
+        """Pass effects to this driver's clients."""
         for client in self._all:
             client.saw(effects)
 

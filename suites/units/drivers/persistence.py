@@ -30,11 +30,11 @@ from brokerproof.reference_broker.settings.settings import AddressSetting, Setti
 from brokerproof.suites.units.drivers.broker import Received
 
 SMALL = StoreOptions(journaled=True, segment=4096, ballast=16 * 1024)
-"""Segments so small that there are many of them."""
+"""Segments so small that there are many."""
 
 
 def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Settings:
-    """Every address starts paging at ``max_size`` bytes."""
+    """Let every address page from ``max_size`` bytes."""
     setting = AddressSetting(
         "#",
         max_size_bytes=max_size,
@@ -48,12 +48,12 @@ def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Setti
 
 
 class StoringDriver:
-    """A broker with a disk. ``options`` None is a broker without a journal."""
+    """A broker with a disk. With ``options`` None it has no journal."""
 
     prefix = ""
-    """Return the prefix of a queue's name."""
+    """The prefix of a queue's name."""
     wide = "consumer-window-size:-1\n"
-    """A header of whoever takes any number of messages."""
+    """The header of a consumer that takes any number of messages."""
 
     def __init__(
         self,
@@ -145,17 +145,17 @@ class StoringDriver:
     # --- restarts ---------------------------------------------------------------------------------
 
     def power_loss(self) -> None:
-        """The machine stops, and another broker starts with what is on the disk."""
+        """Stop the machine, and start another broker with the content of the disk."""
         self.disk.power_loss(self.now)
         self._begin()
 
     def kill(self) -> None:
-        """The process is killed, and another broker starts."""
+        """Kill the process, and start another broker."""
         self.disk.killed(self.now)
         self._begin()
 
     def restart(self) -> None:
-        """The broker shuts down cleanly, and another one starts."""
+        """Shut the broker down cleanly, and start another."""
         self._note(self.broker.end())
         while not self.broker.is_idle and self.step():
             pass
@@ -175,7 +175,7 @@ class StoringDriver:
         return self.feed(BytesReceived(conn, frame.encode()))
 
     def take(self, conn: int) -> list[Received]:
-        """The frames that arrived since the last call."""
+        """Return and remove the frames received."""
         data = self._got.pop(conn, b"")
         return [Received(part.lstrip(b"\n")) for part in data.split(b"\0")[:-1]]
 
@@ -199,7 +199,7 @@ class StoringDriver:
         return [frame for frame in self.take(conn) if frame.command == "MESSAGE"]
 
     def drain(self, to: str = "q") -> list[str]:
-        """Everything in ``to``, read by a separate consumer that acknowledges nothing."""
+        """Return everything in ``to``, read by a separate consumer that acknowledges nothing."""
         conn = self.connect()
         got = self.subscribe(conn, "client", to, self.wide)
         self.wait(1)

@@ -64,7 +64,7 @@ def connection(conn: int, heart_beat: str, *, at: int = 0) -> list[ev.Event]:
 def silence(
     closed_at: int, *, example: int | None = None, verdict: Seen = Seen.HELD
 ) -> list[ev.Event]:
-    """A silent connection that is closed at ``closed_at``, judged against 2 s to 4 s."""
+    """Return a silent connection that is closed at ``closed_at``, judged against 2 s to 4 s."""
     start: ev.Event = (
         ev.CaseStarted(at_ns=0, detail="silence")
         if example is None
@@ -129,7 +129,7 @@ def measured(closed_at: int) -> dict[str, Measurement]:
 
 
 def two_connections() -> list[ev.Event]:
-    """Two consumers, one piece of malformed bytes, one reset, and unreadable bytes."""
+    """Return two consumers, malformed bytes, a reset, and unreadable bytes."""
     busy = [
         frames.received(
             "MESSAGE",
@@ -188,7 +188,7 @@ def violated(requirement: str, detail: str, uncertain: str | None = None) -> Fin
 def full_run(
     folder: Path, *, targets: tuple[str, ...] = ("reference", "artemis"), finished: bool = True
 ) -> Path:
-    """A run with every verdict on the last target, and mostly PASS on the others."""
+    """Write a run with every verdict on the last target, and mostly PASS on the others."""
     name = folder.name
     write_header(folder, header(name, targets=targets, finished=finished))
     docs: dict[str, Any] = {}
@@ -208,7 +208,7 @@ def full_run(
 
 
 def judged_in(case: Verdict, finding: Finding) -> JudgedFinding:
-    """``finding`` with its verdict in a case that has the verdict ``case`` because of it."""
+    """Return ``finding`` with its verdict in a case that it gives the verdict ``case``."""
     if case in (Verdict.ERROR, Verdict.SKIP) or finding.seen is Seen.VIOLATED:
         return with_verdict(finding, case)
     held = finding.seen is Seen.HELD

@@ -1,4 +1,4 @@
-"""Targets that run as long as a block of a test lasts."""
+"""Targets that run during a block of a test."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

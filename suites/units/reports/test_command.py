@@ -1,5 +1,5 @@
-"""``brokerproof report`` from outside: one sentence for bad input, before any JVM is started; and
-how Spark is started."""
+"""``brokerproof report`` from outside: one sentence for bad input, before any JVM starts; and how
+Spark starts."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 def refused(code: int, *arguments: str | Path) -> str:
-    """Return the sentence with which the command refuses, its only output."""
+    """Return the sentence with which the command fails, its only output."""
     result = invoke(*arguments)
     assert result.exit_code == code
     assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -92,7 +92,7 @@ def test_without_java_or_spark_set_up_failed(
 
 @pytest.fixture
 def niceness(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The niceness steps that were requested; none is applied, and SIGTERM keeps its meaning."""
+    """Return the requested niceness steps; none is applied, and SIGTERM keeps its meaning."""
     steps: list[int] = []
     monkeypatch.setattr(os, "nice", steps.append)
     before = signal.getsignal(signal.SIGTERM)
@@ -105,7 +105,7 @@ def test_a_report_that_starts_early_reads_the_run_when_it_is_asked_to(
 ) -> None:
     @contextlib.contextmanager
     def starting(*_: object, **__: object) -> Iterator[object]:
-        write_header(tmp_path / "r", header("r"))  # it is not a run before
+        write_header(tmp_path / "r", header("r"))  # before that, it is not a run
         yield object()
 
     warm: list[object] = []

@@ -1,4 +1,4 @@
-"""``brokerproof judge`` on a segment whose footer is intact but whose data are damaged."""
+"""``brokerproof judge`` on a segment with an intact footer but damaged data."""
 
 from pathlib import Path
 

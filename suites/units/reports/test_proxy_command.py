@@ -22,7 +22,7 @@ CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:100,100\n\n\0"
 CONNECTED = b"CONNECTED\nversion:1.2\nheart-beat:100,100\n\n\0"
 WAIT_S = 60.0
 FULL = 60_000
-"""The largest file, in bytes, where the disk is to look full."""
+"""The largest file, in bytes, if the disk should look full."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Proxied:
         return application, broker
 
     def says(self, *words: str) -> None:
-        """Read its output as it runs, until it has contained all words."""
+        """Read the output until it has contained all these words."""
         assert self.process.stderr is not None
         missing = {*words}
         while missing:

@@ -1,4 +1,4 @@
-"""The scripts of docs/explanation/counterexamples find nothing on the reference broker, and reveal
+"""The scripts of docs/explanation/counterexamples find nothing on the reference broker, and detect
 a broker whose connection ends without an answer."""
 
 import json

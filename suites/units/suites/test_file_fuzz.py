@@ -10,7 +10,7 @@ from brokerproof.suites.fuzz.file_readers import READERS, BadRefusal, Reader, ch
 from brokerproof.suites.fuzz.file_readers import try_one as tried
 
 INPUTS = 25
-"""Fresh inputs of each reader in every run."""
+"""Fresh inputs for each reader in every run."""
 BY_NAME = {reader.name: reader for reader in READERS}
 VECTORS = sorted(path for path in run.vectors().glob("*/*") if path.is_file())
 

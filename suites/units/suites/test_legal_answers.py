@@ -1,4 +1,4 @@
-"""The reference broker with legal variations: no case accuses what a specification allows or leaves
+"""The reference broker with legal variations: no case reports what a specification allows or leaves
 open."""
 
 from pathlib import Path

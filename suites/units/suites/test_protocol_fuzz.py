@@ -1,5 +1,5 @@
-"""Brokers of every family and peers that send anything: new scenes in every run, and all earlier
-findings; and planted faults, each of which an invariant detects."""
+"""Brokers of every family and peers that send anything: new scenes in every run, all earlier
+findings, and seeded faults, each of which an invariant detects."""
 
 import os
 import secrets
@@ -15,7 +15,7 @@ from brokerproof.suites.fuzz import protocols, scene, sockets
 from brokerproof.suites.fuzz.scene import BYSTANDER, FAMILIES, Data, Event, Open, Setting
 
 SCENES = 3
-"""Fresh scenes of each family in every run."""
+"""Fresh scenes for each family in every run."""
 VECTORS = sorted(protocols.vectors().glob("*.jsonl"))
 CONNECT = Data(1, b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
 STORED = Setting("artemis", True)
@@ -188,7 +188,7 @@ def test_a_fault_planted_in_a_broker_process_is_noticed(
 ) -> None:
     monkeypatch.setattr(StompConnection, "receive", _at_a_fault(harm))
     monkeypatch.setattr(sockets, "MOST_GROWTH", 32 << 20)
-    if kind == "slow":  # on a busy host another broker would be slow by this, too
+    if kind == "slow":  # on a busy host this would slow another broker too
         monkeypatch.setattr(sockets, "WITHIN_NS", 100 * NS_PER_MS)
     world = pool.scene(Setting("artemis", False))
     world.play(Open(1, "all"))

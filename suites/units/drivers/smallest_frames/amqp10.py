@@ -85,7 +85,7 @@ def flow(handle: int | None = None, credit: int | None = None, **fields: Any) ->
 
 
 def amqp_deliveries(count: int, credit: int | None = None) -> Feed:
-    """A connection with ``count`` unsettled deliveries on link 0."""
+    """Feed a connection with ``count`` unsettled deliveries on link 0."""
     feed = amqp()
     stomp_sender = feed.beside("stomp")
     stomp_sender.send(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")

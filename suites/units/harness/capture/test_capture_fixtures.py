@@ -1,5 +1,4 @@
-"""Stored captures of real sessions: they are read as they were recorded live, and judged the
-same."""
+"""Stored captures of real sessions, read as they were recorded live, and judged alike."""
 
 import json
 from importlib.resources import files

@@ -1,5 +1,5 @@
-"""Judgements from captured packets: faults are found, and missing packets never lead to an
-accusation."""
+"""Judgements from captured packets: faults are found, and missing packets never lead to a false
+report."""
 
 from collections.abc import Sequence
 from dataclasses import replace

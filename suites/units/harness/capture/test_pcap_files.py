@@ -27,7 +27,7 @@ def test_tags_compression_and_pcapng_tell_the_same(tmp_path: Path) -> None:
     )
     (tmp_path / "small.pcap.gz").write_bytes(gzip.compress((tmp_path / "usual.pcap").read_bytes()))
     assert events_of(tmp_path / "tagged.pcap") == events_of(tmp_path / "small.pcap.gz") == usual
-    # Microseconds as a floating point number are what dpkt writes.
+    # dpkt writes microseconds as a floating-point number.
     (tmp_path / "new.pcapng").write_bytes(
         pcapng([(segment.at, segment.encode()) for segment in segments])
     )

@@ -1,4 +1,4 @@
-"""Threads that parse sources at the same time, while garbage collections let other threads run."""
+"""Threads that parse sources concurrently, while garbage collections let other threads run."""
 
 import ast
 import gc
@@ -18,14 +18,14 @@ SOURCE = "\n".join(
 
 
 def looked(phase: str, about: dict[str, Any]) -> None:
-    """Hypothesis also has a callback for collections; while such a function runs, another thread
-    may be scheduled."""
+    """Hypothesis also has a callback for collections; during such a callback, another thread may be
+    scheduled."""
     sum(range(50))
 
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Garbage collections and thread switches as often as possible."""
+    """Collect garbage and switch threads as often as possible."""
     before, interval = gc.get_threshold(), sys.getswitchinterval()
     gc.callbacks.append(looked)
     gc.set_threshold(5)

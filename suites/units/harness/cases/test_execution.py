@@ -1,4 +1,4 @@
-"""How a case becomes a result: proofs and controls, requirements never reached, examples, attempts,
+"""From a case to a result: proofs and controls, requirements never reached, examples, attempts,
 deviations."""
 
 import dataclasses
@@ -236,7 +236,7 @@ def test_what_is_drawn_is_a_function_of_the_seed_alone(
         target.record_finding(MUST, True, "seen")
 
     call = made(notes, MUST, over=Over({"number": st.integers()}, 400))
-    # Between the two a module is loaded whose constants Hypothesis draws, if it is let.
+    # Between the two, a module is loaded whose constants Hypothesis would draw if it could.
     (tmp_path / "telling_constants.py").write_text(
         "".join(f"A{number} = {77_000 + number}\n" for number in range(300))
     )

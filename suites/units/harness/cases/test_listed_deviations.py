@@ -63,7 +63,7 @@ def test_a_known_deviation_may_explain_a_failed_control_and_nothing_else(referen
     assert found.detail == "control failed: the message never arrived (known: it is lost)"
     found = execute(run_of(reference, deviations=(known,)), made(half, MUST))
     (finding,) = found.findings
-    assert finding.seen is Seen.NEVER_REACHED  # or the list would seem out of date
+    assert finding.seen is Seen.NEVER_REACHED  # otherwise the list would seem out of date
     assert finding.verdict is Verdict.KNOWN
     assert finding.deviation == known.listed
     assert (

@@ -1,4 +1,4 @@
-"""The processes of a run do without pandas."""
+"""The processes of a run work without pandas."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ OPTIONS = case_index.pytest_command()[4:]
     ("options", "imported"), [(OPTIONS, "False"), (OPTIONS[:-2], "True")], ids=["a-run", "others"]
 )
 def test_a_run_does_without_pandas(options: list[str], imported: str) -> None:
-    """Otherwise pyarrow imports pandas for its first array."""
+    """Without the patch, pyarrow would import pandas for its first array."""
     suite = case_index.suites_folder() / "delivery"
     done = subprocess.run(
         [sys.executable, "-P", "-c", PROGRAM, *options, str(suite)],

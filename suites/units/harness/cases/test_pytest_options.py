@@ -1,4 +1,5 @@
-"""The pytest plugin and projects that have nothing to do with brokerproof, or that opt in."""
+"""The pytest plugin in projects that have nothing to do with brokerproof, and in those that opt
+in."""
 
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A project with packages, an option and a fixture whose names brokerproof also uses."""
+    """Return a project with packages, an option and a fixture whose names brokerproof uses too."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for package, module in (("harness", "__init__"), ("reports", "monthly")):
         (tmp_path / package).mkdir()

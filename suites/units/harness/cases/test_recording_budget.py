@@ -1,4 +1,5 @@
-"""In virtual time, a property's recording has a budget of events, and everything decisive."""
+"""In virtual time, the recording of a property has a budget of events, and contains every decisive
+one."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,7 +81,7 @@ def test_what_adds_nothing_stays_within_the_budget(examples: list[Example], even
 
 
 TALKATIVE = 100
-"""Events of an example of :func:`talk`, at least."""
+"""The least events of an example of :func:`talk`."""
 
 
 def talk(target: Bench, size: int = 0) -> None:
@@ -103,7 +104,7 @@ def test_a_property_records_up_to_its_budget_and_what_fails(
     assert result.unrecorded.events >= 7 * TALKATIVE
     events = read.case(tmp_path, "reference", "units.example")
     started = [event.detail for event in events if isinstance(event, ExampleStarted)]
-    # The budget's examples; then the failing one, which is the last.
+    # The budget's examples, then the failing one, which is the last.
     assert len(started) == (3 if verdict is Verdict.PASS else 4)
     assert ("size=990" in str(started[-1])) is (verdict is Verdict.FAIL)
 

@@ -65,7 +65,8 @@ def test_a_capability_that_is_not_offered_has_its_reason(tmp_path: Path) -> None
     assert identity.absent["nack"] == "not offered: our manual, page 3"
     assert identity.judged_on == {"multicast": "rabbitmq"}
     assert identity.absent["multicast"] == "judged on the target rabbitmq"
-    # What the family lacks and this broker has is offered, and the rest keeps the family's reason.
+    # A capability that the family lacks and this broker has is offered; the others keep the
+    # family's reason.
     assert "amqp-transactions" in identity.capabilities
     assert "amqp-transactions" not in identity.absent
     assert identity.absent["amqp-dynamic"].startswith("not offered: rabbitmq.com/docs/amqp")

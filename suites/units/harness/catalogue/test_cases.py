@@ -1,4 +1,4 @@
-"""Names of cases: those recorded under a former suite still resolve."""
+"""Names of cases: names recorded under a former suite still resolve."""
 
 import pytest
 

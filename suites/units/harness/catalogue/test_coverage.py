@@ -95,9 +95,8 @@ def test_the_rewritten_list_is_read_back(catalogue: Catalogue, tmp_path: Path) -
     path.write_text(coverage.rewritten(catalogue, {}, reasons))
     del reasons["FOO3-FRAME-03"]
     assert coverage.load_listed(path) == reasons
-    assert (
-        len(requirements.load(tmp_path)) == 4
-    )  # the list lies in the same folder and is not a document
+    # The list is in the same folder but is not a document.
+    assert len(requirements.load(tmp_path)) == 4
 
 
 def test_a_gap_without_a_reason_is_not_written(catalogue: Catalogue) -> None:

@@ -1,4 +1,4 @@
-"""The catalogue's loader: accepted input, and the sentences that refuse everything else."""
+"""The catalogue's loader: accepted input, and the sentences that reject everything else."""
 
 from pathlib import Path
 

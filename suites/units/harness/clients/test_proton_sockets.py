@@ -1,5 +1,5 @@
-"""Proton's own sockets: a container that has ended leaves no connection open, which a broker would
-still serve, and a Proton without TLS judges nobody's TLS."""
+"""Proton's own sockets: an ended container leaves no connection open that a broker would still
+serve, and Proton without TLS does not judge a broker's TLS."""
 
 import socket
 import threading

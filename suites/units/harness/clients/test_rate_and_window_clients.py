@@ -22,7 +22,7 @@ BURSTS = st.integers(1, 5)
 
 
 def crowds(instants: Sequence[Instant], rate: int, burst: int) -> bool:
-    """The definition, checked interval by interval; :func:`rates.crowd` does it in one pass."""
+    """Check the definition interval by interval; :func:`rates.crowd` does so in one pass."""
     return any(
         (last - first + 1 - burst) * NS_PER_S > rate * (instants[last] - instants[first])
         for first in range(len(instants))
@@ -31,8 +31,8 @@ def crowds(instants: Sequence[Instant], rate: int, burst: int) -> bool:
 
 
 def through(bucket: TokenBucket, gaps: Sequence[int], late: Sequence[int] = ()) -> list[Instant]:
-    """The instants at which tokens are available, if each is requested after one of these gaps and
-    spent ``late``."""
+    """Return the instants at which tokens are available, if each is requested after one of these
+    gaps and used ``late``."""
     now, passed = 5 * NS_PER_S, []
     for number, gap in enumerate(gaps):
         now = bucket.ready_at(now + gap)
@@ -88,8 +88,8 @@ class Hasty(TokenBucket):
 
 
 class Windowed(TokenBucket):
-    """A bucket that counts aligned seconds: twice the rate fits into an interval that straddles
-    two."""
+    """A bucket that counts aligned seconds: twice the rate fits into an interval across two
+    seconds."""
 
     def ready_at(self, now: Instant) -> Instant:
         return (
@@ -154,7 +154,7 @@ def test_a_producer_has_no_more_under_way_than_its_window(
     now = turn = 0
     while flow.waiting:
         at = flow.next_at(now)
-        if at is None:  # shut: the broker answers some
+        if at is None:  # closed: the broker answers some
             for _ in range(answers[turn % len(answers)] or 1):
                 if open_:
                     course.append(Step(now, open_[0], ended=True))
@@ -180,8 +180,8 @@ def test_a_producer_has_no_more_under_way_than_its_window(
 def test_credit_in_messages_keeps_a_window_of_bytes(
     window: int, sizes: list[int], takes: list[bool]
 ) -> None:
-    """A sender uses all credit at once; sizes grow only in the first message, so nothing is larger
-    than what was seen."""
+    """A sender uses all credit immediately. Sizes grow only with the first message, so no message
+    is larger than an earlier one."""
     sizes = [max(sizes), *sizes]
     flow: ConsumerFlow[int] = ConsumerFlow(window, -1)
     course: list[Step] = []

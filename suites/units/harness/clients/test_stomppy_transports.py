@@ -1,5 +1,5 @@
 """stomp.py as a peer: its frames and their times in virtual time, their events in the trace, and
-its end."""
+its close."""
 
 import socket
 import threading
@@ -60,8 +60,8 @@ def answering(heart_beat: str | None = None, version: str = "1.2") -> Answer:
 
 
 class Scripted:
-    """A broker that answers according to a script, and beats every ``period`` if given. An answer
-    of None is a close."""
+    """A broker that answers according to a script, and sends heartbeats every ``period`` if given.
+    An answer of None is a close."""
 
     def __init__(self, answer: Answer, period: Duration | None = None, beat: bytes = b"\n") -> None:
         self._answer, self._period, self._beat = answer, period, beat
@@ -219,8 +219,8 @@ def test_it_does_not_beat_when_nobody_wants_it(
 
 
 def test_it_gives_up_a_broker_that_does_not_beat_as_promised() -> None:
-    """stomp.py waits half a period longer than agreed, and another half period for the first
-    beat."""
+    """stomp.py waits half a period longer than agreed, and for the first heartbeat another half
+    period."""
     notebook, peer, broker = virtual(answering("500,0"), heart_beat=(0, 1000))
     notebook.advance(ms(10_000))
     [left] = notebook.of(ConnectionAbandoned)
@@ -310,7 +310,7 @@ def test_it_can_be_cut_off(how: CloseHow) -> None:
 
 
 def saying(data: bytes) -> Answer:
-    """A broker that sends ``data`` instead of the first receipt."""
+    """Return a broker that sends ``data`` instead of the first receipt."""
 
     def answer(said: codec.Frame) -> bytes | None:
         return data if said.command == "SEND" else answering()(said)
@@ -351,7 +351,7 @@ def test_a_frame_that_it_stumbles_over_is_a_failed_control() -> None:
     with pytest.raises(ControlFailed, match=r"failed on what it read \(KeyError"):
         peer.publish(QUEUE, b"x", proves="R")
     assert not peer.connection.is_connected()
-    assert broker.gone is None  # not told yet: the end of the stream is on its way
+    assert broker.gone is None  # not reported yet: the end of the stream is in transit
 
 
 def test_a_receipt_that_does_not_come_is() -> None:
@@ -366,8 +366,8 @@ def test_a_receipt_that_does_not_come_is() -> None:
 
 @pytest.fixture
 def served() -> Iterator[tuple[int, SimpleQueue[CloseHow]]]:
-    """A scripted broker that accepts one connection over TCP and beats every 40 ms: its port, and
-    how it saw the close."""
+    """Serve one TCP connection with a scripted broker that sends a heartbeat every 40 ms; yield its
+    port, and how it saw the close."""
     listener = socket.create_server(("127.0.0.1", 0))
     ends: SimpleQueue[CloseHow] = SimpleQueue()
 
@@ -409,8 +409,8 @@ def test_over_sockets_the_trace_is_the_same(
     threads = set(threading.enumerate())
     world = RealWorld({"stomp": ("127.0.0.1", port)}, Canary())
     notebook = Notebook(world)
-    # It is content with a beat every two seconds: on a busy machine a shorter wish makes stomp.py
-    # give up by itself.
+    # It accepts a heartbeat every two seconds: on a busy machine a shorter interval makes stomp.py
+    # itself give up.
     peer = form(notebook, 1, "stomp", "1.2", (40, 2000), None)
     peer.connect()
     peer.publish(QUEUE, b"x")
@@ -442,7 +442,7 @@ def test_over_sockets_the_trace_is_the_same(
 
 def test_over_sockets_a_closed_port_is_a_failed_control() -> None:
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # kept, so that nobody else comes to listen there
+        closed.bind(("127.0.0.1", 0))  # kept open, so that no other process listens there
         world = RealWorld({"stomp": closed.getsockname()}, Canary())
         peer = stomppy_transports.over_sockets(Notebook(world), 1, "stomp", "1.2", (0, 0), None)
         with pytest.raises(ControlFailed, match="does not accept connections"):

@@ -1,4 +1,4 @@
-"""Without python-qpid-proton its cases are skipped, and say how to install it."""
+"""Without python-qpid-proton its cases are skipped, and the reason says how to install it."""
 
 import json
 from pathlib import Path

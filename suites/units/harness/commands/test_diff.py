@@ -218,7 +218,7 @@ def test_two_targets_of_one_run_are_compared_when_they_are_named(tmp_path: Path)
     assert code == 4
     assert "--between-brokers compares one target with another" in said
     assert "has x, y; choose with --target-a NAME" in said
-    for option in ("--between-brokers", "--across"):  # the older name goes on working
+    for option in ("--between-brokers", "--across"):  # the older name still works
         assert call(tmp_path, tmp_path, option, "--target-a", "x", "--target-b", "y")[0] == 1
         assert call(tmp_path, tmp_path, option, "--target-a", "y", "--target-b", "x")[0] == 0
 
@@ -279,7 +279,7 @@ def test_a_narrow_terminal_gets_whole_words(
 
 
 def changed(tmp_path: Path) -> tuple[Path, Path]:
-    """Two runs: one case got worse, one better, one is undecided, one is unchanged."""
+    """Return two runs: one case got worse, one better, one is undecided, one is unchanged."""
     before = {"s.worse": V.PASS, "s.better": V.FAIL, "s.open": V.PASS, "s.same": V.PASS}
     after = {"s.worse": V.FAIL, "s.better": V.PASS, "s.open": V.INCONCLUSIVE, "s.same": V.PASS}
     return run(tmp_path / "a", before), run(tmp_path / "b", after)

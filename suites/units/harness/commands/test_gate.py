@@ -56,7 +56,7 @@ def test_what_got_worse_decides(tmp_path: Path, before: Verdict, now: Verdict, c
     [
         ("impact=loss,disconnect", Verdict.FAIL, "STOMP12-HB-07", 1),
         ("impact=loss,stall", Verdict.FAIL, "STOMP12-HB-07", 0),
-        ("impact=loss,stall", Verdict.FAIL, "ACME-1", 1),  # its impact is not known
+        ("impact=loss,stall", Verdict.FAIL, "ACME-1", 1),  # its impact is unknown
         ("impact=disconnect", Verdict.KNOWN, "STOMP12-HB-07", 0),
         ("impact=loss", Verdict.INCONCLUSIVE, "STOMP12-HB-07", 2),
         ("impact=loss", Verdict.ERROR, "STOMP12-HB-07", 5),

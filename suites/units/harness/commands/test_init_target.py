@@ -73,7 +73,7 @@ def test_without_ports_it_asks(ports: dict[str, str], tmp_path: Path) -> None:
         input=f"{ports['amqp-credits-10']}\nbrokerproof\nHOME\n",
     )
     assert "Ports of the broker" in done.output
-    # HOME is no passcode of this broker: it refuses us, and that is said.
+    # HOME is not this broker's passcode: it refuses us, and the command reports that.
     assert not out.exists()
     assert "login" in done.output + str(done.exception)
 

@@ -1,5 +1,4 @@
-"""``brokerproof load`` against the reference broker over sockets: small loads, and the files that
-they write."""
+"""``brokerproof load`` against the reference broker over sockets: small loads and their files."""
 
 import errno
 import json
@@ -157,5 +156,5 @@ def test_a_driver_that_cannot_write_says_why(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_driver_whose_conductor_went_before_it_came_ends() -> None:
     with socket.socket() as gone:
-        gone.bind(("127.0.0.1", 0))  # kept, so that nobody else comes to listen there
+        gone.bind(("127.0.0.1", 0))  # kept open, so that no other process listens there
         assert worker.work(f"127.0.0.1:{gone.getsockname()[1]}", "token") == 5

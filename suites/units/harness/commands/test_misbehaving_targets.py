@@ -34,9 +34,9 @@ from brokerproof.suites.units.drivers.misbehaving import (
 COMMAND = (sys.executable, "-m", "brokerproof.harness.commands.cli")
 NEVER_S = 120
 UNDESERVED = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE})
-"""Verdicts that no early end may bring to a broker that keeps its promises. A recommendation that
+"""Verdicts that an early end must not give a broker that keeps its promises. A recommendation that
 the reference does not keep is a WARN."""
-"""No run below takes that long: a test that reaches it found a target that hangs the harness."""
+"""No run below takes this long. A test that does has found a target that hangs the harness."""
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def test_a_broker_that_dies_of_one_case(
     with listening(SERVERS["silent"]) as front:
         pass  # a port that is free from now on
     with broker(protocol) as (_, port):
-        # It dies of the case's frames: its queues have the case's name.
+        # The broker dies of the case's frames; its queues have the case's name.
         words = shlex.join([*MORTAL, str(front), str(port), case.encode().hex()])
         again = f"echo $$ >> {tmp_path}/pids; exec {words}"
         with subprocess.Popen(again, shell=True, stdout=subprocess.PIPE) as first:
@@ -235,7 +235,7 @@ def test_a_broker_that_dies_of_one_case(
 def test_a_broker_that_becomes_unusable_while_it_is_judged(
     relay: type[Relay], fault: str, tmp_path: Path
 ) -> None:
-    patient = ("--limit", "probe_seconds=10")  # a busy host is no silent broker
+    patient = ("--limit", "probe_seconds=10")  # a busy host does not make a broker silent
     with broker() as (_, port), listening(relay(port)) as front:
         code, line, results = judged(url(front), tmp_path / "run", *patient)
     assert code == 3, line

@@ -21,7 +21,7 @@ sys.exit(int(sys.argv[2]))
 
 
 def waiting(marker: Path, code: int = 0) -> ReportProcess:
-    """A process that writes the request into ``marker``, and ends with this exit code."""
+    """Return a process that writes the request into ``marker`` and ends with this exit code."""
     return ReportProcess([sys.executable, "-c", WAITING, str(marker), str(code)])
 
 

@@ -1,4 +1,4 @@
-"""The brokerproof command from outside: a run end to end, its exit codes, and one sentence for each
+"""The brokerproof command from outside: a complete run, its exit codes, and one sentence for each
 error."""
 
 import contextlib
@@ -59,7 +59,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     assert header["footer"]["exit_code"] == 0
     assert [target["name"] for target in header["targets"]] == ["reference"]
     assert list((tmp_path / "run" / "trace" / "target=reference").glob("part-*.parquet"))
-    # cut the last line off, as a kill would
+    # cut off the last line, as a kill would
     path = tmp_path / "run" / records.NAME
     first, second = path.read_text().splitlines(keepends=True)
     path.write_text(first + second[:30])
@@ -68,7 +68,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     assert beside.returncode == 4
     assert "run: a run is being written there" in beside.stderr
     assert "footer" in run_folder.read(tmp_path / "run"), "it was left alone"
-    again = brokerproof("run --out run --resume --no-report", tmp_path)  # as it was asked for
+    again = brokerproof("run --out run --resume --no-report", tmp_path)  # as requested
     assert again.returncode == 0, again.stderr
     assert again.stdout.strip() == "run"
     assert len(list(records.read(tmp_path / "run"))) == 2
@@ -217,7 +217,7 @@ def test_a_run_that_came_to_nothing_begins_again_in_its_folder(tmp_path: Path) -
 
     begin()
     with pytest.raises(run_folder.BadRunFolder, match="already holds a run"):
-        begin()  # a load's, say
+        begin()  # such as a load's
     run_folder.write_header_field(tmp_path, "asked", {})
     run_folder.add_cases(tmp_path, {"stomp.a": {}})
     (tmp_path / "logs").mkdir()

@@ -1,5 +1,5 @@
-"""A run in which some cases have no result does not count: verdicts on some would be mistaken for
-verdicts on all."""
+"""A run in which some cases have no result does not count, because verdicts on some would be
+mistaken for verdicts on all."""
 
 from pathlib import Path
 

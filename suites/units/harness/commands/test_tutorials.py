@@ -1,4 +1,4 @@
-"""The tutorials work as written: every shell block is run, in order, in an empty folder."""
+"""The tutorials work as written: every shell block runs, in order, in an empty folder."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import pytest
 TUTORIALS = Path(__file__).resolve().parents[4] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PORT = "61955"
-"""The port in a tutorial; another is used here, because it may be taken."""
+"""The port in a tutorial. Another one is used here, because this one may be taken."""
 EXIT = re.compile(r"# exits with (\d+)$")
 
 

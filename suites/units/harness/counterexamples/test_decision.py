@@ -1,5 +1,4 @@
-"""An expectation is found to be met, violated again, or out of reach, for each kind of
-expectation."""
+"""For each kind of expectation, a replay finds it met, violated again, or not decidable."""
 
 import subprocess
 import sys
@@ -20,7 +19,7 @@ NOTHING: dict[str, Any] = {"came": {}, "ended": []}
 
 class ScriptedPlayer(Player):
     """A player without sockets. ``answers`` has the bytes that arrive after each write; None ends
-    the connection. Time passes only while it waits in vain."""
+    the connection. Time passes only during vain waits."""
 
     def __init__(self, *answers: bytes | None, recorded: dict[str, Any] | None = None) -> None:
         super().__init__({}, "", "", b"", lambda text: None, recorded)
@@ -137,7 +136,7 @@ SIZE = len(A)
         (2 * SIZE - 1, 4, 2, [], False, MET),
         (2 * SIZE + 1, 4, 3, [], False, MET),
         (2 * SIZE, 2, 2, [], False, MET),
-        (2 * SIZE, 1, 1, [], False, MET),  # there are no more
+        (2 * SIZE, 1, 1, [], False, MET),  # there are no more deliveries
         (2 * SIZE, 4, 3, [Settled(1, 2, 2)], False, MET),
         (2 * SIZE, 4, 2, [Settled(1, 2, 2)], False, VIOLATED),
         (2 * SIZE, 5, 4, [Settled(1, 2, 2)], True, MET),
@@ -220,7 +219,7 @@ def test_what_only_the_case_can_tell_is_never_met(kind: str) -> None:
     assert "it was MESSAGE content-length:1 b'a'" in words
 
 
-# the way to the point that decides
+# the way to the decisive point
 
 
 def recorded_session() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Counterexamples: kept when a case fails, run again as FIXED or FAILED, and playable by scripts
+"""Counterexamples: kept when a case fails, replayed as FIXED or FAILED, and playable by scripts
 that need only Python."""
 
 import ast
@@ -293,7 +293,7 @@ def test_nothing_else_is_called(stored: object) -> None:
 
 
 class RealTimeTwin:
-    """The reference in virtual time that claims to be real."""
+    """The reference in virtual time, claiming to be real."""
 
     clock = Clock.REAL
 

@@ -1,4 +1,4 @@
-"""The AMQP 1.0 and 0-9-1 dialects of a broker whose address alone is known."""
+"""The AMQP 1.0 and 0-9-1 dialects of a broker, inferred from its address alone."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The dialect of a broker whose address alone is known."""
+"""The dialect of a broker, inferred from its address alone."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -118,9 +118,8 @@ def test_the_hidden_limit_of_an_address_is_recovered(reference: Target, seed: in
         assert limited.range.width is not None
         assert limited.range.width < 4
         charged = found["bytes charged beyond the body"]
-        assert charged.agrees(352 + 72 + 8), (
-            charged.value
-        )  # message, reference, and what AMQP writes before the body
+        # Message, reference, and AMQP's bytes before the body.
+        assert charged.agrees(352 + 72 + 8), charged.value
     if policy == "BLOCK" and not by_messages:
         assert found["room again below"].agrees(1), found["room again below"].value
 
@@ -176,7 +175,7 @@ def test_bounds_are_tight_where_the_range_of_products_is_wide(reference: Target)
 
 
 def test_a_way_to_round_that_explains_nothing_is_refuted() -> None:
-    # 1000 / 3 = 333.3: cut it is 333; a modifier known to be 3 leaves no other way.
+    # 1000 / 3 = 333.3, truncated to 333; a modifier known to be 3 allows no other rounding.
     facts = Facts(
         answers={0: 333, 1: 1}, silences={0: Range.of(1000, 1000), 30_000: Range.of(90_000, 90_000)}
     )

@@ -1,4 +1,4 @@
-"""The addresses of a broker that somebody else configured: queried, compared and bisected."""
+"""The addresses of a broker that we did not configure: queried, compared and bisected."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ BROKER: dict[str, dict[str, Any]] = {
         "pageSizeBytes": 10_240,
     },
 }
-"""Settings by the beginning of an address: what a broker answers."""
+"""A broker's answers: settings by prefix of an address."""
 
 
 class Answers:

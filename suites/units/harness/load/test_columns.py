@@ -1,5 +1,5 @@
-"""Many frames become columns of the trace at once, the same as those that the harness's codecs read
-one by one."""
+"""Many frames become trace columns together, equal to those that the harness's codecs read one by
+one."""
 
 import random
 from pathlib import Path
@@ -203,8 +203,8 @@ def test_amqp_that_is_none_is_told_and_empty_frames_are_beats(tmp_path: Path) ->
 
 
 def amqp091_contents() -> list[list[bytes]]:
-    """Methods as a load stores them: the method, its content header, and a complete or truncated
-    body."""
+    """Return methods as a load stores them: the method, its content header, and a complete or
+    truncated body."""
 
     def call(name: str, channel: int = 1, **fields: Any) -> bytes:
         return amqp091_codec.encode_frame(
@@ -302,7 +302,7 @@ def test_what_is_no_method_or_was_interrupted_says_so(tmp_path: Path) -> None:
 def test_what_is_usual_in_amqp_0_9_1_is_taken_apart_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(amqp091_columns, "_slow")  # reads one by one: ten times as long
+    monkeypatch.delattr(amqp091_columns, "_slow")  # reading one by one takes ten times as long
     frames = [
         (at, 1, at % 2, b"".join(amqp091_contents()[each]))
         for at, each in enumerate([0, 1, 2, 4] * 5)

@@ -1,5 +1,5 @@
-"""From the tape to segments: afterwards, with more than one scribe, and after one was killed in the
-middle."""
+"""From the tape to segments: afterwards, with more than one scribe, and after a scribe was killed
+in between."""
 
 import json
 import os
@@ -25,7 +25,6 @@ from brokerproof.suites.units.drivers.commands import command
 
 STOMP = protocols.NUMBERS["stomp"]
 LOOKS = 300
-"""Each takes a fifth of a second."""
 
 
 def about(
@@ -117,8 +116,8 @@ def test_a_tape_that_ends_in_the_midst_of_a_block_is_read_up_to_it(tmp_path: Pat
 def test_a_scribe_that_was_killed_loses_nothing_and_doubles_nothing(
     tmp_path: Path, renamed: bool
 ) -> None:
-    """It was killed between the two steps that end a segment: the segment's file exists, and so do
-    the files of the tape."""
+    """The scribe was killed between the two steps that end a segment: the segment's file exists,
+    and so do the files of the tape."""
     of = about(tmp_path)
     files = taped(tmp_path, of, files=3, each=20)
     data = files[0].read_bytes()

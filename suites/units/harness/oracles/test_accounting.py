@@ -1,4 +1,4 @@
-"""The oracle of accounting: every kind of irregularity is reported by its name, and nothing
+"""The oracle of accounting: every kind of irregularity is reported under its name, and nothing
 else."""
 
 import pytest
@@ -81,18 +81,18 @@ def test_what_is_wrong_has_one_name(facts: list[Fact], name: str, keys: tuple[by
 @pytest.mark.parametrize(
     "facts",
     [
-        # never confirmed: may come or not
+        # never confirmed: may or may not arrive
         [Attempted(A, "p")],
         [Attempted(A, "p"), *got("x", A)],
         # two producers, and two consumers, have no common order
         [*sent(A, producer="p"), *sent(B, producer="q"), *got("x", B, A)],
         [*sent(A, B), *got("x", B), *got("y", A)],
-        # refused: may be thrown away
+        # refused: may be dropped
         [*sent(A), *got("x", A), Refused((A,))],
-        # a goodbye: marking is free
+        # an orderly close: it may be marked or not
         [*sent(A), *got("x", A), Returned("x", failed=False), *got("y", A)],
         [*sent(A), *got("x", A), Returned("x", failed=False), *got("y", A, marked=True)],
-        # what came back goes behind what the other consumer already had
+        # a returned message goes after those that the other consumer already had
         [
             *sent(A, B),
             *got("x", A),
@@ -100,8 +100,8 @@ def test_what_is_wrong_has_one_name(facts: list[Fact], name: str, keys: tuple[by
             Returned("x", failed=True),
             *got("y", A, marked=True),
         ],
-        # b was under way to x when x was lost: y sees it late, and marked, although nobody saw it
-        # before
+        # b was in flight to x when x was lost: y gets it late and marked, although no consumer got
+        # it before
         [
             *sent(A, B, C),
             *got("x", A),
@@ -109,7 +109,7 @@ def test_what_is_wrong_has_one_name(facts: list[Fact], name: str, keys: tuple[by
             Returned("x", failed=True),
             *got("y", A, B, marked=True),
         ],
-        # x was lost and the broker has not noticed: b, sent then, went to x first and comes late,
+        # x was lost but the broker has not noticed: b, sent then, went to x first, and arrives late
         # and marked
         [
             *sent(A),

@@ -1,4 +1,4 @@
-"""What may follow the last answer on an AMQP 0-9-1 connection, and what may not."""
+"""What may and what must not follow the last answer on an AMQP 0-9-1 connection."""
 
 from typing import Any
 

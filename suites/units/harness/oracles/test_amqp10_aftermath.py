@@ -1,4 +1,4 @@
-"""What may follow the last answer on an AMQP 1.0 connection, and what may not."""
+"""What may and what must not follow the last answer on an AMQP 1.0 connection."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def beat(at: int, *, ours: bool = False) -> Event:
 
 
 def promised(time_out: int) -> list[Event]:
-    """An open connection on which the broker asks for a frame every ``time_out`` ms."""
+    """Return an open connection on which the broker requests a frame every ``time_out`` ms."""
     return [
         we("open", container_id="a"),
         broker("open", 1, container_id="b", idle_time_out=time_out),

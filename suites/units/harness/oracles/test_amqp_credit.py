@@ -1,5 +1,5 @@
-"""The AMQP oracle of link credit on hand-made traces: correct ones pass, every violation is
-seen."""
+"""The AMQP oracle of link credit on handmade traces: correct ones pass, every violation is
+found."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""The AMQP oracle of session windows on hand-made traces: correct ones pass, every violation is
-seen."""
+"""The AMQP oracle of session windows on handmade traces: correct ones pass, every violation is
+found."""
 
 import pytest
 

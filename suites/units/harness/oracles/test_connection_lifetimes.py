@@ -1,5 +1,4 @@
-"""Silences and late closes of a recording: how far outside the bounds they must be to be
-certain."""
+"""Silences and late closes in a recording: how far beyond the bounds they must be to be certain."""
 
 from dataclasses import replace
 
@@ -24,7 +23,7 @@ ALLOWED = seconds(11)
 """Ten seconds, and a tenth for the timer."""
 RECORDED, CAPTURED = Vantage.PEER, Vantage.CAPTURE
 BOUNDS = [(RECORDED, 4 * ALLOWED + seconds(1)), (CAPTURED, ALLOWED + seconds(1))]
-"""The longest silence that is not sure."""
+"""The longest silence that is uncertain."""
 
 
 @pytest.mark.parametrize(("vantage", "most"), BOUNDS)
@@ -44,8 +43,8 @@ def test_a_silence_is_uncertain_where_bytes_are_missing() -> None:
 
 @pytest.mark.parametrize(
     ("captured", "unseen", "most"),
-    # A TTL of 2000 ms and checks every 500 ms end it after 2550 ms at most; the answer may stand
-    # for 2 ms more.
+    # A TTL of 2000 ms and checks every 500 ms close it after at most 2550 ms; the answer may mean
+    # up to 2 ms more.
     [
         (False, None, 2 * ms(2552)),
         (True, None, ms(2552) + ms(2552) // 50 + seconds(1)),
@@ -64,7 +63,7 @@ def test_a_late_close_is_sure_beyond_what_made_it_late(
 
 
 def amqp10(silence: Duration, vantage: Vantage) -> list[Event]:
-    """A client asks for an idle-time-out of 10 s, and the broker is silent before it ends."""
+    """A client requests an idle-time-out of 10 s, and the broker is silent before it closes."""
     asked = (("idle-time-out", "10000"),)
     return [
         FrameSent(at_ns=0, conn=1, vantage=vantage, protocol="AMQP", command="open", headers=asked),
@@ -74,7 +73,7 @@ def amqp10(silence: Duration, vantage: Vantage) -> list[Event]:
 
 
 def amqp091(silence: Duration, vantage: Vantage) -> list[Event]:
-    """A client agrees on heartbeats every 10 s, and the broker is silent before it ends."""
+    """A client agrees on heartbeats every 10 s, and the broker is silent before it closes."""
     agreed = (("heartbeat", "10"),)
     return [
         FrameSent(

@@ -1,5 +1,5 @@
-"""The oracles of credit in bytes over CORE, on traces written by hand: correct ones pass, each
-single fault is found."""
+"""The oracles of byte credit over CORE, on handmade traces: correct ones pass, each single fault is
+found."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What may follow the last answer on a STOMP connection, and what may not."""
+"""What may and what must not follow the last answer on a STOMP connection."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Cases of virtual time in separate processes: the same results whichever worker runs them, and
-none lost."""
+"""Virtual-time cases in separate processes: the same results whichever worker runs them, and none
+lost."""
 
 import os
 import select
@@ -227,7 +227,7 @@ def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> Non
 
 
 def is_cut_off(target: Bench, size: int) -> None:
-    """Receives SIGTERM in an example, which Hypothesis then finds flaky."""
+    """The case receives SIGTERM in an example, which Hypothesis then calls flaky."""
     try:
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
@@ -264,7 +264,7 @@ def test_a_case_that_was_cut_off_has_no_result(run: Run, tmp_path: Path) -> None
 
 def test_a_trace_is_kept_with_its_result(run: Run, tmp_path: Path) -> None:
     def end_and_keep(result: Result) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)  # the trace is written by then
+        os.kill(os.getpid(), signal.SIGTERM)  # the trace has been written by then
         records.append(tmp_path, result)
 
     workers = Workers(

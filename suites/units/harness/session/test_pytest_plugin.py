@@ -1,5 +1,5 @@
 """pytest-xdist with our plugin: cases in virtual time and against an address may be distributed;
-everything that its processes cannot share is refused."""
+anything that its processes cannot share is rejected."""
 
 import os
 import subprocess
@@ -20,8 +20,8 @@ from brokerproof.harness.targets.sockets import SocketTarget
 
 
 def configured(**chosen: Any) -> list[str]:
-    """The plugins that are registered once ours is configured with these options, and the defaults
-    of all others."""
+    """Return the plugins that are registered once ours is configured with these options, and the
+    defaults of all others."""
     registered: list[str] = []
     parser = pytest.Parser(_ispytest=True)
     pytest_options.pytest_addoption(parser)
@@ -221,7 +221,7 @@ def test_an_interrupted_run_does_not_wait_until_its_broker_has_started(tmp_path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,  # it would wait 30 s for the line that says that the broker is ready
+        timeout=20,  # it would wait 30 s for the broker's ready line
     )
     assert ran.returncode == pytest.ExitCode.INTERRUPTED, ran.stdout + ran.stderr
     broker = int((run / "logs" / "never.log").read_text())

@@ -1,5 +1,5 @@
-"""Cases in real time in threads of several processes: the same results as in one process, none
-lost, and if one process finds the broker unusable, all stop."""
+"""Real-time cases in threads of several processes: the same results as in one process, none lost;
+if one process finds the broker unusable, all stop."""
 
 import os
 import signal
@@ -71,8 +71,8 @@ class Cores:
 def workers_for(
     run: Run, calls: Sequence[Call], kept: Path, at_once: int = 4, idle: float | None = None
 ) -> RealTimeWorkers:
-    """Two processes for ``calls`` that record into ``kept``. With ``idle``, the idle share of the
-    processor, they may run more cases than ``at_once`` together."""
+    """Return two processes for ``calls`` that record into ``kept``. With ``idle``, the idle share
+    of the processor, they may run more cases than ``at_once`` together."""
     target = run.target
     assert isinstance(target, ProcessTarget)
 

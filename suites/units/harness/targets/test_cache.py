@@ -1,4 +1,4 @@
-"""The cache of downloads is where it should be, and its entries are created once and never
+"""The cache of downloads is in the right place, and its entries are created once and never
 incomplete."""
 
 import io

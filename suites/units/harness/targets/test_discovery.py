@@ -1,4 +1,4 @@
-"""Discovery: virtual hosts, family and release of a broker whose address is known."""
+"""Discovery: virtual hosts, family and release of a broker with a known address."""
 
 import socket
 from collections.abc import Callable

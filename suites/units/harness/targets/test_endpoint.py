@@ -1,5 +1,4 @@
-"""Endpoints: HOST:PORT and URLs, with TLS or without; and targets over TLS that are running
-already."""
+"""Endpoints: HOST:PORT and URLs, with TLS or without; and running targets over TLS."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""A broker that a case has harmed is killed without waiting for an orderly shutdown."""
+"""A broker harmed by a case is killed without waiting for an orderly shutdown."""
 
 import subprocess
 from collections.abc import Iterator

@@ -58,8 +58,8 @@ def test_without_mvn_and_without_a_repository_the_user_is_told_what_to_do(tmp_pa
 
 @pytest.fixture
 def repository() -> object:
-    """A Maven repository on the loopback interface: a dictionary from path to content, and its base
-    URL."""
+    """Serve a Maven repository on the loopback interface: a dictionary from path to content; yield
+    its base URL."""
     held: dict[str, bytes] = {}
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""Targets for a broker that somebody else configured: URLs, ``like``, endpoints and addresses."""
+"""Targets for a broker that we did not configure: URLs, ``like``, endpoints and addresses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_url_file_and_shipped_target_have_the_same_family(tmp_path: Path, family
     for own in (by_file, by_url):
         assert own.profile == shipped.profile
         assert (own.deviations, own.manual) == (shipped.deviations, shipped.manual)
-        assert own.login is None  # that of the fixture is nobody else's
+        assert own.login is None  # only the fixture has that one
         assert own.capabilities < shipped.capabilities | {"x"}
         assert not {"tls-fixtures", "address-full"} & own.capabilities
     assert by_file.capabilities == by_url.capabilities
@@ -95,7 +95,7 @@ def test_an_acceptor_of_the_printed_configuration_has_its_parameters() -> None:
     target.endpoints = {"stomp": ("h", 1), "ttl-2000": ("h", 2)}
     known = target.acceptors()
     assert known["ttl-2000"]["connection_ttl_ms"] == 2000
-    # What holds for all of the broker is not known from the name of an acceptor.
+    # The name of an acceptor does not show settings of the whole broker.
     assert known["ttl-2000"]["connection_ttl_check_interval_ms"] == 2000
     assert "connection_ttl_ms" not in known["stomp"]
 
@@ -147,7 +147,7 @@ def test_wrong_addresses_are_one_sentence(values: dict[str, object], sentence: s
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[AddressTarget]:
-    """The reference broker as a user's own broker, known by its STOMP endpoint only."""
+    """Return the reference broker as a user's own broker, known only by its STOMP endpoint."""
     broker = target_file.load("reference-real")
     broker.start(tmp_path)
     host, port = broker.endpoints["stomp"]  # type: ignore[attr-defined]

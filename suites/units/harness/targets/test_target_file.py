@@ -65,7 +65,7 @@ def test_a_url_may_name_login_passcode_and_profile() -> None:
     identity = target.identity
     assert (identity.login, identity.passcode) == ("me", "s:ecret")
     assert {"login", "connection-ttl"} <= identity.capabilities
-    assert "amqp" not in identity.capabilities  # nobody said where
+    assert "amqp" not in identity.capabilities  # no address was given
     assert identity.deviations is not None
     assert identity.deviations.name == "known_deviations.toml"
     assert identity.deviations.is_file()

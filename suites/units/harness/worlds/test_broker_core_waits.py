@@ -1,5 +1,5 @@
-"""The lateness of a host: the time for which a broker's threads waited for a core widens an
-interval, like the canary's own lateness."""
+"""The lateness of a host: the time that a broker's threads waited for a core widens an interval,
+like the canary's own lateness."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_the_thread_that_waited_longest_since_the_last_look_counts(tmp_path: Pat
     thread(tmp_path, 10, 10, 1_000)
     thread(tmp_path, 10, 11, 50_000)
     queue = SchedulerDelay(10, tmp_path)
-    assert queue.worst() == 0  # nothing is known of what was before
+    assert queue.worst() == 0  # earlier waiting is unknown
     thread(tmp_path, 10, 10, 9_000)
     thread(tmp_path, 10, 11, 50_300)
     assert queue.worst() == 8_000
@@ -35,9 +35,8 @@ def test_processes_that_the_broker_started_are_the_broker(tmp_path: Path) -> Non
     queue = SchedulerDelay(10, tmp_path)
     queue.worst()
     thread(tmp_path, 20, 20, 700)
-    thread(
-        tmp_path, 20, 21, 90_000
-    )  # new: it may have been there long before it was a thread of this one
+    # New: it may have existed long before it became a thread of this process.
+    thread(tmp_path, 20, 21, 90_000)
     assert queue.worst() == 600
 
 

@@ -1,4 +1,4 @@
-"""Clocks that run faster than the host's: their effect on a world, its canary and its limits."""
+"""Clocks that run faster than the host's: effects on a world, its canary and its limits."""
 
 import threading
 from contextlib import closing
@@ -66,7 +66,7 @@ def test_lateness_is_measured_on_the_clock_of_the_target(rate: int) -> None:
     since = clock.now()
     canary = Canary(LateBroker(ms(5)), host_clock=clock)  # type: ignore[arg-type]
     assert canary.worst(clock.now() + seconds(HOUR)) == 0
-    # Each question looks at the broker once more, and what it waited in a short time adds up.
+    # Each call checks the broker again, and its waits within a short time add up.
     assert canary.worst(since, since + seconds(HOUR)) == 2 * ms(5) * rate
     assert canary.worst(since) == 3 * ms(5) * rate
 

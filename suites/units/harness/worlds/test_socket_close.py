@@ -38,8 +38,7 @@ from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 LAST = b"ERROR\nmessage:this is why\n\n\0"
 WAYS = {"linger": CloseHow.RESET, "unread": CloseHow.RESET, "in order": CloseHow.EOF}
-"""How a broker's close looks: with nothing to linger for, with bytes of ours that it never read,
-and with neither."""
+"""Ways in which a broker closes: without lingering, with unread bytes of ours, and with neither."""
 
 
 class Broker:
@@ -58,7 +57,7 @@ class Broker:
             self._socket = self._context.wrap_socket(self._plain, server_side=True)
 
     def say(self, data: bytes) -> int:
-        """As much of ``data`` as the other end's window has room for."""
+        """Write as much of ``data`` as the other end's window has room for."""
         self._taking.join(10)
         self._socket.setblocking(False)
         sent = 0
@@ -70,7 +69,7 @@ class Broker:
         return sent
 
     def close(self, how: str = "in order") -> None:
-        """The other end has sent ``x``; :data:`WAYS` says what it does next."""
+        """Close after the other end has sent ``x``; :data:`WAYS` determines what happens next."""
         self._taking.join(10)
         if how == "linger":
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -142,8 +141,8 @@ def test_a_write_that_fails_loses_nothing(
             channel.write(b"y" * 100)
         came, how = ended(world, peer)
         assert came == LAST
-        # The end of TLS was not said: a reset shows as one all the same, and so does the end of the
-        # stream below it.
+        # The end of TLS was not announced: a reset is still visible, and so is the end of the
+        # stream below.
         assert how is WAYS[way]
 
 
@@ -250,7 +249,7 @@ class Ours(SocketTarget):
 
 
 class Delaying(SocketTarget):
-    """A target that is not declared to send at once."""
+    """A target that is not declared to send immediately."""
 
 
 def judged(

@@ -1,4 +1,4 @@
-"""The virtual world: time jumps, links keep order, nothing happens that is not on the heap."""
+"""The virtual world: time jumps, links keep order, and nothing happens that is not on the heap."""
 
 from collections.abc import Sequence
 

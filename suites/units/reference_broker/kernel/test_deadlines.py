@@ -1,4 +1,4 @@
-"""The heap of deadlines: the same answers as a plain dictionary, whatever is set, replaced and
+"""The heap of deadlines gives the same answers as a plain dictionary, whatever is set, replaced and
 cancelled."""
 
 from hypothesis import given

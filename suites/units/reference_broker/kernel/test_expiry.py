@@ -1,4 +1,4 @@
-"""Messages that expire: by which header, at which instant, and what remains of them."""
+"""Expiring messages: by which header, at which instant, and what remains of them."""
 
 import pytest
 

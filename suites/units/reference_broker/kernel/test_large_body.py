@@ -1,5 +1,5 @@
-"""Large bodies: written to files as they arrive, read as they are sent, and removed when nobody
-needs them."""
+"""Large bodies: written to files as they arrive, read as they are sent, and removed when no longer
+needed."""
 
 from dataclasses import replace
 from typing import Self
@@ -49,7 +49,7 @@ class Driver(StoringDriver):
         return [name for name in self.disk.names() if name.startswith("large/")]
 
     def received(self, conn: int) -> bytes:
-        """Return what arrived since the last call."""
+        """Return the bytes received since the last call."""
         return self._got.pop(conn, b"")
 
     def frames(self, conn: int) -> list[Received]:
@@ -83,7 +83,7 @@ class Driver(StoringDriver):
 
 
 def stored(options: object = SMALL, **more: object) -> tuple[Driver, int]:
-    """A broker, and a connection that has sent a large body and has its receipt."""
+    """Return a broker, and a connection that has sent a large body and received its receipt."""
     driver = Driver(places(), options, **more)  # type: ignore[arg-type]
     conn = driver.connect()
     driver.large(conn).settle()
@@ -257,7 +257,7 @@ def test_the_file_is_there_until_the_last_subscription_is_done_with_it() -> None
         (message,) = [frame for frame in driver.frames(each) if frame.command == "MESSAGE"]
         assert message.body == BODY
         if number == 1:
-            driver.say(each, "UNSUBSCRIBE\nid:0\n\n\0")  # its queue goes, and what is in it
+            driver.say(each, "UNSUBSCRIBE\nid:0\n\n\0")  # its queue is deleted with its content
         else:
             driver.say(each, f"ACK\nid:{message['ack']}\n\n\0")
         driver.settle()

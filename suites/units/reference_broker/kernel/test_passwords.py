@@ -123,7 +123,7 @@ def stomp_says(certificate: str | None, headers: str, settings: Settings = SETTI
         ("CN=bob", "", "ERROR"),
         (None, "", "ERROR"),
         ("CN=bob", "login:plain\npasscode:word\n", "CONNECTED"),
-        # A login that is given has to be right, whatever the certificate says.
+        # A given login must be right, whatever the certificate states.
         (ANN, "login:plain\npasscode:wrong\n", "ERROR"),
         (None, "login:hashed\npasscode:secret-word\n", "CONNECTED"),
         (None, "login:hashed\npasscode:secret\n", "ERROR"),

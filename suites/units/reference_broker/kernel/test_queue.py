@@ -73,7 +73,7 @@ def test_a_deep_queue_is_handed_out_in_turns_and_in_order(selector: str) -> None
     headers = f"consumer-window-size:-1\n{selector}"
     got = bodies(driver.feed(2, subscribe(headers=headers)), 2)
     assert len(got) == MOST_SERVED
-    got += bodies(driver.feed(1, send("new")), 2)  # it may not overtake
+    got += bodies(driver.feed(1, send("new")), 2)  # it must not overtake
     while driver.broker.next_deadline() == driver.now:
         turn = bodies(driver.at(driver.now), 2)
         assert 0 < len(turn) <= MOST_SERVED

@@ -1,8 +1,8 @@
 """Damage to any file, in any way, on brokers of every profile: nothing is lost, reordered, repeated
 or altered without a message that names the file.
 
-A history is played once for each place where messages may be (journal, pages, large bodies, spool
-of a cursor). Then its files are damaged, a broker starts with them, and all queues are read.
+A history is played once for each place of messages (journal, pages, large bodies, spool of a
+cursor). Then its files are damaged, a broker starts with them, and all queues are read.
 """
 
 import functools
@@ -29,13 +29,13 @@ from brokerproof.suites.units.drivers.persistence import SMALL, StoringDriver, p
 from brokerproof.suites.units.reference_broker.families.activemq.test_cursor_queue_crashes import of
 
 EXAMPLES = int(os.environ.get("BROKERPROOF_DAMAGE_EXAMPLES", "250"))
-"""Damages; some seconds' worth. ``tox -e soak`` asks for many."""
+"""The number of damages, which take some seconds. ``tox -e soak`` runs many more."""
 QUEUES = ("q", "r")
 Content = dict[str, list[str]]
 
 
 class Stomp:
-    """A broker with a disk, addressed over STOMP. ``size`` is the size of a body in bytes."""
+    """A broker with a disk, used over STOMP. ``size``: bytes of a body."""
 
     def __init__(self, settings: Settings, size: int = 120, prefix: str = "") -> None:
         self.size = size
@@ -94,7 +94,7 @@ class Stomp:
         return {queue: self._driver.drain(queue) for queue in QUEUES}
 
     def works(self) -> bool:
-        """True if a message that is sent now is confirmed and delivered."""
+        """True if a message sent now is confirmed and delivered."""
         driver = self._driver
         producer = driver.connect()
         driver.send(producer, "after", to="s").settle()
@@ -119,7 +119,7 @@ BROKERS: Mapping[str, Callable[[], Stomp]] = {
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The files after a history, and what must be in the queues."""
+    """The files after a history, and the required content of the queues."""
 
     files: dict[str, bytes]
     content: Content
@@ -192,7 +192,7 @@ def test_no_damage_is_silent(name: str, way: str, dice: random.Random) -> None:
 @pytest.mark.parametrize("begin", [0, 2, 6, 10])
 @pytest.mark.parametrize("name", BROKERS)
 def test_zeros_in_the_head_of_a_file_are_damage(name: str, begin: int) -> None:
-    """Zeros replace number, length and crc, or those from one of them on; the crc of an empty
+    """Zeros replace number, length and crc, or the fields from one of these on; the crc of an empty
     payload is 0."""
     for file, data in played(name).files.items():
         if data:

@@ -68,7 +68,7 @@ class Producing(StoringDriver):
         self._begin()
 
     def produce(self, conn: int, client: Any, place: str, unit: bool) -> tuple[bytes, list[Event]]:
-        """Have ``client`` send a message to ``place``; return the answer, and its meaning."""
+        """Let ``client`` send a message to ``place``; return the answer and its meaning."""
         client.produce(place, [b"%d.1.0." % conn + b"x" * 2000], "r", unit)
         return self.exchange(conn, client)
 

@@ -122,7 +122,7 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(limit: int) -> None:
             driver.say(consumer, f"SEND\ndestination:q\npersistent:true\ntransaction:t\n\n{body}\0")
         driver.settle()
         driver.disk.faults = DiskFaults(space=driver.disk.used + cut)
-        driver.disk.faults.write = 10**12  # the answer never comes: the process ends meanwhile
+        driver.disk.faults.write = 10**12  # the answer never arrives: the process ends before
         driver.say(consumer, "COMMIT\ntransaction:t\nreceipt:c\n\n\0")
         assert driver.receipts(consumer) == []
         driver.disk.faults = DiskFaults(write=NS_PER_MS)

@@ -1,4 +1,4 @@
-"""Pages: in, out, and away; order across everything; selectors, browsers, limits."""
+"""Pages: written, read, and removed; order across everything; selectors, browsers, limits."""
 
 from dataclasses import replace
 

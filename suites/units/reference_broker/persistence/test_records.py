@@ -1,5 +1,4 @@
-"""Records of a file: written records are read back, and damage loses only the records that it
-touches."""
+"""Records of a file: written records are read back, and damage loses only the damaged records."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +74,7 @@ def test_a_changed_byte_costs_the_record_it_is_in_and_no_other(
 def test_a_length_that_leads_to_a_later_record_costs_none_between(
     payloads: list[bytes], data: st.DataObject
 ) -> None:
-    """A record begins at that place, but not the next one: the length itself was damaged."""
+    """A record begins there, but not the next one: the length itself was damaged."""
     hit = data.draw(st.integers(1, len(payloads) - 2))
     later = data.draw(st.integers(hit + 2, len(payloads)))
     whole = bytearray(_file(payloads))

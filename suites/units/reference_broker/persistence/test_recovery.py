@@ -18,7 +18,7 @@ OPTIONS = StoreOptions(journaled=True, segment=150, ballast=0)
 
 
 def _then(disk: MemoryDisk, effect: StoreFiles) -> list[MemoryDisk]:
-    """The disk as it is after each step of ``effect``, the first write half done among them."""
+    """Yield the disk after each step of ``effect``, including the half-done first write."""
     steps = [StoreFiles(0, effect.writes[:number]) for number in range(len(effect.writes) + 1)]
     steps += [
         StoreFiles(0, effect.writes, effect.removes[: number + 1])

@@ -26,14 +26,14 @@ from brokerproof.suites.units.drivers.persistence import StoringDriver, paging
 
 GOOD = DiskFaults(write=5 * NS_PER_MS, read=5 * NS_PER_MS)
 EXAMPLES = int(os.environ.get("BROKERPROOF_STORAGE_EXAMPLES", "20"))
-"""Histories; a few seconds' worth. ``tox -e soak`` asks for many."""
+"""The number of histories, which take a few seconds. ``tox -e soak`` runs many more."""
 PLACES = {"q": ("q",), "t": ("t#a", "t#b")}
 QUEUES = [queue for queues in PLACES.values() for queue in queues]
 
 
 @dataclass
 class Producer:
-    """A session that sends; ``open`` has the requests that wait for a receipt, by its name."""
+    """A session that sends; ``open`` has the requests that await a receipt, by its name."""
 
     conn: int
     address: str
@@ -45,8 +45,8 @@ class Producer:
 
 @dataclass
 class Consumer:
-    """A session that consumes; ``held`` has its unacknowledged messages, ``open`` the
-    acknowledgements without receipt."""
+    """A session that consumes. ``held``: its unacknowledged messages; ``open``: the
+    acknowledgements that await a receipt."""
 
     conn: int
     queue: str
@@ -277,7 +277,7 @@ class Storing(RuleBasedStateMachine):
 
     @rule()
     def look(self) -> None:
-        """All peers leave, the disk works again, and the queues must have the right content."""
+        """Let all peers leave, repair the disk, and check the content of the queues."""
         self._hear()
         self._forget_peers()
         self._heal()

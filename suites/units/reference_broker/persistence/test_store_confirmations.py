@@ -133,7 +133,7 @@ def test_a_receipt_behind_a_large_body_whose_batch_cannot_be_written_never_leave
 
 def test_what_was_gathered_during_a_failed_write_is_delivered_when_it_is_written() -> None:
     driver = driver_with()
-    driver.drain()  # that the queue was consumed is stored
+    driver.drain()  # the record that the queue was consumed is stored
     early, late = driver.connect(), driver.connect()
     driver.disk.faults = DiskFaults(failing_writes=1.0)
     driver.send(early, "early")

@@ -55,7 +55,7 @@ SLOW_WRITER = DiskFaults(write=20 * NS_PER_MS, read=NS_PER_MS)
 SLOW_READER = DiskFaults(write=NS_PER_MS, read=20 * NS_PER_MS)
 QUEUES = ("kept", "paged")
 LARGE = 2000
-"""Bytes from which on a body is a file of its own."""
+"""The size from which a body has its own file."""
 OPTIONS = StoreOptions(journaled=True, segment=20_000, ballast=0)
 
 
@@ -88,7 +88,7 @@ def active() -> Settings:
 
 
 class Watched(StoringDriver):
-    """A driver that passes on everything that is sent, with the disk's content at that instant."""
+    """A driver that forwards everything sent, with the disk's content at that instant."""
 
     def __init__(self, settings: Settings) -> None:
         self.stored: dict[str, bytes] = {}
@@ -110,7 +110,7 @@ class Watched(StoringDriver):
 
 @dataclass(eq=False)
 class Peer:
-    """A client and what it waits for: ``sent`` and ``acknowledged`` by reference."""
+    """A client and what it awaits: ``sent`` and ``acknowledged`` by reference."""
 
     conn: int
     client: Client
@@ -149,8 +149,8 @@ class Confirming(RuleBasedStateMachine):
     # --- what the broker sends --------------------------------------------------------------------
 
     def on_effects(self) -> None:
-        """Record what was sent, first deliveries before the others: what is sent to several peers
-        at one instant has no order."""
+        """Record what was sent, first deliveries before others: data sent to several peers at one
+        instant has no order."""
         events: list[tuple[Peer, Event]] = []
         for peer in (*self.peers, *self.leaving):
             data = self.driver._got.pop(peer.conn, b"")
@@ -184,7 +184,7 @@ class Confirming(RuleBasedStateMachine):
         peer.held.append((event.handle, key))
 
     def check(self, stored: dict[str, bytes]) -> None:
-        """Start a broker on ``stored``, and compare its content with what was sent."""
+        """Start a broker on ``stored``, and compare its content with everything sent."""
         ledger = copy.deepcopy(self.ledger)
         later = StoringDriver(self.driver.settings, OPTIONS, faults=DiskFaults())
         later.disk = MemoryDisk.holding(stored)
@@ -251,7 +251,7 @@ class Confirming(RuleBasedStateMachine):
     @precondition(lambda self: any(isinstance(peer.client, StompClient) for peer in self.peers))
     @rule(queue=st.sampled_from(QUEUES))
     def send_and_leave(self, queue: str) -> None:
-        """The receipt of DISCONNECT confirms a SEND of an earlier input, which has none."""
+        """The receipt of DISCONNECT confirms a SEND of an earlier input that has no receipt."""
         peer = next(peer for peer in self.peers if isinstance(peer.client, StompClient))
         assert isinstance(peer.client, StompClient)
         key = Key(peer.number, peer.next, 0)
@@ -337,7 +337,7 @@ class Confirming(RuleBasedStateMachine):
         self.pump()
 
     def teardown(self) -> None:
-        """At the end everything is confirmed, to everybody who reads."""
+        """Finally, everything is confirmed to every peer that reads."""
         if not hasattr(self, "driver"):
             return
         everybody = [*self.peers, *self.leaving]

@@ -10,7 +10,7 @@ from brokerproof.suites.units.drivers.persistence import StoringDriver, paging
 
 BODY = "x" * 300
 EXTENT = 5000
-"""At most so many bytes has the extent of the journal."""
+"""The most bytes of the journal's extent."""
 GOOD = DiskFaults(write=NS_PER_MS, read=NS_PER_MS)
 
 

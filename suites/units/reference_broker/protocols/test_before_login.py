@@ -1,8 +1,8 @@
-"""Every command of every protocol in every state before its login: none reaches a queue, an
-exchange or a binding, and none is answered as if it had been carried out.
+"""Every command of every protocol in every state before login: none reaches a queue, an exchange or
+a binding, and none is answered as if it had been executed.
 
-The commands are those of the protocols' tables, with fields drawn. "Before" is also after a login
-that was refused, and in one chunk with it.
+The commands are those of the protocols' tables, with fields drawn. "Before login" includes after a
+refused login, and in one chunk with it.
 """
 
 import functools
@@ -173,7 +173,7 @@ _HEADERS10 = re.compile(rb"AMQP[\x00\x03]\x01\x00\x00")
 
 
 def _only_closes(answer: bytes) -> bool:
-    """AMQP 0-9-1: nothing, ``connection.close``, or the answer to one of the peer."""
+    """AMQP 0-9-1: nothing, ``connection.close``, or the answer to the peer's."""
     return all(
         getattr(frame, "name", "") in ("connection.close", "connection.close-ok")
         for frame in amqp091.Reader().feed(answer)
@@ -181,7 +181,7 @@ def _only_closes(answer: bytes) -> bool:
 
 
 def _no_packet(answer: bytes) -> bool:
-    """CORE: an exception of the channel of sessions, and what needs no session."""
+    """CORE: an exception of the channel of sessions, and packets that need no session."""
     packets = core.Reader().feed(answer)
     return all(
         getattr(packet, "name", "") in ("exception", "ping", "check-for-failover-response")
@@ -207,8 +207,8 @@ def _no_entry(answer: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """A state before login: ``chunks`` lead there, and ``together`` sends the last of them in one
-    chunk with the command. ``harmless`` commands are answered without a login."""
+    """A state before login, to which ``chunks`` lead; ``together`` sends the last chunk with the
+    command. ``harmless`` commands are answered without a login."""
 
     state: str
     family: str
@@ -358,7 +358,7 @@ def _problem(place: Place, name: str, command: bytes, reached: list[str]) -> str
 
 @pytest.fixture
 def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Calls of methods that look up, make or change queues, exchanges and bindings."""
+    """Record calls of methods that look up, make or change queues, exchanges and bindings."""
     calls: list[str] = []
 
     def noting(owner: type, name: str, method: Callable[..., Any]) -> Callable[..., Any]:

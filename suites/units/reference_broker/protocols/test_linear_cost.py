@@ -1,9 +1,9 @@
 """A peer's bytes cost the broker the same, however many preceded them.
 
-Each scenario of ``drivers/smallest_frames`` is fed here with a few frames and with eight
-times as many. The bytecodes that the broker carries out are counted, so that no clock is needed. A
-cost that is linear in the bytes gives a ratio of about 1 between the two counts for each byte; the
-scan of a list for each frame gives several.
+Each scenario of ``drivers/smallest_frames`` is fed here with a few frames and with eight times as
+many. The broker's executed bytecodes are counted, so no clock is needed. With a cost linear in the
+bytes, the two counts per byte have a ratio of about 1; scanning a list for each frame gives several
+times that.
 """
 
 import sys
@@ -17,7 +17,7 @@ from brokerproof.suites.units.drivers.smallest_frames import SCENARIOS
 
 FRAMES, FACTOR = 40, 8
 MOST = 1.5
-"""The largest ratio. Scans that cost ten bytecodes for each thing that is kept give 2 and more."""
+"""The largest allowed ratio. Scans that cost ten bytecodes per kept item give 2 and more."""
 
 
 def bytecodes_a_byte(feed: Any) -> float:

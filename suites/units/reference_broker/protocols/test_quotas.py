@@ -1,5 +1,5 @@
 """Quotas of one connection, for each protocol and resource: as many as the quota are accepted, one
-more is refused in the protocol's own way, and a bystander notices nothing."""
+more is refused in the protocol's own way, and other clients notice nothing."""
 
 import ast
 import sys
@@ -41,7 +41,7 @@ Frames = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class Case:
-    """``frames`` creates the request for one more of ``resource``, given its number. The answer to
+    """``frames`` makes the request for one more of ``resource``, given its number. The answer to
     one too many contains ``refusal``. ``present`` exist from the opening."""
 
     protocol: str

@@ -31,11 +31,11 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings
 
 ANSWER_WITHIN_S = 5.0
-ONE_READ = 256 * 1024  # what asyncio takes from a socket at once
+ONE_READ = 256 * 1024  # asyncio reads this much from a socket at a time
 
 
 class Echo:
-    """Echoes its input; ``behave`` may answer differently. Remembers every input."""
+    """Echoes its input, unless ``behave`` answers differently. Remembers every input."""
 
     def __init__(
         self, behave: Callable[[int, Input], list[Effect] | None] = lambda now, event: None
@@ -72,7 +72,7 @@ class Echo:
 
 @contextmanager
 def serving(broker: Echo, *acceptors: Acceptor) -> Iterator[Mapping[str, int]]:
-    """The ports by acceptor while the broker is served from another thread."""
+    """Yield the ports by acceptor while another thread serves the broker."""
     ready: list[Mapping[str, int]] = []
     began = threading.Event()
     stopper: list[Callable[[], None]] = []
@@ -115,8 +115,8 @@ def client(port: int) -> Iterator[socket.socket]:
 
 
 def until_it_blocks(peer: socket.socket) -> int:
-    """Sends until there is no room for another byte within the peer's timeout; returns the number
-    of bytes sent."""
+    """Send until there is no room for another byte within the peer's time-out; return the number of
+    bytes sent."""
     sent = 0
     while True:
         try:
@@ -221,7 +221,7 @@ def test_effects_of_one_input_arrive_joined_and_in_order() -> None:
 
 
 def test_the_last_words_before_a_close_arrive_although_the_peer_goes_on_sending() -> None:
-    """A close at once would answer what the peer still sends with a reset, which destroys unread
+    """An immediate close would answer the peer's later bytes with a reset, which destroys unread
     bytes."""
     farewell = b"ERROR" + bytes(200_000)
 
@@ -510,7 +510,8 @@ def test_what_was_said_before_the_stop_still_arrives() -> None:
 
 
 def test_a_reset_before_the_close_leaves_the_other_connections_to_close() -> None:
-    """A peer resets before the broker closes it; the connections behind it in the list close."""
+    """A peer resets before the broker closes it; the connections after it in the list are still
+    closed."""
     peer_closes, peer_has_closed = threading.Event(), threading.Event()
 
     def behave(_: int, event: Input) -> list[Effect] | None:

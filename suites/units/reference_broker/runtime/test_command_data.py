@@ -109,7 +109,7 @@ def test_a_broker_of_activemqs_kind_keeps_what_is_persistent(tmp_path: Path, dat
         for _ in range(count):
             assert peer.frame().startswith("RECEIPT")
         folder, size = tmp_path / "data" if data else temporary, 0
-        for _ in range(500):  # no receipt waits for what need not last
+        for _ in range(500):  # no receipt waits for data that need not persist
             size = sum(path.stat().st_size for path in folder.rglob("*.page"))
             if size > 300 * count // 2:
                 break
@@ -189,7 +189,7 @@ def test_without_persistence_pages_are_begun_anew(tmp_path: Path) -> None:
     pages = tmp_path / "data" / "my" / "pages"
     with running(*options) as (process, ready):
         _send(ready["stomp"], 50)
-        for _ in range(500):  # no receipt waits for a page that need not last
+        for _ in range(500):  # no receipt waits for a page that need not persist
             if list(pages.rglob("*.page")):
                 break
             _send(ready["stomp"], 1)
@@ -223,7 +223,6 @@ def test_damage_is_told_to_the_person_who_runs_it(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 30 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
     mount = shutil.which("mount")
@@ -266,7 +265,7 @@ def test_a_full_disk_is_told_loses_nothing_and_is_got_over(small_disk: Path) -> 
         for _ in range(receipted):
             taker.frame()
         taker.close()
-        while True:  # a try every second brings it back
+        while True:  # a retry every second restores it
             again = Peer(ready["stomp"])
             again.say(
                 "SEND\ndestination:p\ndestination-type:ANYCAST\npersistent:true\nreceipt:after\n\nx\0"

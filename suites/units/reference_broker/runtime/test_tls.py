@@ -137,7 +137,7 @@ def test_the_brokers_end_is_said_in_tls_behind_all_bytes(folder: Path, acceptor:
     with serving(Echo(behave), acceptor) as ports, spoken(ports["tls"], trusted(folder)) as peer:
         peer.sendall(b"x")
         got = b""
-        while piece := peer.recv(65536):  # an end without close_notify would raise
+        while piece := peer.recv(65536):  # a close without close_notify would raise
             got += piece
         assert got == b"ERROR" * 50_000
 
@@ -173,7 +173,7 @@ def test_what_is_no_tls_is_closed_and_nobody_learns_of_it(acceptor: Acceptor, da
     broker = Echo()
     with serving(broker, acceptor) as ports, client(ports["tls"]) as plain:
         plain.sendall(data)
-        while plain.recv(65536):  # an alert, perhaps, and the end
+        while plain.recv(65536):  # possibly an alert, then the close
             pass
     assert broker.inputs == []
 
@@ -200,7 +200,8 @@ def test_a_client_of_another_version_is_not_connected(
     assert acceptor.tls is not None
     acceptor = replace(acceptor, tls=replace(acceptor.tls, versions=versions))
     context = trusted(folder)
-    context.set_ciphers("ALL:@SECLEVEL=0")  # so that it is the broker which refuses old versions
+    # so that the broker, not the client, rejects old versions
+    context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = offered
     broker = Echo()
     with serving(broker, acceptor) as ports:

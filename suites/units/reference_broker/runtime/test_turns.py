@@ -1,4 +1,4 @@
-"""Shares of a turn, and connections whose ends are spread over turns."""
+"""Shares of a turn, and connections whose closes are spread over turns."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,5 +1,5 @@
 """Selectors alone: the grammar, three truth values, values of different kinds, and the position of
-a mistake."""
+an error."""
 
 import fnmatch
 import re

@@ -355,7 +355,7 @@ def test_the_first_screen_has_a_line_for_each_area_and_the_causes(written: Repor
         if (start := found.index(f"Areas of the mission on {target}<"))
     }
     assert ("heartbeats and TTL", "FAIL") in areas["artemis"]
-    # The run holds a few cases: what an area cannot do without was not judged.
+    # The run has only a few cases: no area's core was judged.
     assert ("heartbeats and TTL", "NOTE") in areas["reference"]
     causes = found[found.index('id="causes"') : found.index('id="cases"')]
     assert re.findall(r'<h3><span class="v (\w+)"', causes) == ["FAIL", "FAIL", "ERROR"]
@@ -363,7 +363,7 @@ def test_the_first_screen_has_a_line_for_each_area_and_the_causes(written: Repor
     assert (
         "<title>reference, artemis: 2 FAIL, 1 ERROR, 1 INCONCLUSIVE · brokerproof</title>" in found
     )
-    # In the box of the target, below the row of the area: requirement, observation, case.
+    # In the target's box, below the row of the area: requirement, observation, case.
     box = found[found.index("Areas of the mission on artemis<") : found.index('id="causes"')]
     row = box[box.index('class="worst"') :].partition("</tr>")[0]
     assert "A client that promised a beat and stays silent is closed after its TTL" in row

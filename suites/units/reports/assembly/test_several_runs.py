@@ -38,15 +38,15 @@ BASELINE = {
     ],
     "lost": [{"target": "reference", "observed": "precondition not met: no topic", "cases": 2}],
 }
-"""A comparison as ``brokerproof run --baseline`` keeps it."""
+"""A comparison as ``brokerproof run --baseline`` stores it."""
 
 
 @pytest.fixture(scope="module")
 def several(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """One target in two runs, given newest first, the newest cut off: the report's folder, and what
-    the command printed."""
+    """Report one target in two runs, given newest first, the newest cut off; return the report's
+    folder and the command's output."""
     folder = tmp_path_factory.mktemp("several")
     said = {
         "new": {"c.broke": Verdict.FAIL, "c.steady": Verdict.PASS, "c.mended": Verdict.PASS},
@@ -77,7 +77,7 @@ def several(
 
 
 def reported(spark: SparkSession, folder: Path, runs: Iterable[str]) -> dict[str, Any]:
-    """Report on the runs in ``folder`` that have these names; return what the command printed."""
+    """Report on the runs in ``folder`` with these names; return the command's output."""
 
     @contextlib.contextmanager
     def shared(*_: object, **__: object) -> Iterator[SparkContext]:
@@ -117,7 +117,7 @@ def test_a_second_report_leaves_no_page_of_the_first(several: tuple[Path, dict[s
     assert (folder / "cases" / "notes.html").read_text() == "mine"
     assert "artemis-old-case-0123456789.html" not in names
     assert len([name for name in names if name.endswith(".js")]) == 1
-    # What was broken or failed leads from where its page was.
+    # Broken and failed cases are linked from their former pages.
     assert len(names) == 1 + 2 + 1
     assert printed["pages"] == 7
 
@@ -157,7 +157,7 @@ def test_what_changed_since_the_baseline_is_on_the_first_screen(
 ) -> None:
     folder, _ = several
     found = (folder / "index.html").read_text()
-    assert found.count("Compared with the baseline last good") == 1  # of the last run alone
+    assert found.count("Compared with the baseline last good") == 1  # only of the last run
     line = found[found.index("Compared with the baseline") :].partition("</header>")[0]
     assert "last good, whose date and version were not recorded" in line
     assert ", run new:" in line

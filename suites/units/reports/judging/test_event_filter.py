@@ -41,7 +41,7 @@ def cut(events: Sequence[ev.Event], cuts: Sequence[int]) -> list[pa.RecordBatch]
 
 
 def facts_of(again: RecheckPlan, batches: Sequence[pa.RecordBatch]) -> list[Fact]:
-    """The steps of the recheck: choose events, group them by connection, read them."""
+    """Do the steps of the recheck: choose events, group them by connection, read them."""
     choice = EventFilter(again, 0)
     of_connection: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for events_batch in batches:
@@ -190,8 +190,8 @@ def test_a_fall_between_two_parts_is_told_with_all_between() -> None:
 
 
 def on_a_topic(*got: tuple[int, int], anycast: bool = False) -> dict[str, list[bool]]:
-    """Which summaries are clean if a producer sent 0 to 3 to a topic, and connections received
-    these numbers."""
+    """Return which summaries are clean if a producer sent 0 to 3 to a topic, and connections
+    received these numbers."""
     kind = (("destination-type", "ANYCAST"),) if anycast else ()
     frames = [(ev.FrameSent, "SEND", 1, number, kind) for number in range(4)]
     frames += [

@@ -38,7 +38,7 @@ Found = list[tuple[str, str, str, int, tuple[tuple[int, int], ...], bool]]
 
 
 def record(folder: Path, recordings: Sequence[list[ev.Event]]) -> None:
-    """One case for each recording, in three segments that have a third of every case."""
+    """Record one case for each recording, in three segments with a third of every case each."""
     recorder = Recorder(folder, "r", "t", Clock.VIRTUAL)
     batches = [recorder._batch(f"c{number}", events) for number, events in enumerate(recordings)]
     for third in range(3):

@@ -1,5 +1,4 @@
-"""The recordings that benchmarks create: segments that depend on no others, and are written
-once."""
+"""The recordings that benchmarks create: independent segments, written once."""
 
 from pathlib import Path
 

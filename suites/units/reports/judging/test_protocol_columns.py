@@ -1,5 +1,5 @@
 """AMQP 0-9-1 and CORE on artificial recordings: summaries miss nothing that the oracles find, and
-rereading a part gives the same result as reading everything."""
+rereading a part gives the same result as rereading everything."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ def conns_of(events: Sequence[ev.Event]) -> set[int]:
 
 @cache
 def plays(name: str) -> list[tuple[str | None, list[ev.Event], list[int]]]:
-    """Recordings of a protocol with each fault and without one, and where to cut them."""
+    """Draw recordings of a protocol, with each fault and without one, and where to cut them."""
     play, faults = PLAYS[name]
     found = []
     for fault in (None, *faults):
@@ -115,14 +115,13 @@ def test_summaries_miss_nothing_however_the_recording_is_cut(name: str) -> None:
             missed = not rechecked and list(connection_anomalies(own(events, conn), conn))
             assert not missed, f"missed on {conn}"
         assert not any(scope.needs_recheck for scope in merged["scope_protocols"].values())
-    # Of 0-9-1 few connections have to be read again; of CORE there is no summary.
+    # Of 0-9-1, few connections must be read again; CORE has no summary.
     assert read_wholly == connections if name == "CORE" else read_wholly < connections / 3
 
 
 @pytest.mark.parametrize("name", PLAYS)
 def test_what_is_chosen_tells_the_same_of_what_is_looked_for(name: str) -> None:
-    # Where two deliveries have one tag nobody knows which of them an answer settles, and only one
-    # may be looked for.
+    # If two deliveries have one tag, an answer may settle either, and only one may be rechecked.
     sound = [(events, cuts) for fault, events, cuts in plays(name) if fault != "same tag"]
     for number, (events, cuts) in enumerate(sound[::2]):
         facts = [

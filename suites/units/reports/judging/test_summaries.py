@@ -58,8 +58,8 @@ Frame = tuple[bool, str, dict[str, str], int | None]
 
 
 def said(*frames: Frame, conn: int = 1, begin: int = 1) -> list[ev.Event]:
-    """STOMP frames of one connection (whether sent, command, headers, the number of a message of
-    producer 1)."""
+    """Return STOMP frames of one connection (whether sent, command, headers, the number of a
+    message of producer 1)."""
     events: list[ev.Event] = []
     for at, (out, command, headers, number) in enumerate(frames):
         kind = ev.FrameSent if out else ev.FrameReceived
@@ -135,7 +135,7 @@ def test_of_single_answers_only_those_of_what_is_looked_for_are_read() -> None:
         *map(ack, ("t2", "t1", "t3", "t0")),
     )
     assert chosen(looking_for(1), events) == [0, 2, 6]
-    # Of an answer to something of an earlier batch nobody knows.
+    # The answer to something in an earlier batch is unknown.
     assert chosen(looking_for(1), events, 5) == [0, 2, 5, 6, 7, 8]
     assert chosen(looking_for(1), events, 7) == [0, 2, 6, 7, 8]
 
@@ -156,8 +156,8 @@ def test_of_answers_that_settle_all_before_the_first_that_reaches_far_enough_is_
     cumulative = {(*SCOPE, 1): frozenset({"s"})}
     frames = [message(number, f"t{number}") for number in range(6)]
     events = said(subscribe("client"), *frames[:3], ack("t1"), ack("t2"), *frames[3:], ack("t4"))
-    # The first for what came in an earlier batch, that of message 3 with what it names, and what a
-    # later batch may answer.
+    # The first answers an earlier batch, message 3 has the delivery that it names, and a later
+    # batch may answer the last.
     assert chosen(looking_for(3, cumulative=cumulative), events) == [0, 2, 4, 6, 7, 8, 9]
     assert chosen(looking_for(0, cumulative=cumulative), events) == [0, 1, 2, 4, 8]
     assert chosen(looking_for(3), events) == [0, 6]
@@ -185,7 +185,7 @@ def test_receipts_are_read_but_of_what_does_not_matter() -> None:
         receipt("r9"),
     )
     assert chosen(looking_for(1), events) == [0, 2, 5, 7]
-    # A receipt may answer what an earlier batch asked: behind a frame of its own batch it does not.
+    # A receipt may answer a request of an earlier batch, but not after a frame of its own batch.
     assert chosen(looking_for(1), events, 4) == [0, 2, 4, 5, 6, 7]
 
 

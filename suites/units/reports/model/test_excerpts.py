@@ -54,7 +54,7 @@ def test_a_column_type_nobody_agreed_on_is_refused() -> None:
 
 
 def run_of(folder: Path, *recordings: list[ev.Event], name: str = "r") -> Run:
-    """A run in which one case was recorded several times, a segment each, in that order."""
+    """Write a run in which one case was recorded several times, a segment each, in that order."""
     write_header(folder, header(name))
     for number, events in enumerate(recordings):
         recorder = Recorder(folder, name, "t=1", Clock.VIRTUAL, tag=str(9 - number))
@@ -141,7 +141,7 @@ def shown(events: list[ev.Event], most: int = 3) -> list[dict[str, Any]]:
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:
-    """The places of rows in their example, from 1."""
+    """Return the places of rows in their example, from 1."""
     listed: list[int] = []
     for row in rows:
         listed.append(row.get("index", listed[-1] + 1 if listed else 1))
@@ -171,7 +171,7 @@ def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_b
 
 
 def judged_examples(*details: str) -> list[ev.Event]:
-    """An example for each detail; it violated something if the detail is not empty."""
+    """Return an example for each detail; it violated something if the detail is not empty."""
     events: list[ev.Event] = []
     for number, detail in enumerate(details):
         events.append(ev.ExampleStarted(at_ns=0, example=number))

@@ -52,7 +52,7 @@ def test_marks_stand_in_the_order_of_what_was_expected() -> None:
     chart = kept(seconds(61, 60, 62), seconds(1.5, 1, 2))
     short, long = chart.marks
     assert short.x < long.x
-    assert short.y > long.y  # a greater value is higher up
+    assert short.y > long.y  # a higher value is drawn higher up
     for mark in chart.marks:
         assert mark.top <= mark.y <= mark.top + mark.length
         assert mark.top >= 0

@@ -1,4 +1,4 @@
-"""The first screen: the violations in each area, since when, and how certain they are."""
+"""The first screen: the violations in each area, when they appeared, and how certain they are."""
 
 import json
 from collections.abc import Mapping
@@ -106,7 +106,7 @@ def test_a_time_outside_its_bounds_is_compared_with_the_hosts_lateness(
 ) -> None:
     measured = {"TTL": Measurement(seconds(value), "ns", seconds(1), seconds(2), ms(50))}
     result = failed("suite.case", measurements=measured)
-    # A long wait proves nothing where the violation is by how much it was too long.
+    # A long wait proves nothing if the violation is that the wait was too long.
     seen = {("r", "t", "suite.case"): Sighting(0, 0, seconds(60))}
     line = cause(tmp_path, result, sightings=seen, targets=REAL, host=CANARY)
     assert line.certainty.brief.endswith(explained or "1.5 s late")
@@ -127,7 +127,7 @@ def test_a_broken_area_leads_to_its_worst_cause_and_knows_the_others(tmp_path: P
     ]
     assert [line.words.id for line in window.causes if line.words] == [WINDOW, other.requirement]
     assert window.link == f"#{window.causes[0].anchor}" == f"#{shown.causes[0].anchor}"
-    # What was observed alike is one cause, and both areas that it breaks lead to it.
+    # The same observation is one cause, and both areas that it breaks link to it.
     assert heartbeat.causes == window.causes[:1]
     assert window.cases == "#target=t&area=windows+and+credit"
     assert window.causes[0].repeat == (

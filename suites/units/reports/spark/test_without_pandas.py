@@ -1,4 +1,4 @@
-"""The processes of a report and of a judgement do without pandas; others keep it."""
+"""The processes of a report and of a judgement work without pandas; others keep it."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from py4j import protocol
 for converter in protocol.INPUT_CONVERTER:
     converter.can_convert(1)
 """
-"""An argument that py4j asks its converters about: no simple value."""
+"""An argument about which py4j asks its converters: not a simple value."""
 
 
 def printed(program: str) -> str:

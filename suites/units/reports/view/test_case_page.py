@@ -56,7 +56,7 @@ def test_findings_are_listed_by_verdict(tmp_path: Path) -> None:
         (baseline(changed("s.c", "PASS")), "PASS"),
         (baseline(changed("s.c", None)), ""),
         (baseline(changed("s.other", "PASS")), "FAIL"),
-        # The header keeps the first changes only, and this case may be one of the others.
+        # The header keeps only the first changes, and this case may be one of the others.
         (baseline(changed("s.other", "PASS"), counts={**COUNTS, "worse": 9}), None),
         ({"run": "before"}, None),
     ],

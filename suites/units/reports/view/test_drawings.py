@@ -75,7 +75,7 @@ def test_the_credit_of_a_link_follows_flows_and_transfers() -> None:
         amqp(6, "transfer", sent=True, handle=0, delivery_id=2),
     ]
     (found,) = curves(iter(rows(events)))
-    # Two transfers of one delivery cost one credit; the last delivery went over what was given.
+    # Two transfers of one delivery cost one credit; the last delivery exceeded the granted credit.
     assert found.points == [(2, 2), (3, 1), (4, 1), (5, 0), (6, -1)]
     assert found.bounds == [(0, "no credit")]
 

@@ -1,5 +1,5 @@
-"""Durations, docstrings, measurements and file names of pages, without Spark. What the browser
-draws is tested in it: ``suites/browser/drawings.py``."""
+"""Durations, docstrings, measurements and file names of pages, without Spark.
+``suites/browser/drawings.py`` tests in the browser what it draws."""
 
 import json
 

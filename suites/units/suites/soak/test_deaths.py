@@ -1,5 +1,5 @@
-"""A few deaths of each kind of reference broker, of which the soak has thousands, and of brokers
-with a fault."""
+"""A few deaths of each kind of reference broker (the soak has thousands) and of brokers with a
+fault."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Hindrances of a property: a target that can have none is judged unhindered."""
+"""Hindrances of a property: a target without any is judged unhindered."""
 
 from hypothesis import find
 

@@ -1,4 +1,4 @@
-"""Closes of silent connections that began their silence one after the other."""
+"""Closes of silent connections that fell silent one after the other."""
 
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -44,7 +44,7 @@ class Clock:
 
 @dataclass(eq=False)
 class Client:
-    """A client whose connection is closed after a silence, at ``closed`` if that is earlier."""
+    """A client whose connection is closed after a silence, or at ``closed`` if that is earlier."""
 
     clock: Clock
     closed: Instant = LATER

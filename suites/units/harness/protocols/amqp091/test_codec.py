@@ -1,5 +1,5 @@
-"""The harness's AMQP 0-9-1 codec: compared with pamqp's tables and bytes, and on inconsistent
-bytes."""
+"""The harness's AMQP 0-9-1 codec: comparisons with pamqp's tables and bytes, and how it handles
+inconsistent bytes."""
 
 import pytest
 from hypothesis import given
@@ -83,9 +83,7 @@ def test_pamqp_reads_the_same(what: tuple[str, dict[str, object]]) -> None:
     data = codec.encode_frame(codec.METHOD, 7, codec.encode_method(name, fields))
     try:
         size, channel, method = theirs.unmarshal(data)
-    except (
-        exceptions.UnmarshalingException
-    ):  # it checks some fields itself, such as names of queues
+    except exceptions.UnmarshalingException:  # pamqp itself checks some fields, such as queue names
         return
     assert (size, channel) == (len(data), 7)
     for (each, kind), slot in zip(BY_NAME[name].fields, method.__slots__, strict=True):

@@ -1,5 +1,5 @@
-"""The harness's codec of Artemis's CORE protocol: compared with bytes of a real Artemis, and on
-inconsistent bytes."""
+"""The harness's codec of Artemis's CORE protocol: comparisons with bytes of a real Artemis, and how
+it handles inconsistent bytes."""
 
 import json
 from importlib.resources import files
@@ -66,7 +66,7 @@ def test_packets_of_a_real_session_are_read_and_written_alike(data: bytes) -> No
     written = encode_packet(packet.name, packet.fields, channel=packet.channel, version=version)
     assert packet.size == len(data) == len(written)
     assert read_packet(written) == packet
-    # Artemis writes true as 1 or as 255, wherever it comes from.
+    # Artemis writes true as 1 or as 255, depending on its source.
     assert all(
         ours == theirs or (ours, theirs) == (1, 255)
         for ours, theirs in zip(written, data, strict=True)
@@ -121,7 +121,7 @@ def test_what_a_real_artemis_says_is_understood() -> None:
 
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""The machine may be busy; how long an example takes is not what these are about."""
+"""On a busy machine, an example's duration means nothing."""
 
 VALUES: dict[str, st.SearchStrategy[object]] = {
     "byte": st.integers(-128, 127),

@@ -1,5 +1,5 @@
-"""The harness's codec of OpenWire: against the output of ActiveMQ's own library, and on
-inconsistent bytes."""
+"""The harness's codec of OpenWire: comparisons with the output of ActiveMQ's own library, and how
+it handles inconsistent bytes."""
 
 import json
 from importlib.resources import files
@@ -87,7 +87,7 @@ def test_in_every_version_the_bytes_are_those_of_the_library(vector: dict[str, A
     newest = next(candidate for candidate in WHOLE if candidate["name"] == vector["name"])
     full = read_command(bytes.fromhex(newest["octets"]), newest["version"])
     assert isinstance(full, Structure)
-    # What the older version lacks is left out, the rest is the same.
+    # Fields that the older version lacks are omitted; the others are the same.
     assert encode_command(full.name, full.fields, version=version) == data
     assert encode_command(found.name, found.fields, version=version) == data
 

@@ -48,8 +48,8 @@ while True:
 
 
 def release(version: str, namespace: str, *attributes: str) -> None:
-    """Write the parts of a release that brokerproof reads into the cache: the schema of two files
-    with its attributes."""
+    """Write the parts of a release that brokerproof reads into the cache: the schemas of two files
+    with their attributes."""
     library = broker.RELEASES.home_of(version) / "lib"
     library.mkdir(parents=True)
     named = "".join(f'<attribute name="{attribute}"/>' for attribute in attributes)
@@ -63,8 +63,8 @@ def release(version: str, namespace: str, *attributes: str) -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with an "Artemis", and a "java" that runs our script instead; returns a configuration
-    for it."""
+    """Prepare a cache with an "Artemis", and a "java" that runs our script instead; return a
+    configuration for it."""
     monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     (tmp_path / "broker.py").write_text(BROKER)

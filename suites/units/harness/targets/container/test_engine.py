@@ -1,4 +1,4 @@
-"""Brokers as containers: requests to Docker, the sentence when there is none, and the end."""
+"""Brokers as containers: requests to Docker, the sentence without Docker, and the end."""
 
 import gc
 import json
@@ -232,7 +232,7 @@ def test_activemq_images_moved_within_two_lines_of_releases(version: str, image:
 
 @pytest.mark.parametrize("broker", READY)
 def test_a_container_is_judged_by_all_that_its_native_target_is_judged_by(broker: str) -> None:
-    """Except for capabilities that only a process of this machine can have."""
+    """Except for capabilities that only a process on this machine can have."""
     native, container = load(broker).identity, load(f"{broker}-container").identity
     assert native.capabilities - container.capabilities <= {"page-files", "shipped-configuration"}
     assert container.capabilities <= native.capabilities
@@ -409,7 +409,7 @@ def test_without_a_daemon_it_says_where_it_looked(
     assert str(long) in said, "a pipe gets whole paths"
     assert said.endswith("; there is no Docker here\n")
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # kept, so that nobody else comes to listen there
+        closed.bind(("127.0.0.1", 0))  # kept open, so that no other process listens there
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{closed.getsockname()[1]}")
         with pytest.raises(
             SetUpFailed,

@@ -1,4 +1,4 @@
-"""Proton's example brokers: download, build, and the sentences when one of them is impossible."""
+"""Proton's example brokers: download, build, and the sentences when either is impossible."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs 
 
 @pytest.fixture
 def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A separate cache, and an apt-get that takes packages from the returned folder."""
+    """Provide a separate cache, and an apt-get that takes packages from the returned folder."""
     offered, tools = tmp_path / "offered", tmp_path / "tools"
     offered.mkdir()
     tools.mkdir()

@@ -1,5 +1,5 @@
-"""Queues that must exist before a link attaches: requests to the management API, and handling of
-its answers."""
+"""Queues that must exist before a link attaches: requests to the management API, and its
+answers."""
 
 import json
 import threading
@@ -111,6 +111,5 @@ def test_the_shipped_targets_name_queues_as_their_release_does() -> None:
     assert isinstance(old, RabbitmqTarget)
     assert new.identity.profile.parameters["anycast_node"] == "/queues/{name}"
     assert old.identity.profile.parameters["anycast_node"] == "/queue/{name}"
-    old.provide(
-        "nothing", RoutingType.ANYCAST
-    )  # makes it by itself when a link is attached: nobody is asked
+    # Creates the queue when a link is attached: nothing is requested.
+    old.provide("nothing", RoutingType.ANYCAST)

@@ -1,4 +1,4 @@
-"""Releases of RabbitMQ: installed, named by the environment, or in a Debian root of the cache."""
+"""Releases of RabbitMQ: installed, named by the environment, or in a Debian chroot of the cache."""
 
 import os
 import sys

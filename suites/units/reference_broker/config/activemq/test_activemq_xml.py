@@ -31,7 +31,7 @@ STOMP = (
 def written(
     tmp_path: Path, inside: str = STOMP.format(""), attributes: str = "", beside: str = ""
 ) -> Path:
-    """A file whose broker has ``attributes`` and ``inside``; ``beside`` has other beans."""
+    """Write a file whose broker has ``attributes`` and ``inside``; ``beside`` has other beans."""
     path = tmp_path / "activemq.xml"
     path.write_text(f"""<beans xmlns="http://www.springframework.org/schema/beans"
  xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="a b">

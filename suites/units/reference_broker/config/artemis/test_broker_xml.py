@@ -26,7 +26,8 @@ STOMP = (
 
 
 def written(folder: Path, inside: str, *, acceptors: str = STOMP, security: str = "false") -> Path:
-    """A broker.xml whose core begins in line 3 with the acceptors; ``inside`` begins in line 5."""
+    """Write a broker.xml whose core begins on line 3 with the acceptors; ``inside`` begins on line
+    5."""
     path = folder / "broker.xml"
     path.write_text(
         '<configuration xmlns="urn:activemq">\n<core xmlns="urn:activemq:core">\n'
@@ -258,7 +259,7 @@ def test_a_billion_laughs_are_not_laughed(tmp_path: Path) -> None:
         f"<!DOCTYPE configuration [<!ENTITY l0 'ha'>{levels}]><configuration xmlns='urn:activemq'>"
         "<core xmlns='urn:activemq:core'><name>&l9;</name></core></configuration>"
     )
-    # Some versions of libxml2 refuse the entities themselves, the others leave it to us.
+    # Some versions of libxml2 themselves reject the entities, others leave it to us.
     assert re.match("line 1: (a DOCTYPE is not accepted|malformed XML: .*entity)", refusal(path))
 
 

@@ -20,7 +20,6 @@ from brokerproof.suites.units.drivers.persistence import SMALL, StoringDriver, n
 LIMIT = 20_000
 """Bytes of memory of the queue q."""
 LENGTH = 1000
-"""Bytes of a body."""
 COST = 1024 + 4 + LENGTH
 PAGE_IN, PREFETCH = 5, 50
 WIDE = "activemq.prefetchSize:10000\n"
@@ -51,7 +50,7 @@ class Shelf(StoringDriver):
 
     @property
     def resident(self) -> int:
-        """Messages of q that are in memory, as entries, on pages, or kept by the journal."""
+        """Return the messages of q in memory: as entries, on pages, or kept by the journal."""
         store = self.broker._store
         assert store is not None
         pages = store.pages.open("queue://q").pages.values()
@@ -60,7 +59,7 @@ class Shelf(StoringDriver):
         return max(entries, len(store.journal.live)) + on_pages
 
     def fill(self, conn: int, bodies: Sequence[str], persistent: bool = False) -> int:
-        """Sends ``bodies``, some at a time; returns the most that were in memory at once."""
+        """Send ``bodies``, some at a time; return the most that were in memory at one time."""
         most = 0
         for at in range(0, len(bodies), 40):
             self.send(conn, *bodies[at : at + 40], persistent=persistent)
@@ -70,7 +69,7 @@ class Shelf(StoringDriver):
         return most
 
     def consume(self, conn: int, count: int) -> list[str]:
-        """Takes ``count`` messages, a few at a time, and acknowledges each."""
+        """Take ``count`` messages, a few at a time, and acknowledge each."""
         frames = self.subscribe(
             conn, "client-individual", headers=f"activemq.prefetchSize:{PREFETCH}\n"
         )
@@ -97,9 +96,9 @@ def bodies(count: int, length: int = LENGTH) -> list[str]:
 
 
 ON_PAGES = 3 * 262_144 // LENGTH
-"""Messages of three pages: the last one, the one that is read, and the next."""
+"""Messages of three pages: the last one, the one being read, and the next."""
 MOST = LIMIT // COST + PAGE_IN + PREFETCH + ON_PAGES
-"""Messages of q that may be in memory, however many there are."""
+"""The most messages of q in memory, however many it has."""
 
 
 @pytest.mark.parametrize(

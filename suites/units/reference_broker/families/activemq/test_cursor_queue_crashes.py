@@ -18,11 +18,11 @@ from brokerproof.suites.units.reference_broker.persistence.test_store import (
 )
 
 MESSAGE = 1024 + 4
-"""Bytes that one costs, at least."""
+"""The least bytes of a message."""
 
 
 def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int = 3) -> Settings:
-    """A queue q with a limit in bytes, whose pages have ``page`` bytes."""
+    """Return a queue q with a limit in bytes, whose pages have ``page`` bytes."""
     about = activemq.policy(
         "queue://q",
         memory_limit=limit,
@@ -39,7 +39,7 @@ def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int
 
 
 CURSORS = {0: Cursor.STORE, 1500: Cursor.FILE, 4000: Cursor.STORE, -1: Cursor.VM}
-"""By the bytes that an address of the other family has in memory, which cursor is looked at."""
+"""The cursor under test, by the bytes that an address of the other family has in memory."""
 
 
 class StoringActiveMq(Storing):

@@ -21,7 +21,7 @@ IN = "transaction:t\n"
 
 
 def memory(driver: Driver | Desk, address: str = "q") -> tuple[int, int]:
-    """Bytes and messages of an address, or of the whole broker if no address is named."""
+    """Return bytes and messages of an address or, without a name, of the whole broker."""
     accounting = driver.broker._shared.accounting
     found = accounting.find(address) if address else accounting
     return found.size, found.messages
@@ -39,7 +39,7 @@ def sized(size: int) -> Message:
 
 
 def delivered(driver: Driver, ack: str) -> list[str]:
-    """The ids with which connection 1 acknowledges a, b and c, which it has received."""
+    """Return the ids with which connection 1 acknowledges a, b and c, which it has received."""
     driver.connect(1)
     driver.connect(2)
     driver.feed(1, subscribe(ack=ack))
@@ -155,7 +155,7 @@ ACTIONS = st.one_of(
 def play(
     driver: Driver, actions: list[tuple[int, tuple[str, object, bool, int]]], modes: tuple[str, str]
 ) -> None:
-    """Plays ``actions`` of two connections, each of which reconnects after its end."""
+    """Play ``actions`` of two connections, each of which reconnects after its close."""
     people: dict[int, Someone] = {}
     fresh = 0
 

@@ -1,5 +1,5 @@
-"""Full addresses over STOMP: who waits, who gets an error, what is dropped, and how producers
-continue."""
+"""Full addresses over STOMP: which producers wait or get an error, what is dropped, and how
+producers continue."""
 
 from typing import Any
 

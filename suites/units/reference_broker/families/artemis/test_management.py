@@ -1,4 +1,4 @@
-"""Questions to the management address of the reference broker, and its answers."""
+"""Queries to the management address of the reference broker, and its answers."""
 
 import json
 
@@ -32,8 +32,7 @@ def ask(
 
 def test_an_address_tells_what_is_charged_to_it(driver: Driver) -> None:
     driver.feed(2, send("x" * 100, "q"))
-    # 352 for a message, 72 for its place in the queue; destination-type is a header of the sender's
-    # own.
+    # 352 for a message, 72 for its place in the queue; destination-type is a header of the sender.
     weight = 352 + 72 + 100 + len("destination-typeANYCAST")
     assert ask(driver, "address.q", "addressSize") == ("true", weight)
     assert ask(driver, "address.q", "messageCount") == ("true", 1)

@@ -62,7 +62,7 @@ def test_several_alarms_and_a_message_without_a_body() -> None:
     driver, conn = with_queue()
     _under_alarm(driver)
     driver.feed(LimitsSet(disk=10**13))
-    driver.publish(conn, "q", b"")  # complete with its header: it is taken before reading stops
+    driver.publish(conn, "q", b"")  # complete with its header: it is accepted before reading stops
     assert driver.got(conn)[0]["reason"] == "low on memory & disk"
     assert driver.count(driver.connect(), "q") == 1
     driver.feed(LimitsSet(memory=100.0))

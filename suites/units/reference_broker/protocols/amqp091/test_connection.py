@@ -49,7 +49,7 @@ def test_messages_expire_at_the_head_of_their_queue() -> None:
     driver.send(conn, "queue.bind", {"queue": "dead", "exchange": "amq.fanout"})
     driver.got(conn)
     driver.publish(conn, "q", b"first")
-    driver.publish(conn, "q", b"short", expiration="200")  # behind one that lives longer
+    driver.publish(conn, "q", b"short", expiration="200")  # after one that lives longer
     driver.advance_to(ms(999))
     assert driver.count(conn, "q") == 2
     driver.advance_to(ms(1000))
@@ -60,7 +60,7 @@ def test_messages_expire_at_the_head_of_their_queue() -> None:
 def test_a_queue_of_no_use_expires() -> None:
     driver, conn = with_queue(x_expires=1000)
     driver.advance_to(ms(900))
-    assert driver.count(conn, "q") == 0  # a use: the time begins anew
+    assert driver.count(conn, "q") == 0  # a use: the time restarts
     driver.send(conn, "basic.consume", {"queue": "q", "consumer-tag": "c"})
     driver.advance_to(seconds(10))
     driver.send(conn, "basic.cancel", {"consumer-tag": "c"})
@@ -164,7 +164,7 @@ def test_who_says_nothing_is_closed() -> None:
 
 
 def _refused_login(driver: Driver) -> int:
-    """Open a connection that gave a wrong password, and whose close-ok is due."""
+    """Open a connection that gave a wrong password and owes a close-ok."""
     conn = driver.open()
     driver.watch(conn)
     driver.write(conn, codec.protocol_header())
@@ -192,7 +192,7 @@ def _refused_login(driver: Driver) -> int:
 def test_a_frame_that_cannot_be_read_ends_a_closing_connection(data: bytes) -> None:
     driver = Driver()
     conn = _refused_login(driver)
-    driver.write(conn, data)  # the read loop must come to an end
+    driver.write(conn, data)  # the read loop must end
     driver.write(conn, data)
     driver.advance_to(driver.now + seconds(1))
     assert conn in driver.closed

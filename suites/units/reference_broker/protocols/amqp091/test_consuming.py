@@ -1,4 +1,4 @@
-"""Large bodies of another protocol, delivered over AMQP 0-9-1, which needs the whole body."""
+"""Large bodies from another protocol, delivered over AMQP 0-9-1, which needs the whole body."""
 
 from dataclasses import replace
 

@@ -30,10 +30,10 @@ from brokerproof.suites.units.drivers.amqp10 import Desk, Frame, Peer, message
 
 ROOM = 3
 COST = 1024 + len(message("m0"))
-"""Of a message m0, m1 … m9, whose body is a value."""
+"""The charge of a message m0, m1 … m9, whose body is a value."""
 LIMITED = policy("queue://Q", memory_limit=ROOM * COST, cursor=Cursor.VM)
 DURABLE = b"\0\x53\x70\xc0\x02\x01\x41"
-"""A header section that says so."""
+"""A header section of a durable message."""
 VALUE = b"\0\x53\x77"
 
 

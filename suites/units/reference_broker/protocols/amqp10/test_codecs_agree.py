@@ -41,7 +41,8 @@ VALUES = [vector for vector in VECTORS["values"] if "value" in vector]
 REFUSED = [vector for vector in VECTORS["values"] if "refused" in vector]
 
 Neutral = tuple[Any, ...]
-"""A value that belongs to no codec: (type, content); described and array as in the vectors."""
+"""A value independent of any codec: (type, content); described values and arrays as in the
+vectors."""
 
 
 # --- the codecs, each behind the same two functions -----------------------------------------------
@@ -187,7 +188,7 @@ READERS: dict[str, Callable[[bytes], Neutral]] = {
 
 
 def again(data: bytes) -> Item:
-    """The value in ``data``, without a forced constructor."""
+    """Return the value in ``data``, without a forced constructor."""
     return unforced(harness.decode(data)[0])
 
 
@@ -358,13 +359,13 @@ SCALARS: dict[int, st.SearchStrategy[Item]] = {
 """Values of each primitive type, by its widest constructor."""
 SIMPLE: st.SearchStrategy[Item] = st.one_of(st.just(harness.NULL), *SCALARS.values())
 KEYS = st.one_of(ASCII.map(harness.symbol), st.text(max_size=20).map(harness.string))
-"""Keys that are different as Python objects exactly if they are as values."""
+"""Keys that differ as Python objects exactly if they differ as values."""
 
 
 def compound(inner: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
     lists = st.lists(inner, max_size=6).map(lambda items: Value("list", tuple(items)))
-    # Not unique_by: when it has to draw again, Hypothesis writes the strategy down, and warns
-    # because it is long.
+    # Not unique_by: when it has to draw again, Hypothesis prints the strategy, and warns because it
+    # is long.
     maps = st.lists(st.tuples(KEYS, inner), max_size=5).map(
         lambda pairs: Value(
             "map", tuple({str(key.value): (key, each) for key, each in pairs}.values())
@@ -437,8 +438,8 @@ def test_bytes_around_a_value_do_not_matter(what: Item, before: int) -> None:
 
 
 def proton_miscounts(what: Item) -> bool:
-    """Proton 0.40 reads and writes a described value that is itself described in a way that loses
-    what follows it in a list."""
+    """True for a described value that is itself described, after which Proton 0.40 loses the rest
+    of a list."""
     match what:
         case Described(descriptor, inner):
             return (

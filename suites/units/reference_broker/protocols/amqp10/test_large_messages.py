@@ -80,7 +80,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> LargeDesk:
 
 
 def sent(desk: LargeDesk, data: bytes, *, cut: int = 300) -> list[Frame]:
-    """Send one message to ``q``, in transfers of ``cut`` bytes; return the answers."""
+    """Send one message to ``q`` in transfers of ``cut`` bytes; return the answers."""
     producer = Peer(desk).ready(container_id="producer")
     producer.attach_sender()
     desk.answer()

@@ -10,8 +10,7 @@ from brokerproof.reference_broker.settings.settings import AddressSetting, Setti
 from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, names
 
 HEAD = 12
-"""Bytes of a delivery that are not part of the message as its producer paid for it, beside the 13
-of the packet's head."""
+"""Bytes of a delivery beyond its producer's charge, besides the 13 of the packet's head."""
 
 
 def sized(cost: int) -> Message:
@@ -83,7 +82,7 @@ def granted(client: CoreClient, credits: int) -> list[int]:
 
 
 def fill(one: CoreClient) -> int:
-    """Fills the address with messages of 1000 bytes; returns their number."""
+    """Fill the address with messages of 1000 bytes; return their number."""
     count = 0
     while count * (1000 + CHARGE) < MAX:
         one.say("send", message=sized(1000))

@@ -1,5 +1,5 @@
 """The reference broker's CORE protocol: sessions, queues, messages, transactions, liveness, and
-peers that lie."""
+lying peers."""
 
 import json
 from importlib.resources import files
@@ -42,7 +42,7 @@ def test_a_session_is_made_and_closed() -> None:
     assert (made.name, made.channel, made["version"]) == ("create-session-response", SESSIONS, 136)
     (closed,) = one.say("session-close")
     assert (closed.name, closed.channel) == ("null-response", FIRST)
-    assert one.publish("q") == []  # there is nobody on that channel any more
+    assert one.publish("q") == []  # no session uses that channel any more
 
 
 def test_answers_have_a_number_from_version_130_on() -> None:

@@ -1,5 +1,5 @@
-"""The management API of the reference broker, queried by the harness; comments give the answers of
-a real RabbitMQ."""
+"""The management API of the reference broker, queried by the harness. Comments give a real
+RabbitMQ's answers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from brokerproof.suites.units.drivers import toml_tables
 from brokerproof.suites.units.drivers.amqp091 import Driver
 
 FIELDS = {name: set(fields) for name, fields in toml_tables.beside(__file__).items()}
-"""Of connections, nodes and queues, as real releases have them."""
+"""The fields of connections, nodes and queues in real releases."""
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_connection_is_told_with_who_it_is(bench: Bench, api: ManagementPeer) 
     assert found.keys() == FIELDS["connection"] | {"last_blocked_by", "last_blocked_age"}
     assert (found["user"], found["protocol"], found["channels"]) == ("brokerproof", "AMQP 0-9-1", 2)
     assert found["client_properties"]["capabilities"]["connection.blocked"] is True
-    for end in ("", "/"):  # one slash behind a path, not two, is of no account to RabbitMQ either
+    for end in ("", "/"):  # RabbitMQ, too, ignores one slash after a path, but not two
         assert api.get(f"connections/{found['name'].replace(' ', '%20')}{end}") == found
     assert api.get("connections/") == api.connections()
     assert api.ask("GET", "connections//").status == 404

@@ -52,7 +52,7 @@ def lenient() -> Driver:
 
 
 def closed_at(driver: Driver, until: int) -> int | None:
-    """The instant at which the session ends, in milliseconds; None if it does not."""
+    """Return the instant at which the session ends, in milliseconds; None if it does not end."""
     while not driver.closed and (due := driver.broker.next_deadline()) is not None and due <= until:
         driver.at(due)
     return driver.now // ms(1) if driver.closed else None
@@ -142,8 +142,8 @@ def test_looks_are_computed_as_they_would_be_walked(
     monitor = InactivityMonitor(0, 1, 0, 0)
     monitor.agreed(0, every, first)
     monitor.last_heard = 0
-    # Walked: at each look, bytes since the last look; else a frame since the flag was taken back;
-    # else the end.
+    # Simulated: each check looks for bytes since the last check, else for a frame since the flag
+    # was cleared, else closes.
     events, now = [(0, True)], 0
     end = None
     for gap, is_frame in heard:

@@ -98,8 +98,8 @@ def encoded(vector: dict[str, Any]) -> bytes:
 
 
 def meant(frames: list[dict[str, Any]], codec: str) -> Read:
-    """``frames`` as ``codec`` represents them: stomp.py keeps only the first entry of a repeated
-    header."""
+    """Return ``frames`` as ``codec`` represents them: stomp.py keeps only the first of repeated
+    headers."""
     read: Read = []
     for frame in frames:
         headers = tuple((name, value) for name, value in frame["headers"])
@@ -170,7 +170,8 @@ def test_a_vector_is_written_as_written_down(
 
 
 def test_every_difference_is_one() -> None:
-    """A recorded difference must differ from its vector, or the entry would be meaningless."""
+    """A recorded difference must differ from its vector; otherwise the entry would be
+    meaningless."""
     for vector in VECTORS["read"]:
         for codec, difference in vector.get("differs", {}).items():
             assert difference["why"]

@@ -1,5 +1,4 @@
-"""The frame parser: the same frames, and the same refusals, for any fragmentation, and never
-anything else."""
+"""The frame parser: the same frames and refusals for any fragmentation, and never anything else."""
 
 from itertools import pairwise
 
@@ -22,7 +21,7 @@ Outcome = tuple[list[tuple[str, tuple[tuple[str, str], ...], bytes]], str | None
 
 
 def parse(grammar: Grammar, *chunks: bytes, limits: StompLimits = GENEROUS) -> Outcome:
-    """The frames read, and the requirement of the refusal that ended the reading, if any."""
+    """Return the frames read, and the requirement of the refusal that ended reading, if any."""
     parser = FrameParser(grammar, limits)
     frames: list[tuple[str, tuple[tuple[str, str], ...], bytes]] = []
     try:
@@ -76,7 +75,7 @@ def test_fragments_give_the_same_frames_and_the_same_refusal(
 
 
 def written(version: Version, text: str) -> bytes:
-    """``text`` escaped by the specification's table, implemented again for this test."""
+    """Return ``text`` escaped by the specification's table, implemented again for this test."""
     for raw, escape in [("\\", "\\\\"), ("\n", "\\n"), (":", "\\c")] + (
         [("\r", "\\r")] if version == 2 else []
     ):

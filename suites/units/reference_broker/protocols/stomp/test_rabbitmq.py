@@ -1,5 +1,5 @@
-"""RabbitMQ's STOMP heartbeats in the reference: whole seconds, and a close at the second check in a
-row that finds nothing."""
+"""RabbitMQ's STOMP heartbeats in the reference: whole seconds, and a close at the second
+consecutive check without input."""
 
 import pytest
 

@@ -22,8 +22,8 @@ def error(driver: Driver, conn: int, data: str) -> str:
 
 @pytest.fixture
 def driver() -> Driver:
-    """A broker with a producer, 9, and a client, 1, that has a durable subscription and has
-    disconnected."""
+    """Return a broker with a producer, 9, and a disconnected client, 1, that has a durable
+    subscription."""
     made = Driver().connected(9)
     client(made, 1)
     made.feed(1, subscribe() + "DISCONNECT\n\n\0")

@@ -32,7 +32,8 @@ MASK = b"\x01\x02\x03\x04"
 
 
 def request(**changes: object) -> bytes:
-    """A correct request except for the changed parts: ``line``, ``host``, ``key``, ``fields``."""
+    """Return a correct request except for the changed parts: ``line``, ``host``, ``key``,
+    ``fields``."""
     about = {"host": "here", "key": websocket_codec.key(b"k"), "fields": UPGRADE, **changes}
     return websocket_codec.request(
         about.pop("host"), about.pop("key"), about.pop("fields"), **about
@@ -80,7 +81,7 @@ class Wire:
 
     @property
     def said(self) -> list[tuple[str, bytes]]:
-        """Name and payload of the frames that arrived; of STOMP frames, the command."""
+        """Return name and payload of the received frames; of STOMP frames, the command."""
         return [
             (frame.name, frame.payload if frame.is_control else frame.payload.split(b"\n")[0])
             for frame in self.frames
