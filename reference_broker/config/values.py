@@ -47,7 +47,7 @@ class Where:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``did you mean x?`` for the name most similar to ``name``; else nothing."""
+    """Return ``did you mean x?`` for the name most similar to ``name``, if any."""
     by_lower = {name.lower(): name for name in sorted(known)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return f"did you mean {by_lower[close[0]]}?" if close else ""

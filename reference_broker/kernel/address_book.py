@@ -91,7 +91,9 @@ class AddressBook:
         return self._rules.of(name)
 
     def anycast_queue(self, name: str) -> Queue | None:
-        """Return the anycast queue with the name of its address: a "queue" in most protocols."""
+        """Return the anycast queue named like its address, which some protocols just call a
+        queue.
+        """
         address = self.by_name.get(name)
         return None if address is None else address.anycast_queue(name)
 

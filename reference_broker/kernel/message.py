@@ -74,7 +74,7 @@ class Envelope:
 
     @property
     def properties(self) -> dict[str, Value]:
-        """The selector properties that all messages of this envelope share, once computed."""
+        """Selector properties shared by all messages of this envelope, computed on first use."""
         if self._properties is None:
             self._properties = selector_properties.of_headers(self.address, self.headers)
         return self._properties

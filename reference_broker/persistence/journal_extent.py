@@ -24,8 +24,7 @@ _SEED = records.seed(FILE)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Segments from ``first`` to ``last``, of which ``size`` bytes are synced, and a
-    ``version``."""
+    """Segments ``first`` to ``last``; ``size`` bytes are synced. ``version`` counts writes."""
 
     version: int = 0
     first: int = 0

@@ -193,8 +193,8 @@ def test_messages_of_a_transaction_come_with_its_commit(
 def test_acknowledgements_of_a_transaction_count_with_its_commit(
     target: Bench, commit: bool, multiple: bool
 ) -> None:
-    """Deliveries are acknowledged in a transaction. After tx.commit they are consumed. After
-    tx.rollback they can be acknowledged again, and are redelivered once the channel closes."""
+    """Deliveries acknowledged in a transaction are consumed after tx.commit. After tx.rollback they
+    can be acknowledged again, and are redelivered once the channel closes."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"1", b"2"])

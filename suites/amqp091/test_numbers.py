@@ -192,9 +192,9 @@ def test_a_number_of_an_extension_works_or_is_refused(
 @pytest.mark.parametrize("field", sorted(set(FIELDS) - set(OF_EXTENSIONS)))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
-    """One number of a conversation is replaced by a boundary value. The broker closes the channel
-    or the connection with a reply code, or every method gets its answer and every message arrives;
-    another connection still works.
+    """One number of an AMQP 0-9-1 conversation is replaced by a boundary value. The broker closes
+    the channel or the connection with a reply code, or every method gets its answer and every
+    message arrives; another connection still works.
 
     One scenario: the field, and the conversation's last stage, decide which sentence it breaks."""
     _play(target, field, position, (EXCEPTION, BADLY_FORMATTED, CHANNEL_CLOSED, ARRIVES))

@@ -120,7 +120,7 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
 def test_a_login_that_is_refused_is_told_to_whom_understands(
     target: Bench, understands: bool, mechanism: str
 ) -> None:
-    """A wrong passcode closes the connection. A client with the capability
+    """A wrong passcode closes the connection; a client with the capability
     authentication_failure_close first gets connection.close with 403 ACCESS_REFUSED, other clients
     get nothing."""
     peer = target.amqp091_peer()

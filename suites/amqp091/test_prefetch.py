@@ -122,7 +122,7 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
 
 @case(PREFETCH_PER_CONSUMER, needs={"amqp091", "amqp091-consumer-prefetch"})
 def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> None:
-    """basic.qos raises the prefetch from 2 to 5. The existing consumer keeps 2; one that begins
+    """basic.qos raises the prefetch from 2 to 5: the existing consumer keeps 2; one that begins
     afterwards gets 5."""
     peer = target.amqp091(channels=2)
     first, second = queue_of(peer), queue_of(peer)

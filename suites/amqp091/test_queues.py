@@ -302,7 +302,7 @@ def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
 @case(CONSUMER_CANCEL_NOTIFY, needs={"amqp091", "amqp091-cancel-notify"})
 @over(examples=2, understands=st.booleans())
 def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: bool) -> None:
-    """Another connection deletes a consumer's queue. A client with consumer_cancel_notify gets
+    """Another connection deletes a consumer's queue: a client with consumer_cancel_notify gets
     basic.cancel, other clients get nothing; the channel still works."""
     name = target.fresh_name()
     peer = target.amqp091(capabilities={"consumer_cancel_notify": understands})

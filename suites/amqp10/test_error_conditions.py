@@ -38,7 +38,7 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
     kind=st.sampled_from(OF_CONNECTIONS),
 )
 def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client provokes a connection error. Its condition is in one of the standard's lists, or
+    """A client provokes a connection error: its condition is in one of the standard's lists, or
     outside the standard's namespace; another connection still works."""
     with bystander(target):
         peer = target.amqp()
@@ -89,7 +89,7 @@ OF_LINKS = (
     kind=st.sampled_from(OF_LINKS),
 )
 def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client provokes a link error. Whatever ends, its condition is in one of the standard's
+    """A client provokes a link error: whatever ends, its condition is in one of the standard's
     lists, or outside its namespace; another connection still works."""
     with bystander(target):
         node = target.node()

@@ -52,7 +52,7 @@ KNOWN = 2**32 - 1
 @case(SIZE_BELOW_8, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=24, size=st.integers(0, 7), type=st.sampled_from([0, 1]))
 def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> None:
-    """A frame has a SIZE below 8. The broker closes with an error; another connection works."""
+    """A frame has a SIZE below 8: the broker closes with an error; another connection works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(b"", size=size, type=type))
@@ -64,7 +64,7 @@ def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> N
 @case(DATA_OFFSET_BELOW_2, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=12, doff=st.sampled_from([0, 1]), empty=st.booleans())
 def test_a_data_offset_below_two_is_refused(target: Bench, doff: int, empty: bool) -> None:
-    """A frame has a DOFF below 2. The broker closes with an error; another connection works."""
+    """A frame has a DOFF below 2: the broker closes with an error; another connection works."""
     with bystander(target):
         peer = target.amqp()
         if empty:
@@ -346,7 +346,7 @@ def test_large_messages_come_in_frames_that_fit(
 
 @case(NO_MAX_FRAME_SIZE, needs={"amqp"})
 def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> None:
-    """The client announces no max-frame-size. A message of 100 000 bytes arrives whole, in any
+    """The client announces no max-frame-size: a message of 100 000 bytes arrives whole, in any
     number of frames."""
     node = target.node()
     fill(target, node, [bytes(100_000)])

@@ -100,9 +100,8 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
 def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
     target: Bench, id: int, asked: tuple[int, int, int]
 ) -> None:
-    """A header asks for a version above 1.0.0. The broker answers with the header of a supported
-    version, which should be the highest not above it, and ends the connection; another connection
-    still works."""
+    """A header for a version above 1.0.0 is answered with that of a supported version, which should
+    be the highest not above it, and the connection ends; another connection still works."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(id, *asked)
@@ -181,7 +180,7 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
 
 @case(PROTOCOL_ID_REFUSED, needs={"amqp", "login"})
 def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench) -> None:
-    """A header asks for AMQP without SASL. A broker that requires SASL answers with a SASL
+    """A header asks for AMQP without SASL: a broker that requires SASL answers with a SASL
     header and ends the connection; any other broker closes with an error when an anonymous
     client opens."""
     with bystander(target):

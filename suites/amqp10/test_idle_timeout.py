@@ -87,7 +87,7 @@ def shortest(target: Target) -> int:
 def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     target: Bench, asked: int, busy: bool
 ) -> None:
-    """The client's open has an idle-time-out. During three times that period, with the client busy
+    """The client's open has an idle-time-out: during three times that period, with the client busy
     or not, no silence of the broker exceeds it.
 
     One scenario: the four requirements are judged on the same empty frames.

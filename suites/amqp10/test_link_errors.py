@@ -112,7 +112,7 @@ IMPOSSIBLE = (
 def test_a_link_that_cannot_be_made_is_attached_and_detached(
     target: Bench, kind: str, again: bool
 ) -> None:
-    """A client attaches an impossible link. A broker that refuses it answers with an attach without
+    """A client attaches an impossible link: a broker that refuses it answers with an attach without
     source or target, then a closing detach with an error; the session continues, and the name can
     be reused. A link that was never created has consumed nothing from the node."""
     with bystander(target):
@@ -353,7 +353,7 @@ def small_messages(target: Target) -> st.SearchStrategy[Where]:
 def test_a_message_above_the_announced_size_ends_the_link(
     target: Bench, where: Where, beyond: int, settled: bool | None
 ) -> None:
-    """The broker's attach has a max-message-size. A message of up to that size is accepted. A
+    """The broker's attach has a max-message-size: a message of up to that size is accepted. A
     larger one ends the link with message-size-exceeded and is in no queue; another connection still
     works."""
     with bystander(target):

@@ -137,7 +137,7 @@ def test_a_closing_detach_is_answered_with_one(
 
 @case(INITIAL_DELIVERY_COUNT, needs={"amqp"})
 def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> None:
-    """The client attaches as a receiver. The broker's attach has an initial-delivery-count."""
+    """The client attaches as a receiver: the broker's attach has an initial-delivery-count."""
     peer = target.amqp()
     link = peer.receiver(target.node())
     assert link.answer is not None
@@ -260,7 +260,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
 def test_a_drain_uses_the_credit_up(
     target: Bench, where: Where, count: int, credit: int, then: int
 ) -> None:
-    """A receiver grants credit and drains. Waiting messages arrive, and a flow uses up the
+    """A receiver grants credit and drains: waiting messages arrive, and a flow uses up the
     remaining credit by advancing delivery-count. The next flow resets drain, and later messages
     need new credit.
 

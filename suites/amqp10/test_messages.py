@@ -440,7 +440,7 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
 @case(TTL_REMAINING, needs={"amqp"})
 @over(examples=12, ttl=st.sampled_from([20_000, 60_000, 2**31]), wait=st.sampled_from([300, 700]))
 def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> None:
-    """A message with a ttl waits in a queue. It arrives with a ttl that is lower by about its
+    """A message with a ttl waits in a queue: it arrives with a ttl that is lower by about its
     waiting time."""
     node = target.node()
     peer = target.amqp()

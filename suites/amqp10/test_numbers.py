@@ -280,9 +280,9 @@ def judge(
 )
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
-    """One number of a conversation is replaced by a boundary value. The broker ends the link, the
-    session or the connection with an error, or every frame gets its answer and the message arrives;
-    another connection still works."""
+    """One number of an AMQP 1.0 conversation is replaced by a boundary value. The broker ends the
+    link, the session or the connection with an error, or every frame gets its answer and the
+    message arrives; another connection still works."""
     judge(target, FIELDS[field].replaced(position))
 
 

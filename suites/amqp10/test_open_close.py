@@ -54,7 +54,7 @@ FRAMING = "amqp:connection:framing-error"
 
 @case(OPEN_BEFORE_OTHER_FRAMES, FIRST_FRAME_IS_OPEN, OPEN_ON_CHANNEL_0, needs={"amqp"})
 def test_open_is_the_brokers_first_frame(target: Bench) -> None:
-    """The client sends open. The broker's first frame is open, on channel 0."""
+    """The client sends open: the broker's first frame is open, on channel 0."""
     peer = target.amqp()
     assert peer.opened is not None
     for field in ("max-frame-size", "channel-max", "idle-time-out"):
@@ -142,7 +142,7 @@ def test_close_is_answered_with_close_and_nothing_follows(
 
 @case(CLOSE_PIPELINED, needs={"amqp"})
 def test_open_and_close_may_be_sent_together(target: Bench) -> None:
-    """Header, open and close are sent in one piece. The answer is open and close on channel 0."""
+    """Header, open and close are sent in one piece: the answer is open and close on channel 0."""
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     peer.open(answered=False)

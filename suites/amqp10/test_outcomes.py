@@ -324,8 +324,8 @@ def test_the_default_outcome_applies_where_no_state_is_known(
 def test_a_source_names_outcomes_by_their_symbols(
     target: Bench, asked: set[str], size: int
 ) -> None:
-    """A receiver asks for some outcomes. The broker's source names symbols of outcomes, its
-    default-outcome is an outcome, its own dispositions carry outcomes, and its transfers carry no
+    """A receiver asks for some outcomes: the broker's source names symbols of outcomes, its
+    default-outcome is an outcome, its own dispositions carry outcomes, and its transfers no
     received state.
 
     One scenario: the four requirements are read from one attach and one transfer.

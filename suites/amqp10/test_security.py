@@ -82,7 +82,7 @@ UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == 
 
 @case(SASL_HEADER, SASL_FRAME_TYPE, SASL_FRAME_HEADER, SASL_FRAME_SIZE, SASL_BODY, needs={"amqp"})
 def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
-    """A client logs in. The broker answers the SASL header with its own. Its frames have type 1,
+    """A client logs in: the broker answers the SASL header with its own. Its frames have type 1,
     bytes 6 and 7 zero and no extended header, at most 512 bytes, one SASL body each and no payload.
 
     One scenario: the five requirements are read from the same two frames.
@@ -133,7 +133,7 @@ def test_mechanisms_are_offered(target: Bench) -> None:
 @case(SASL_OUTCOME_CODE, HEADERS_AFTER_SASL, needs={"amqp", "login"})
 @over(examples=6, hostname=st.sampled_from([None, "localhost"]))
 def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> None:
-    """A client logs in by PLAIN. The outcome is 0, headers are repeated, the connection opens."""
+    """A client logs in by PLAIN: the outcome is 0, headers are repeated, the connection opens."""
     peer, offer = begun(target)
     target.control("PLAIN" in mechanisms(offer), f"the broker offers {shown(mechanisms(offer))}")
     peer.send(

@@ -93,7 +93,7 @@ UNATTACHED = "amqp:session:unattached-handle"
 @case(SESSION_ERROR_ENDS, UNATTACHED_HANDLE, needs={"amqp"})
 @over(examples=20, handle=st.sampled_from([1, 2, 255, 65535, 2**32 - 1]))
 def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None:
-    """A flow has a handle without a link. The session ends with unattached-handle, and another
+    """A flow has a handle without a link: the session ends with unattached-handle, and another
     session of the connection works."""
     with bystander(target):
         peer = target.amqp()
@@ -424,7 +424,7 @@ def test_the_brokers_window_opens_again(
 
 @case(ECHO_ANSWERED, needs={"amqp"})
 def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) -> None:
-    """A flow without a handle sets echo. The broker should answer with a flow of the session."""
+    """A flow without a handle sets echo: the broker should answer with a flow of the session."""
     peer = target.amqp()
     peer.flow(echo=True)
     answer = peer.watch_for(frame("flow"), within=QUIET * 10)

@@ -142,7 +142,7 @@ def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
 
 @case(SASL_OUTCOME_CODE, SECURITY_LAYER_CLOSES_TCP, needs={"amqp", "tls-fixtures", "login"})
 def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
-    """A client over TLS logs in by PLAIN with a wrong password: outcome 1, and a close."""
+    """A client over TLS with a wrong PLAIN password gets outcome 1 and is disconnected."""
     with bystander(target):
         peer = secured(target)
         peer.header(SASL_ID)

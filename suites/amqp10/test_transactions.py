@@ -57,7 +57,7 @@ UNKNOWN = b"brokerproof-no-such-id"
 @case(DECLARE_ANSWERED, ROLLBACK_SUCCEEDS, needs={"amqp", "amqp-transactions"})
 @over(examples=10, count=st.integers(1, 3), fail=st.booleans())
 def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool) -> None:
-    """Transactions are declared on one link. Each declare is answered with declared and a unique
+    """Transactions are declared on one link: each declare is answered with declared and a unique
     id, and each transaction can be discharged."""
     peer = target.amqp()
     coordinator = control(target, peer)
@@ -371,7 +371,7 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
 
 @case(SETTLED_DECLARE, needs={"amqp", "amqp-transactions"})
 def test_a_settled_declare_ends_the_link(target: Bench) -> None:
-    """A declare is sent settled: no id can be returned. The coordinator should detach in error."""
+    """For a settled declare no id can be returned: the coordinator should detach with an error."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)
@@ -409,7 +409,7 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
 @case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs=SEEN_AGAIN)
 @over(examples=4, settled=st.booleans())
 def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: bool) -> None:
-    """A message is posted in an unknown transaction. If unsettled, it is answered with an error or
+    """A message is posted in an unknown transaction: if unsettled, it is answered with an error or
     a rejection; the message is in no queue. Another connection still works."""
     with bystander(target):
         node = target.node()

@@ -364,7 +364,7 @@ def test_a_receiver_of_mode_first_settles_at_once(
 @case(MODE_OF_SETTLED_IGNORED, needs={"amqp"})
 @over(examples=8, parts=st.integers(1, 3))
 def test_the_mode_of_a_settled_transfer_is_ignored(target: Bench, parts: int) -> None:
-    """A settled message has rcv-settle-mode second, though the link agreed on first: accepted."""
+    """A settled message with rcv-settle-mode second, on a link of mode first, is accepted."""
     node = target.node()
     peer = target.amqp()
     link = peer.attach(SENDER, node, rcv_settle_mode=FIRST)

@@ -87,7 +87,7 @@ def test_what_proton_sends_it_gets_again(
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp"})
 @over(examples=20, count=st.integers(0, 4), credit=st.integers(1, 8))
 def test_proton_drains(target: Bench, count: int, credit: int) -> None:
-    """Proton drains a queue. It gets the waiting messages, up to its credit, and then the remaining
+    """Proton drains a queue: it gets the waiting messages, up to its credit, and then the remaining
     credit is used up."""
     node = target.node()
     peer = target.proton()

@@ -277,7 +277,7 @@ def test_header_text_survives(target: Bench, version: str, text: str, name: str)
     pieces=st.lists(st.sampled_from((":", "a", "b c", "/", "=", "::")), min_size=1, max_size=8),
 )
 def test_a_colon_belongs_to_a_1_0_value(target: Bench, version: str, pieces: list[str]) -> None:
-    """stomp.py sends a 1.0 header value with colons. Another stomp.py gets the same value."""
+    """stomp.py sends a 1.0 header value with colons: another stomp.py gets the same value."""
     value = f"<{':'.join(pieces)}>"
     queue = target.destination()
     consumer, producer = target.stomppy(version), target.stomppy(version)

@@ -83,7 +83,7 @@ def test_durability_and_priority_go_to_stomp(
 @case(HEADER_CONVERSION, needs=CONVERSION)
 @over(examples=8, expires=st.integers(FAR, FAR + 10**12))
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
-    """A message expires at a time in the far future. STOMP's expires and AMQP's
+    """A message expires at a time in the far future: STOMP's expires and AMQP's
     absolute-expiry-time have the same value, in both directions."""
     properties = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     value = properties.get("absolute-expiry-time")

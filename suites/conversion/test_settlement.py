@@ -41,8 +41,8 @@ MODES = ("auto", "client", "client-individual")
 def test_what_stomp_does_not_acknowledge_amqp_gets(
     target: Bench, mode: str, count: int, acked: list[int], how: str
 ) -> None:
-    """Messages are sent over AMQP. A STOMP subscription gets them, acknowledges some (in client
-    mode cumulatively) and ends. An AMQP receiver gets exactly the remaining messages.
+    """A STOMP subscription gets messages sent over AMQP, acknowledges some (in client mode
+    cumulatively) and ends: an AMQP receiver gets exactly the remaining messages.
 
     One scenario: the mode of each example selects the requirement on ACK.
     """
@@ -97,8 +97,8 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     ),
 )
 def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -> None:
-    """Messages are sent over STOMP. An AMQP receiver accepts, releases or fails them, or keeps some
-    and detaches. A STOMP subscription gets exactly those not accepted, unchanged; failed ones have
+    """An AMQP receiver accepts, releases or fails messages sent over STOMP, or keeps some and
+    detaches. A STOMP subscription gets exactly those not accepted, unchanged; failed ones have
     redelivered:true if the broker has that header."""
     through = queue(target)
     sent = numbered(len(fates))

@@ -289,7 +289,7 @@ def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) 
 @case("ARTEMIS-STOMP-window-3", needs={"consumer-window", "queue-semantics", "stomp-1.2"})
 @amounts.over_amounts(examples=5)
 def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, position: int) -> None:
-    """Any number of messages is settled one by one. Then messages arrive until their bytes reach
+    """Any number of messages is settled one by one; then messages arrive until their bytes reach
     the window, as at first."""
     settlements = amounts.at(target, position, least=1)
     to, peer = target.destination(), target.stomp()
@@ -577,7 +577,7 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
 @case("AMQP10-OUT-08", "AMQP10-OUT-09", needs={"amqp-redelivery"})
 @amounts.over_amounts(examples=10)
 def test_a_message_is_released_any_number_of_times(target: Bench, position: int) -> None:
-    """A message is released any number of times. It can be received again each time, unchanged, and
+    """A message is released any number of times: it can be received again each time, unchanged, and
     with the same delivery-count."""
     # Each is a round trip: more of them take longer on a real broker than a case should.
     count = amounts.at(target, position, least=1, most=None if target.virtual else 1000)

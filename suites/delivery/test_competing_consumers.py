@@ -51,7 +51,7 @@ def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes
 def test_one_and_only_one_consumer_gets_a_message(
     target: Bench, several: int, count: int, auto: bool
 ) -> None:
-    """Several consumers wait on one queue. Each message arrives at exactly one of them."""
+    """Several consumers wait on one queue: each message arrives at exactly one of them."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in range(several)]
     for consumer in consumers:
@@ -212,7 +212,7 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
 
 @case(COPY_FOR_EACH, ENDS_WITH_CONNECTION, needs={"queue-semantics", "multicast"})
 def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None:
-    """A subscriber of a topic leaves and returns. It gets only the messages sent while it is
+    """A subscriber of a topic leaves and returns: it gets only the messages sent while it is
     subscribed; a subscriber that stays gets all."""
     topic, producer, staying = (
         target.destination(RoutingType.MULTICAST),

@@ -63,7 +63,7 @@ def until_gone(target: Bench, to: Destination, files: Set[str]) -> bool:
 def test_an_address_that_pages_has_a_folder_of_its_own(
     target: Bench, count: int, size: int
 ) -> None:
-    """Two addresses page. The files of each are in one folder, which the other does not use, and
+    """Two addresses page: the files of each are in one folder, which the other does not use, and
     none is larger than page-size-bytes."""
     admin = target.admin()
     places = [small_addresses.destination(target, "page") for _ in range(2)]

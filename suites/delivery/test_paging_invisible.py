@@ -270,7 +270,7 @@ SOME_KINDS = st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=4)
 @case(NONE_LOST, MARKED, HEADERS, BODY, CROSSED, CROSSED_BODY, needs=NEEDS)
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_a_paged_message_is_as_it_was_for_stomp(target: Bench, kinds: list[str]) -> None:
-    """Messages of several kinds are sent to an address in memory and to one that pages. A consumer
+    """Messages of several kinds are sent to an address in memory and to one that pages: a consumer
     of STOMP 1.2 receives the same from both, at first delivery and at redelivery.
 
     One scenario: the differing part decides which sentence is broken."""
@@ -280,7 +280,7 @@ def test_a_paged_message_is_as_it_was_for_stomp(target: Bench, kinds: list[str])
 @case(NONE_LOST, TEXT, needs=NEEDS | {"stomp-1.0"})
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_paged_text_is_text(target: Bench, kinds: list[str]) -> None:
-    """Messages of several kinds are sent to an address in memory and to one that pages. A consumer
+    """Messages of several kinds are sent to an address in memory and to one that pages: a consumer
     of STOMP 1.0 gets a content-length with the same messages from both."""
     judge(target, "1.0", kinds)
 
@@ -290,7 +290,7 @@ def test_paged_text_is_text(target: Bench, kinds: list[str]) -> None:
 )
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_a_paged_message_is_as_it_was_for_amqp(target: Bench, kinds: list[str]) -> None:
-    """Messages of several kinds are sent to an address in memory and to one that pages. A consumer
+    """Messages of several kinds are sent to an address in memory and to one that pages: a consumer
     of AMQP receives the same sections from both, at first delivery and at redelivery.
 
     One scenario: the differing part decides which sentence is broken."""

@@ -133,8 +133,8 @@ def test_any_other_value_is_refused(target: Bench, header: str, value: str) -> N
 @case(DEFAULT_ROUTING, needs=FIXTURES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_headers_the_address_setting_decides(target: Bench, kind: str) -> None:
-    """SUBSCRIBE and SEND without routing headers use a name that begins with anycast. or multicast.
-    The default routing types of the matching address-setting apply."""
+    """SUBSCRIBE and SEND without routing headers use a name whose first word is anycast or
+    multicast: the default routing types of the matching address-setting apply."""
     to = fresh(target, None, prefix=f"{kind.lower()}.")
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
@@ -150,8 +150,8 @@ def test_without_headers_the_address_setting_decides(target: Bench, kind: str) -
 def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
     target: Bench, kind: str
 ) -> None:
-    """Before any SUBSCRIBE, a SEND without routing headers goes to a new name that begins with
-    anycast. or multicast. An anycast message waits in the queue; a multicast message is lost."""
+    """Before any SUBSCRIBE, a SEND without routing headers goes to a new name whose first word is
+    anycast or multicast: an anycast message waits in the queue; a multicast message is lost."""
     to = fresh(target, None, prefix=f"{kind.lower()}.")
     producer, consumer = target.stomp("1.2"), target.stomp("1.2")
     producer.publish(to, b"early")
@@ -169,7 +169,7 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
 
 @case(NAME_IS_ADDRESS, needs={"routing-headers"})
 def test_one_name_is_one_address(target: Bench) -> None:
-    """Separate connections use one name. Messages of one reach the other. A name that differs in
+    """Separate connections use one name: messages of one reach the other. A name that differs in
     one letter, or only in its case, is another address."""
     to = fresh(target, "ANYCAST")
     names = (to.name, to.name + "x", to.name.upper())
@@ -303,7 +303,7 @@ def test_an_address_setting_matches_whole_words(
     ],
 )
 def test_the_most_specific_address_setting_counts(target: Bench, name: str, kind: str) -> None:
-    """Several address-settings match a name. The literal one applies before one with *, that before
+    """Several address-settings match a name: the literal one applies before one with *, that before
     one with #, and of those the longer one."""
     to = place(name.format(target.destination().name), None)
     listeners = two_listeners(target, to)
@@ -366,7 +366,7 @@ def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
 
 @case(AUTO_CREATED, needs={"routing-headers"})
 def test_a_send_to_a_new_topic_is_kept_for_nobody(target: Bench) -> None:
-    """A message is sent to a new multicast name. A later subscriber gets only later messages."""
+    """A message is sent to a new multicast name: a later subscriber gets only later messages."""
     to, producer, consumer = fresh(target, "MULTICAST"), target.stomp("1.2"), target.stomp("1.2")
     producer.publish(to, b"early", proves=AUTO_CREATED)
     consumer.subscribe(to)
@@ -401,7 +401,7 @@ def test_the_host_of_connect_changes_nothing(target: Bench, host: str, spoken: s
 
 @case(ALL_VERSIONS, needs={"routing-headers"})
 def test_all_three_versions_are_spoken(target: Bench) -> None:
-    """A client of each STOMP version connects. Clients of any two versions exchange messages."""
+    """A client of each STOMP version connects: clients of any two versions exchange messages."""
     peers = {version: target.peer(version) for version in ("1.0", "1.1", "1.2")}
     queues = {version: fresh(target, "ANYCAST") for version in peers}
     for version, peer in peers.items():

@@ -65,7 +65,7 @@ def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
 def test_a_silent_client_is_given_up_in_time_and_not_before(
     target: Bench, acceptor: str, promised: int, beats: int
 ) -> None:
-    """A client sends heartbeats as agreed and falls silent. The connection is closed after the
+    """A client sends heartbeats as agreed and falls silent: the connection is closed after the
     agreed silence times the connector's multiplier, and not before."""
     requirements = (
         (SILENCE, NO_LESS) if multiplier(target.parameters(acceptor)) == 1.0 else (SILENCE,)

@@ -224,7 +224,7 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
 @both
 def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit. The one without flow control accepts many times that; the
+    """Two queues have the same limit: the one without flow control accepts many times that; the
     other makes its producer wait."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     on, off = place(target, "vm"), place(target, "off")
@@ -269,7 +269,7 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
 @case(FILES, needs=NEEDS)
 @both
 def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit. The one with a file cursor accepts many times that, and its
+    """Two queues have the same limit: the one with a file cursor accepts many times that, and its
     messages arrive once, in order; the other keeps its limit."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     memory, files = place(target, "vm"), place(target, "file")

@@ -230,7 +230,7 @@ SMALL = st.sampled_from(
 @case(TO_THE_DISK, LIMITS, needs={*NEEDS, RECONFIGURABLE})
 @over(examples=4, where=SMALL, kind=st.sampled_from(["store", "temp"]))
 def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None:
-    """A broker's limit exceeds its disk. Without flow control it accepts messages until the disk is
+    """A broker's limit exceeds its disk: without flow control it accepts messages until the disk is
     full; then a producer waits, and all messages arrive."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
     before = empty(target, statistics, kind)

@@ -93,7 +93,7 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
 def test_fail_refuses_from_the_very_octet(
     target: Bench, gap: int, sizes: list[int], receipt: bool
 ) -> None:
-    """An address under FAIL is filled to its limit or one byte below or above. Below, it accepts
+    """SENDs fill an address under FAIL to its limit or one byte below or above. Below, it accepts
     one more SEND; from the limit on it answers SEND with ERROR and drops the message."""
     to, admin = small_addresses.destination(target, "fail"), target.admin()
     with bystander(target, "1.2"):
@@ -118,7 +118,7 @@ def test_fail_refuses_from_the_very_octet(
 def test_drop_loses_from_the_very_octet(
     target: Bench, gap: int, sizes: list[int], receipt: bool
 ) -> None:
-    """An address under DROP is filled to its limit or one byte below or above. Every SEND is
+    """SENDs fill an address under DROP to its limit or one byte below or above. Every SEND is
     confirmed, and exactly the messages sent to the full address are lost."""
     to, admin = small_addresses.destination(target, "drop"), target.admin()
     peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes)

@@ -80,7 +80,7 @@ def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
 def test_credit_is_filled_up_at_the_low_mark(
     target: Bench, where: Where, rounds: int, settled: bool
 ) -> None:
-    """A producer sends one message at a time. Each costs one credit, and at amqpLowCredits, not
+    """A producer sends one message at a time: each costs one credit, and at amqpLowCredits, not
     before, a flow restores the credit to amqpCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)

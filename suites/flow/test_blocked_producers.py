@@ -307,7 +307,7 @@ ANSWER: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
 def test_a_producer_that_ignores_its_credit_harms_nobody(
     target: Bench, kind: str, more: int
 ) -> None:
-    """A producer continues to send without credit. The broker accepts or refuses the messages or
+    """A producer continues to send without credit: the broker accepts or refuses the messages or
     ends the link, serves other clients, and queues exactly the accepted messages in order."""
     place = small_addresses.node(target, kind)
     with bystander(target):

@@ -147,7 +147,7 @@ def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
 def buffer_fills(
     target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_byte: bool
 ) -> None:
-    """Soon the buffer must be as full as the window allows, with little consumed by the rate."""
+    """Soon the buffer must be as full as the window allows, although the rate is low."""
 
     def least() -> int:
         # The first message shows how much one occupies.

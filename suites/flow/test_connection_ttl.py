@@ -293,7 +293,7 @@ def test_any_data_within_the_ttl_keeps_the_connection(
 
 @case(DEFAULT, needs={"connection-ttl", RECONFIGURABLE})
 def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
-    """A client offers no heartbeats. Its TTL is the acceptor's connectionTtl, else
+    """A client offers no heartbeats: its TTL is the acceptor's connectionTtl, else
     connection-ttl-override, else a minute."""
     for acceptor, override, expected in [
         (None, -1, 60_000),

@@ -193,7 +193,7 @@ def settlements(target: Target) -> Iterator[dict[str, Plan]]:
 @case(POSITIVE, needs={"consumer-window"})
 @over(examples=120, always=settlements, plan=plans)
 def test_messages_flow_until_their_octets_reach_the_window(target: Bench, plan: Plan) -> None:
-    """A subscription has a window above zero. Deliveries begin only while the unacknowledged bytes
+    """A subscription has a window above zero: deliveries begin only while the unacknowledged bytes
     are below the window, and an ACK frees the bytes of its messages."""
     headers = {"consumer-window-size": str(plan.window)}
     holder = hold(target, POSITIVE, list(plan.sizes), plan.window, headers, plan.mode)
@@ -236,7 +236,7 @@ def test_the_window_is_exact_to_the_octet(target: Bench, mode: str, times: int) 
 def test_a_window_of_zero_gives_one_message_per_settlement(
     target: Bench, mode: str, size: int, command: str
 ) -> None:
-    """A subscription has a window of 0. One message arrives, and the next only after ACK or
+    """A subscription has a window of 0: one message arrives, and the next only after ACK or
     NACK."""
     holder = hold(target, ZERO, [size] * 4, 0, {"consumer-window-size": "0"}, mode)
     for _ in range(3):
@@ -274,7 +274,7 @@ def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
 
 @case(DEFAULTS, needs={"consumer-window"})
 def test_the_default_window_is_the_acceptors(target: Bench) -> None:
-    """SUBSCRIBE has no window header. A client or client-individual subscription has the acceptor's
+    """SUBSCRIBE has no window header: a client or client-individual subscription has the acceptor's
     window, an auto subscription none; a header overrides the acceptor."""
     for acceptor, parameters in target.target.acceptors(target.overrides).items():
         window = parameters["stomp_consumer_window_size"]

@@ -248,7 +248,7 @@ class Conversation:
 @pytest.mark.parametrize("field", sorted(FIELDS))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
-    """One number of a conversation is replaced by a boundary value. The broker answers with an
+    """One number of a CORE conversation is replaced by a boundary value. The broker answers with an
     exception or closes the connection, or every request is answered and every message arrives;
     another connection is still served.
 

@@ -362,7 +362,7 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     policy=st.sampled_from(["block", "page", "drop", "fail"]),
 )
 def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
-    """A producer requests credit at a full address. It waits under BLOCK, is granted credit under
+    """A producer requests credit at a full address: it waits under BLOCK, is granted credit under
     PAGE and DROP, and is refused immediately under FAIL."""
     peer = target.core()
     with bystander(target):

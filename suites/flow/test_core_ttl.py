@@ -58,7 +58,7 @@ def ttls(target: Target) -> st.SearchStrategy[int]:
 @case(CLOSED, needs={CORE})
 @over(examples=12, always=lambda target: [{"ttl_ms": 1000}], ttl_ms=ttls)
 def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> None:
-    """A client pings with a TTL and falls silent. The connection is closed inside its interval."""
+    """A client pings with a TTL and falls silent: the connection is closed inside its interval."""
     peer = target.core()
     peer.settle()
     ping(target, peer, ttl_ms)

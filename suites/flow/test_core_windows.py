@@ -116,7 +116,7 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
 
 @case(BOUND, needs={CORE})
 def test_without_a_bound_everything_comes(target: Bench) -> None:
-    """A consumer has a window of -1. All waiting and all later messages arrive."""
+    """A consumer has a window of -1: all waiting and all later messages arrive."""
     peer = target.core()
     name = queue(target, peer)
     publish(peer, name, [5000] * 30)
@@ -292,7 +292,7 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
 
 @case(OVERRIDDEN, BOUND, needs={CORE, FIXTURES})
 def test_an_address_setting_names_another_window(target: Bench) -> None:
-    """A consumer is created without a window. The answer has the default of a mebibyte or that of
+    """A consumer is created without a window: the answer has the default of a mebibyte or that of
     its address-setting; a consumer that keeps to it gets that much and no more."""
     peer = target.core()
     plain, small = queue(target, peer), queue(target, peer, "window-2000.")

@@ -125,7 +125,7 @@ def limited(
     size=st.sampled_from([1000, 2000, 3000]),
 )
 def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> None:
-    """An address under PAGE has page-limit-bytes. It accepts its memory plus about that many bytes
+    """An address under PAGE has page-limit-bytes: it accepts its memory plus about that many bytes
     of pages, then refuses or drops messages by page-full-policy; accepted ones arrive in order."""
     charged = size + small_addresses.overhead(target)
     # A message takes more than its body in memory, slightly more on a page; a page is not filled to
@@ -149,7 +149,7 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
     size=st.sampled_from([300, 1000, 4000]),
 )
 def test_pages_take_so_many_messages(target: Bench, policy: str, size: int) -> None:
-    """An address under PAGE has page-limit-messages. It accepts its memory plus about that many
+    """An address under PAGE has page-limit-messages: it accepts its memory plus about that many
     paged messages, then refuses or drops messages as page-full-policy says."""
     in_memory = -(-limit_of(target) // (size + small_addresses.overhead(target)))
     bounds = (

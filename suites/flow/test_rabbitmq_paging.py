@@ -120,7 +120,7 @@ def test_where_paging_begins(
 
 @case(SHORT_OF_DISK, PAGED_BEFORE_BLOCKING, needs=NEEDS | {"readings"})
 def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
-    """Memory is needed while disk space is short. Nothing is written out until there is space, and
+    """Memory is needed while disk space is short: nothing is written out until there is space, and
     then everything is."""
     peer = target.amqp091()
     queue = queue_of(peer)

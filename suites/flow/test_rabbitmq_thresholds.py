@@ -123,7 +123,7 @@ def test_memory_is_short_above_the_mark(
     above=st.sampled_from([-1, 0, 1]),
 )
 def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> None:
-    """The machine's memory is unknown. The broker assumes 1024 MiB times the watermark, even above
+    """The machine's memory is unknown: the broker assumes 1024 MiB times the watermark, even above
     1."""
     limit = resources.memory_limit(watermark, None)
     peer, queue = publisher(target)

@@ -37,7 +37,7 @@ def consumer(target: Bench, to: Destination) -> StompPeer:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """A SEND below the limit is confirmed. From the limit on it gets neither RECEIPT nor ERROR
+    """A SEND below the limit is confirmed; from the limit on it gets neither RECEIPT nor ERROR
     until a consumer makes room; then it is confirmed and its message arrives in order."""
     to, admin = small_addresses.destination(target, "block"), target.admin()
     peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes, proves=BLOCKS)

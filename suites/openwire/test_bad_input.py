@@ -91,7 +91,7 @@ def test_a_command_is_waited_for(target: Bench, left: int) -> None:
     above=st.sampled_from([-1, 0, 1, 1000]),
 )
 def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, above: int) -> None:
-    """The client announces a maxFrameSize. A message of exactly that size is answered; a larger one
+    """The client announces a maxFrameSize: a message of exactly that size is answered; a larger one
     closes the connection. Another connection still works."""
     with bystander(target):
         peer, place = target.openwire(MaxFrameSize=limit), fresh_queue(target)

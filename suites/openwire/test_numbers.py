@@ -183,9 +183,9 @@ class Conversation:
 @pytest.mark.parametrize("field", sorted(FIELDS))
 @over_boundaries
 def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) -> None:
-    """One number of a conversation is replaced by a boundary value. The broker answers with an
-    exception, or every command gets its response and every message arrives; another connection
-    still works."""
+    """One number of an OpenWire conversation is replaced by a boundary value. The broker answers
+    with an exception, or every command gets its response and every message arrives; another
+    connection still works."""
     replaced = FIELDS[field].replaced(position)
     stage, detail = "", f"{replaced}: {Outcome.WORKED}"
     with bystander(target):

@@ -63,7 +63,7 @@ def test_no_more_than_the_limit_is_out(
 
 @case(PREFETCH_LIMIT, needs={OPENWIRE})
 def test_two_consumers_have_a_limit_each(target: Bench) -> None:
-    """Two consumers of one queue have limits of 2 and 5, and hold so many of 20 messages."""
+    """Two consumers of one queue have limits of 2 and 5, and hold exactly that many of 20."""
     peer, place = target.openwire(), fresh_queue(target)
     one, two = peer.open_consumer(place, prefetch=2), peer.open_consumer(place, prefetch=5)
     publish(peer, place, 20)
@@ -81,7 +81,7 @@ def test_two_consumers_have_a_limit_each(target: Bench) -> None:
 @case(MESSAGE_PULL, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"pulls": 3}], pulls=st.integers(1, 5))
 def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> None:
-    """A consumer has a limit of 0. Nothing is dispatched until it pulls; a pull gets one
+    """A consumer has a limit of 0: nothing is dispatched until it pulls; a pull gets one
     message."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, pulls + 2)

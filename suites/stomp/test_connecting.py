@@ -191,7 +191,7 @@ def test_a_host_nobody_knows_is_taken_or_turned_away(
 
 @case(ADMITTED)
 def test_forty_sessions_at_the_same_time(target: Bench, version: str) -> None:
-    """Forty clients connect and stay connected. Each gets CONNECTED, and in the end each session
+    """Forty clients connect and stay connected: each gets CONNECTED, and in the end each session
     still confirms a frame."""
     peers = []
     for _ in range(40):

@@ -114,7 +114,7 @@ def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
 
 @case(MAY_SEND_ERROR)
 def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
-    """Frames that cannot be processed may get ERROR. Other connections are still served."""
+    """Frames that cannot be processed may get ERROR; other connections are still served."""
     with bystander(target, version):
         received = [answer.mistake.words for answer in answers(target, version, receipts=True)]
     target.record_finding(
@@ -159,8 +159,8 @@ def test_an_error_has_a_short_message(target: Bench, version: str) -> None:
 
 @case(RECEIPT_ID, POINTS_TO_FRAME)
 def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str) -> None:
-    """Frames that ask for a receipt fail. Each ERROR has the requested value as receipt-id, or
-    another header that repeats part of the frame."""
+    """When a frame that asks for a receipt fails, its ERROR has the requested value as receipt-id,
+    or another header that repeats part of the frame."""
     for answer in answers(target, version, receipts=True):
         if answer.receipt is None:
             continue
@@ -204,7 +204,7 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
 
 @case(CONTENT_TYPE)
 def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) -> None:
-    """Frames that cannot be processed get an ERROR. An ERROR with a body has a content-type."""
+    """Frames that cannot be processed get an ERROR: an ERROR with a body has a content-type."""
     for answer in answers(target, version, receipts=True):
         value = answer.error.get("content-type")
         words = f"the ERROR for {answer.mistake.words} has content-type {value!r}"
@@ -216,7 +216,7 @@ def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) ->
 
 @case(MIME_TYPE)
 def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str) -> None:
-    """Frames that cannot be processed get an ERROR. Any content-type in it is a MIME type."""
+    """Frames that cannot be processed get an ERROR: any content-type in it is a MIME type."""
     for answer in answers(target, version, receipts=True):
         value = answer.error.get("content-type")
         words = f"the ERROR for {answer.mistake.words} has content-type {value!r}"

@@ -130,7 +130,7 @@ def test_any_split_of_a_conversation_gets_the_same_answers(
 
 @case(GRAMMAR)
 def test_a_conversation_octet_by_octet_gets_the_same_answers(target: Bench, version: str) -> None:
-    """A valid conversation arrives byte by byte. Every answer is the same as in one piece."""
+    """A valid conversation arrives byte by byte: every answer is the same as in one piece."""
     speak(target, version, None)
 
 

@@ -104,7 +104,7 @@ def judge_survival(
 def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     target: Bench, version: str, cx: int, cy: int
 ) -> None:
-    """CONNECT asks for heartbeats. A heart-beat header in CONNECTED is two integers separated by a
+    """CONNECT asks for heartbeats: a heart-beat header in CONNECTED is two integers separated by a
     comma, and a client that asks for none (cy=0) gets none."""
     peer = target.stomp(version, heart_beat=f"{cx},{cy}")
     assert peer.connected is not None
@@ -131,7 +131,7 @@ def _connected_at(target: Bench, peer: StompPeer) -> Instant:
 @case(SERVER_BEATS, AT_LEAST_EVERY, BEAT_IS_EOL, needs={"heart-beat"})
 @over(examples=60, cy=periods(500, 1000, 1500))
 def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> None:
-    """CONNECT asks for a heartbeat every cy ms. While the server sends no frames, line ends arrive
+    """CONNECT asks for a heartbeat every cy ms: while the server sends no frames, line ends arrive
     at least every max(sx, cy) ms. One scenario: the sentences describe the same heartbeats."""
     peer = target.stomp(version, heart_beat=f"0,{cy}")
     sx, _ = answered(peer)

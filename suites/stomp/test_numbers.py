@@ -229,7 +229,7 @@ def test_a_number_of_connect_works_or_is_refused(target: Bench, name: str, posit
 @pytest.mark.parametrize("name", SEND_NUMBERS)
 @over_boundaries
 def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position: int) -> None:
-    """A SEND has a boundary value in a header. It is refused with ERROR, or its RECEIPT and the
+    """A SEND has a boundary value in a header: it is refused with ERROR, or its RECEIPT and the
     message arrive; another connection is still served."""
     judge(target, NumberField("SEND", name, *ANY).replaced(position))
 
@@ -238,7 +238,7 @@ def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position
 @pytest.mark.parametrize("name", SUBSCRIBE_NUMBERS)
 @over_boundaries
 def test_a_number_of_subscribe_works_or_is_refused(target: Bench, name: str, position: int) -> None:
-    """A SUBSCRIBE has a boundary value in a header. It is refused with ERROR, or its RECEIPT and
+    """A SUBSCRIBE has a boundary value in a header: it is refused with ERROR, or its RECEIPT and
     messages arrive; another connection is still served.
 
     One scenario: the stage at which it ends decides which sentence it breaks."""

@@ -258,7 +258,7 @@ def test_the_brokers_own_names_are_known(
 @case(SELECTOR, needs=NEEDS)
 @over(examples=25, size=st.sampled_from([1, 100, 5000, 20_000]))
 def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
-    """A selector compares AMQSize. A message is selected by a size up to that of its body, but not
+    """A selector compares AMQSize: a message is selected by a size up to that of its body, but not
     by one that is ten thousand bytes larger and more than twice the body."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
@@ -278,7 +278,7 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
 
 @case(SELECTOR, needs=NEEDS)
 def test_the_address_is_known(target: Bench) -> None:
-    """A selector compares AMQAddress. The messages sent to that address are selected."""
+    """A selector compares AMQAddress: the messages sent to that address are selected."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, f"AMQAddress = '{topic.name}'", "this")
@@ -328,7 +328,7 @@ def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
 def test_a_string_is_no_number_unless_the_selector_says_so(
     target: Bench, age: str, bound: int
 ) -> None:
-    """A selector compares a header with a number. No comparison is true, unless the selector begins
+    """A selector compares a header with a number: no comparison is true, unless the selector begins
     with convert_string_expressions:."""
     sent = [{"age": age}]
     signs = (
@@ -401,7 +401,7 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
 def test_a_queue_keeps_what_nobody_selects(
     target: Bench, colors: str, selected: list[str], early: bool
 ) -> None:
-    """Consumers with selectors share a queue. Each gets the messages it selects, in order and once;
+    """Consumers with selectors share a queue: each gets the messages it selects, in order and once;
     the rest remain, in order, for a consumer without a selector. One scenario: the rest can be
     checked only after the selective consumers."""
     queue, producer = target.destination(), target.stomp("1.2")

@@ -55,7 +55,7 @@ COVERS_ONE = {"1.1": "STOMP11-SUB-11", "1.2": "STOMP12-SUB-13"}
 def test_what_was_sent_in_a_transaction_appears_with_its_commit(
     target: Bench, version: str
 ) -> None:
-    """Three messages are sent in a transaction. None arrives before COMMIT, although a message sent
+    """Three messages are sent in a transaction: none arrives before COMMIT, although a message sent
     outside does, and all arrive after it."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)

@@ -200,7 +200,7 @@ def test_an_unsubscribe_for_an_unknown_id_is_not_confirmed(target: Bench, versio
 
 @case(ID_ENDS_IT, NAMED_IN_1_0)
 def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
-    """A 1.0 SUBSCRIBE has an id. UNSUBSCRIBE with that id ends the subscription."""
+    """A 1.0 SUBSCRIBE has an id: UNSUBSCRIBE with that id ends the subscription."""
     requirements = (ID_ENDS_IT, NAMED_IN_1_0)
     queue, peer = target.destination(), target.stomp("1.0")
     peer.subscribe(queue, "mine")
@@ -219,7 +219,7 @@ def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
 
 @case(NAMED_IN_1_0)
 def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
-    """A 1.0 SUBSCRIBE has no id. UNSUBSCRIBE with its destination ends the subscription."""
+    """A 1.0 SUBSCRIBE has no id: UNSUBSCRIBE with its destination ends the subscription."""
     queue, peer = target.destination(), target.stomp("1.0")
     peer.request("SUBSCRIBE", (("destination", queue.name), *queue.subscribe_headers))
     peer.publish(queue, b"before")

@@ -174,7 +174,7 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
     ),
 )
 def test_frames_of_the_server_are_well_formed(target: Bench, where: Where, size: int) -> None:
-    """Messages with bodies of any size arrive. Every frame is unmasked, has no reserved bit set and
+    """Messages with bodies of any size arrive: every frame is unmasked, has no reserved bit set and
     the shortest length encoding, and fragments and control frames are in order. One scenario: the
     sentences describe the same frames."""
     socket, peer = session(target, where.acceptor)
@@ -306,7 +306,7 @@ def _misdeed(
     reason=st.text(max_size=20),
 )
 def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, reason: str) -> None:
-    """The client sends Close while messages arrive. The server answers with a Close, sends no data
+    """The client sends Close while messages arrive: the server answers with a Close, sends no data
     after it, and closes the connection; unacknowledged messages go to the next consumer. One
     scenario: the sentences describe one exchange."""
     to = target.destination()

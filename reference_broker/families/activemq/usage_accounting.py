@@ -77,7 +77,7 @@ class TopicClaim:
         account.messages += 1
 
     def sent(self) -> None:
-        """Record that the message was sent to one subscription, or discarded. Called once each."""
+        """Record that it was sent to one subscription, or discarded. Called once for each."""
         self._unsent -= 1
         if not self._unsent:
             self._account.memory.add(-self._cost)

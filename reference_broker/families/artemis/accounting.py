@@ -68,7 +68,7 @@ class AddressAccount(MemoryAccount):
 
     @property
     def room(self) -> int | None:
-        """Bytes until the address is full, 0 once it is; None without an own or global limit."""
+        """Bytes until the address is full, 0 once it is; None without a limit, own or global."""
         if self.full:
             return 0
         left = [

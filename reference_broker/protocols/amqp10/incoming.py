@@ -358,7 +358,7 @@ class IncomingLink(Link):
 
     @staticmethod
     def reported_state(state: Any, arrival: Arrival, transaction: LiveTransaction | None) -> Any:
-        """Return the state to report for the outcome ``state``, wrapped in its transaction's."""
+        """Return the state to report for the outcome ``state``, wrapped if in a transaction."""
         if transaction is None or state is None:
             return state
         if isinstance(state, Rejected) and arrival.settled:

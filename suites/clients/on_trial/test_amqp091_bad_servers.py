@@ -83,13 +83,13 @@ def delivery(consumer: bytes = b"") -> FRAME:
 @case(UNKNOWN_TYPE, QUIET_BEHIND_TYPE, needs=TRIAL)
 @pytest.mark.parametrize("type", [0, 9])
 def test_a_frame_of_an_unknown_type_ends_it(target: Bench, type: int) -> None:
-    """A frame of type 0 or 9 arrives. The client ends the connection and sends nothing more."""
+    """A frame of type 0 or 9 arrives: the client ends the connection and sends nothing more."""
     judge_no_frame(target, type, codec.END, UNKNOWN_TYPE, QUIET_BEHIND_TYPE)
 
 
 @case(WRONG_END, QUIET_BEHIND_END, needs=TRIAL)
 def test_a_frame_without_its_end_ends_it(target: Bench) -> None:
-    """A frame does not end with CE. The client ends the connection and sends nothing more."""
+    """A frame does not end with CE: the client ends the connection and sends nothing more."""
     judge_no_frame(target, METHOD, 0, WRONG_END, QUIET_BEHIND_END)
 
 
@@ -109,13 +109,13 @@ def test_methods_of_class_connection_belong_to_channel_0(target: Bench) -> None:
 
 @case(UNKNOWN_METHOD, needs=TRIAL)
 def test_a_method_that_nobody_knows_is_an_error(target: Bench) -> None:
-    """A method with an unknown number arrives. The client sends connection.close with any code."""
+    """A method with an unknown number arrives: the client sends connection.close with any code."""
     judge_exception(target, [(METHOD, b"\0\x3c\xff\xff")], (), UNKNOWN_METHOD)
 
 
 @case(UNREADABLE, needs=TRIAL)
 def test_a_method_that_cannot_be_read_is_an_error(target: Bench) -> None:
-    """A basic.deliver ends within its fields. The client sends connection.close with any code."""
+    """A basic.deliver ends within its fields: the client sends connection.close with any code."""
     judge_exception(target, [(METHOD, delivery()[1][:-4])], (), UNREADABLE)
 
 
@@ -137,7 +137,7 @@ def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> No
 
 @case(ON_CHANNEL_0, needs=TRIAL)
 def test_content_on_channel_0_is_an_error(target: Bench) -> None:
-    """A content header arrives on channel 0. The client closes with 504."""
+    """A content header arrives on channel 0: the client closes with 504."""
     judge_exception(target, [TEN], (504,), ON_CHANNEL_0, channel=0)
 
 

@@ -21,7 +21,7 @@ NAMED = ("product", "version", "platform", "information")
 
 @case(HEADER, CHOSEN, PROPERTIES, needs=TRIAL)
 def test_a_client_begins(target: Bench) -> None:
-    """A client connects. It begins with the protocol header, and answers start with a mechanism and
+    """A client connects: it begins with the protocol header, and answers start with a mechanism and
     a locale from the server's lists, and with properties that identify it.
 
     One scenario: the first two things that a client sends.
@@ -85,7 +85,7 @@ def test_a_close_of_the_server_is_answered(target: Bench) -> None:
 
 @case(DISCARDED, NOTHING_BEHIND, needs=TRIAL)
 def test_a_client_that_closes_says_and_hears_no_more(target: Bench) -> None:
-    """The application closes its connection. A message that arrives after connection.close does not
+    """The application closes its connection: a message that arrives after connection.close does not
     reach it, and the client sends nothing more. Control: a message before the close reaches it."""
     trial = target.amqp091_client()
     trial.connect()

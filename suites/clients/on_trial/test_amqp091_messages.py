@@ -42,7 +42,7 @@ def still_works(trial: Amqp091Trial, channel: int = 1) -> None:
 @case(FRAME_MAX, BODY_SIZE, needs=TRIAL)
 @pytest.mark.parametrize("size", [0, 1, 4088, 4089, 8176, 50_000])
 def test_bodies_are_cut_as_agreed(target: Bench, size: int) -> None:
-    """The frame-max is 4096. The application publishes a body, and then another one. Both arrive
+    """With a frame-max of 4096, the application publishes a body and then another one: both arrive
     whole, in frames no larger than that, after a header with their size."""
     trial = connected(target, frame_max=4096)
     for body in (bytes(position % 251 for position in range(size)), b"next"):
@@ -121,8 +121,8 @@ def test_what_needs_no_acknowledgement_gets_none(target: Bench) -> None:
 
 @case(CHANNEL_MAX, OPENED_ONCE, needs=TRIAL)
 def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
-    """The channel-max is 3. The application opens three channels, asks for a fourth, closes one and
-    asks again. Every number is between 1 and 3 and free, and the last channel works."""
+    """With a channel-max of 3, the application opens three channels, asks for a fourth, closes one
+    and asks again: every number is between 1 and 3 and free, and the last channel works."""
     trial = connected(target, channel_max=3)
     opened = [trial.server.methods[-1].channel, *(trial.open_channel(n).channel for n in (2, 3))]
     trial.driver.tried("channel", channel=4)
@@ -145,7 +145,7 @@ def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
 
 @case(CLOSE_OK, OPENED_ONCE, needs=TRIAL)
 def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
-    """The server closes one of two channels. The client sends close-ok, the application learns of
+    """The server closes one of two channels: the client sends close-ok, the application learns of
     it, and the other channel and a new one work."""
     trial = connected(target)
     lost = trial.consume()
@@ -165,7 +165,7 @@ def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
 
 @case(DISCARDED, needs=TRIAL)
 def test_a_closing_channel_hands_out_nothing(target: Bench) -> None:
-    """The application closes a channel. A message that arrives after channel.close, before
+    """The application closes a channel: a message that arrives after channel.close, before
     close-ok, does not reach it. Control: a message before the close does."""
     trial = connected(target)
     consume = trial.consume()

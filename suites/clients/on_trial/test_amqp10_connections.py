@@ -51,7 +51,7 @@ def test_a_client_begins(target: Bench) -> None:
 @case(FRAME_SIZE, needs=TRIAL)
 @pytest.mark.parametrize("limit", [512, 4096])
 def test_messages_are_cut_as_agreed(target: Bench, limit: int) -> None:
-    """The server accepts only small frames. The application sends bodies smaller and larger than
+    """The server accepts only small frames: the application sends bodies smaller and larger than
     that; they arrive whole, in frames within the limit."""
     trial = target.amqp10_client()
     trial.offered["open"] = {"max-frame-size": limit}
@@ -115,13 +115,13 @@ def judge_malformed(
 
 @case(TOO_SHORT, needs=TRIAL)
 def test_a_frame_shorter_than_its_header_ends_the_connection(target: Bench) -> None:
-    """A frame states a size of 4 bytes. The client closes, or ends the connection."""
+    """A frame states a size of 4 bytes: the client closes, or ends the connection."""
     judge_malformed(target, TOO_SHORT, size=4)
 
 
 @case(OFFSET, needs=TRIAL)
 def test_a_data_offset_within_the_header_ends_the_connection(target: Bench) -> None:
-    """A frame states a data offset of 1 word. The client closes, or ends the connection."""
+    """A frame states a data offset of 1 word: the client closes, or ends the connection."""
     judge_malformed(target, OFFSET, doff=1)
 
 
@@ -230,7 +230,7 @@ def test_a_client_that_leaves_closes(target: Bench) -> None:
 
 @case(UNATTACHED, needs=TRIAL)
 def test_a_flow_without_a_link_ends_the_session(target: Bench) -> None:
-    """A flow names a handle without a link. The client sends end with unattached-handle. Control:
+    """A flow names a handle without a link: the client sends end with unattached-handle. Control:
     an earlier message arrives."""
     trial = target.amqp10_client()
     trial.connect()

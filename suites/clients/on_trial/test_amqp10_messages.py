@@ -117,7 +117,7 @@ def test_a_sender_is_drained(target: Bench) -> None:
 @case(ECHO, needs=TRIAL)
 @pytest.mark.parametrize("role", ["sender", "receiver"])
 def test_a_flow_with_echo_is_answered(target: Bench, role: str) -> None:
-    """A flow on a link asks for an answer. A flow arrives within five seconds."""
+    """A flow on a link asks for an answer: a flow arrives within five seconds."""
     trial, link = sending(target) if role == "sender" else receiving(target)
     target.advance(QUIET)
     seen = len(trial.server.named("flow"))
@@ -189,7 +189,7 @@ def judge_transfers(target: Bench, mode: str, proves: str) -> None:
 
 @case(UNSETTLED, DELIVERY_ID, TAG, OWN_TAGS, FORMAT, needs=TRIAL)
 def test_deliveries_are_named_and_unsettled(target: Bench) -> None:
-    """Three messages of an unsettled link have an id, a unique tag and a format, but not settled.
+    """On an unsettled link, three messages are unsettled and have an id, a unique tag, a format.
 
     One scenario: the fields of transfers.
     """

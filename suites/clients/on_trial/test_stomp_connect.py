@@ -40,7 +40,7 @@ def test_a_login_and_a_passcode_are_in_the_first_frame(target: Bench) -> None:
 
 @case(EMPTY_BODY, needs=TRIAL)
 def test_connect_has_no_body(target: Bench, version: str) -> None:
-    """A client connects. Its first frame has no body."""
+    """A client connects: its first frame has no body."""
     first = target.stomp_client(version).dial()
     target.record_finding(
         EMPTY_BODY[version], not first.body, f"the body has {len(first.body)} bytes"
@@ -49,7 +49,7 @@ def test_connect_has_no_body(target: Bench, version: str) -> None:
 
 @case(ACCEPT_VERSION, HOST, needs=TRIAL)
 def test_connect_names_versions_and_host(target: Bench, version: str) -> None:
-    """A client of 1.1 or 1.2 connects. Its first frame has accept-version with that, and host.
+    """A 1.1 or 1.2 client's first frame has host, and accept-version with that version.
 
     One scenario: the headers that 1.1 made obligatory.
     """
@@ -65,7 +65,7 @@ def test_connect_names_versions_and_host(target: Bench, version: str) -> None:
 
 @case(CONNECT_FOR_OLD_SERVERS, needs=TRIAL)
 def test_the_first_frame_is_one_that_old_servers_know(target: Bench, version: str) -> None:
-    """A client of 1.1 or 1.2 connects. Its first frame is CONNECT, which 1.0 knows, not STOMP."""
+    """A 1.1 or 1.2 client's first frame is CONNECT, which 1.0 servers know, and not STOMP."""
     first = target.stomp_client(version).dial()
     target.record_finding(
         CONNECT_FOR_OLD_SERVERS[version],
@@ -76,7 +76,7 @@ def test_the_first_frame_is_one_that_old_servers_know(target: Bench, version: st
 
 @case(ASCENDING, needs=TRIAL)
 def test_versions_are_listed_in_ascending_order(target: Bench, version: str) -> None:
-    """A client of 1.1 or 1.2 connects. Its accept-version is one version, or several in ascending
+    """A client of 1.1 or 1.2 connects: its accept-version is one version, or several in ascending
     order, separated by commas."""
     first = target.stomp_client(version).dial()
     versions = (first.get("accept-version") or "").split(",")
@@ -89,7 +89,7 @@ def test_versions_are_listed_in_ascending_order(target: Bench, version: str) -> 
 
 @case(LOGIN_GIVEN, needs=TRIAL)
 def test_a_login_that_was_given_is_sent(target: Bench, version: str) -> None:
-    """A client with a login and a passcode connects. Both are in its first frame."""
+    """A client with a login and a passcode connects: both are in its first frame."""
     first = target.stomp_client(version).dial()
     target.record_finding(
         LOGIN_GIVEN[version],

@@ -47,7 +47,7 @@ LETTERS = "Grüße, 漢字, 🐇"
 
 @case(DESTINATION, needs=TRIAL)
 def test_send_names_its_destination(target: Bench, version: str) -> None:
-    """The application sends a message. Its SEND has the destination header with that name."""
+    """The application sends a message: its SEND has the destination header with that name."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x")
@@ -60,7 +60,7 @@ def test_send_names_its_destination(target: Bench, version: str) -> None:
 @case(CONTENT_LENGTH, NUL_BEHIND_BODY, needs=TRIAL)
 @pytest.mark.parametrize("size", [1, 300, 200_000])
 def test_a_body_has_its_length(target: Bench, version: str, size: int) -> None:
-    """The application sends a body. Its SEND has the body's content-length, and a NUL after the
+    """The application sends a body: its SEND has the body's content-length, and a NUL after the
     body, so that the next SEND can be read."""
     trial = target.stomp_client(version)
     trial.connect()
@@ -78,7 +78,7 @@ def test_a_body_has_its_length(target: Bench, version: str, size: int) -> None:
 @case(NUL_NEEDS_LENGTH, needs=TRIAL)
 @pytest.mark.parametrize("kind", list(BODIES_WITH_NUL))
 def test_a_body_with_a_nul_has_its_length(target: Bench, version: str, kind: str) -> None:
-    """The application sends a body with a NUL. Unless the library refuses it, its SEND has
+    """The application sends a body with a NUL: unless the library refuses it, its SEND has
     content-length, and the body arrives whole."""
     body = BODIES_WITH_NUL[kind]
     trial = target.stomp_client(version)
@@ -224,7 +224,7 @@ def test_an_unknown_escape_is_fatal(target: Bench, version: str) -> None:
 
 @case(FIRST_COUNTS, needs=TRIAL)
 def test_the_first_of_repeated_headers_counts(target: Bench, version: str) -> None:
-    """A MESSAGE has the same header twice. The application gets the first value."""
+    """A MESSAGE has the same header twice: the application gets the first value."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.server.deliver(trial.subscribe(), b"x", [("foo", "first"), ("foo", "second")])
@@ -279,7 +279,7 @@ def test_messages_arrive_in_any_pieces(target: Bench, version: str, piece: int) 
 
 @case(CR_LF, needs=TRIAL | {"stomp-1.2"})
 def test_lines_may_end_with_cr_lf(target: Bench) -> None:
-    """The lines of a 1.2 server end with CR LF. The application gets the headers without the CR,
+    """The lines of a 1.2 server end with CR LF: the application gets the headers without the CR,
     and the body."""
     trial = target.stomp_client("1.2")
     trial.connect()

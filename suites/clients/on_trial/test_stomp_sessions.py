@@ -47,7 +47,7 @@ GRACEFUL = {"1.1": "STOMP11-DISC-01", "1.2": "STOMP12-DISC-01"}
 @case(SUBSCRIBE, ACK_MODE, needs=TRIAL)
 @pytest.mark.parametrize("ack", ["auto", "client"])
 def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str) -> None:
-    """The application subscribes. Its SUBSCRIBE has the destination, from 1.1 on an id, and the
+    """The application subscribes: its SUBSCRIBE has the destination, from 1.1 on an id, and the
     requested mode; a missing mode means auto.
 
     One scenario: the headers of one frame.
@@ -80,7 +80,7 @@ def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
 
 @case(UNSUBSCRIBE, needs=TRIAL)
 def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None:
-    """The application ends one of two subscriptions. UNSUBSCRIBE has the id of its SUBSCRIBE, or in
+    """The application ends one of two subscriptions: UNSUBSCRIBE has the id of its SUBSCRIBE, or in
     1.0 the destination."""
     trial = target.stomp_client(version)
     trial.connect()
@@ -117,7 +117,7 @@ def test_ack_names_the_message(target: Bench, version: str) -> None:
 
 @case(NACK, needs=TRIAL | {"nack"})
 def test_nack_names_the_message(target: Bench, version: str) -> None:
-    """The application refuses a message. NACK names it as ACK would."""
+    """The application refuses a message: NACK names it as ACK would."""
     trial = target.stomp_client(version)
     trial.connect()
     naming = trial.server.deliver(trial.subscribe(ack="client"), b"one")
@@ -201,7 +201,7 @@ def test_transactions_are_named(target: Bench, version: str) -> None:
 
 @case(NOTHING_BEHIND, needs=TRIAL)
 def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
-    """The application disconnects. One more message arrives, and the server delays the RECEIPT. No
+    """The application disconnects, one more message arrives, and the server delays the RECEIPT: no
     frame of the client follows its DISCONNECT."""
     trial = target.stomp_client(version)
     trial.connect()
@@ -220,7 +220,7 @@ def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
 
 @case(GRACEFUL, needs=TRIAL)
 def test_a_client_waits_for_the_receipt_of_disconnect(target: Bench, version: str) -> None:
-    """The application disconnects. Its DISCONNECT asks for a receipt, and the client closes only
+    """The application disconnects: its DISCONNECT asks for a receipt, and the client closes only
     once it has received it."""
     trial = target.stomp_client(version)
     trial.connect()
