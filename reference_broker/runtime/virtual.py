@@ -229,7 +229,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 _last_description: tuple[Settings, dict[str, dict[str, object]]] | None = None
-"""Description of the settings that were read last, which are usually read again."""
+"""Description of the settings read last, kept because they are usually read again."""
 
 
 def _described(settings: Settings) -> dict[str, dict[str, object]]:

@@ -365,7 +365,7 @@ def problem_of(setting: Setting, events: Sequence[Event]) -> str:
 
 
 def words(problem: BaseException) -> str:
-    """Return one line about ``problem``; up to its colon it is the same for the same cause."""
+    """Return one line about ``problem``; problems of one cause share the text before the colon."""
     if isinstance(problem, Broken):
         return str(problem)
     frame = problem.__traceback__

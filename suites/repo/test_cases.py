@@ -204,7 +204,7 @@ def shared_judgements(source: str) -> dict[str, int]:
 
 
 def _names_several(value: ast.expr, function: ast.FunctionDef) -> bool:
-    """True if ``value`` may be several requirements, perhaps through variables of ``function``."""
+    """True if ``value`` may be several requirements, directly or by a variable of ``function``."""
     match value:
         case ast.Tuple(elts=elements):
             return len(elements) > 1

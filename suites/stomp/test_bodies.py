@@ -255,7 +255,7 @@ def test_frames_without_a_body_may_say_so_with_content_length(target: Bench) -> 
 
 @case(SUBSCRIBE_BODY_IGNORED)
 def test_a_body_of_subscribe_is_ignored_in_1_0(target: Bench) -> None:
-    """A 1.0 SUBSCRIBE with a body is confirmed, and the subscription gets messages."""
+    """After a SUBSCRIBE without a body, a 1.0 SUBSCRIBE with one is confirmed and gets messages."""
     peer, to = target.stomp("1.0"), target.destination()
     peer.subscribe(target.destination(), "without a body")
     headers = (
