@@ -358,8 +358,8 @@ class MeasurementJudge(CaseRecord):
         margin = 0 if self.virtual else self._least_margin(bounds[1])
         self._measured(requirements, label, worst.length, worst.low, worst.high, margin, "ns")
         detail = (
-            f"{label}: {in_ms(worst.length)} ms, {worst.length / bounds[1]:.2f} of what was"
-            f" agreed; expected {_interval(worst.low, worst.high)}"
+            f"{label}: {in_ms(worst.length)} ms, {worst.length / bounds[1]:.2f} times the agreed"
+            f" interval; expected {_interval(worst.low, worst.high)}"
         )
         if worst.distance >= 0 and not on_time:
             least = min((gap.late for gap in gaps), default=0)

@@ -82,9 +82,7 @@ def _check(path: Path, value: Any, depth: int) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise BadData(f"{path}: has the number {value}; write a finite one")
     if isinstance(value, int) and abs(value) >= 1 << 64:
-        raise BadData(
-            f"{path}: has an integer of {value.bit_length()} bits; at most 64 are allowed"
-        )
+        raise BadData(f"{path}: an integer has {value.bit_length()} bits; at most 64 are allowed")
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             _check(path, inner, depth + 1)

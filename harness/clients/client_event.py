@@ -16,7 +16,8 @@ class ClientEvent:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def brief(self) -> str:
-        return f"{self.step} {json.dumps(self.detail, ensure_ascii=False)}"[:400]
+        detail = f" {json.dumps(self.detail, ensure_ascii=False)}" if self.detail else ""
+        return f"{self.step}{detail}"[:400]
 
 
 def event_named(step: str, **detail: Any) -> Match[ClientEvent]:

@@ -378,7 +378,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
             trouble = next((self.words(event) for event in self.inbox if self.fatal(event)), "")
             if trouble and trouble not in observed:
                 observed += f", {trouble}"
-            self._unmet(f"expected the drain of {receiver.name} to be answered, {observed}", proves)
+            self._unmet(f"the drain of {receiver.name} was not answered; {observed}", proves)
         back = int(receiver.drained())
         receiver.drain_mode = False
         if proves is not None:
@@ -426,7 +426,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
             lambda: sent.settled or self.ended is not None or failed(), self.world.now() + within
         )
         if not sent.settled:
-            self._unmet(f"expected a message to be settled, {self.instead()}", proves)
+            self._unmet(f"expected a message to be settled, but {self.instead()}", proves)
         if proves is not None:
             self.judge.record_held(proves, sent.state, f"the message was settled as {sent.state}")
         return sent

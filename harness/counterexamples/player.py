@@ -263,8 +263,8 @@ class Player:
             if isinstance(part, Ref) and self._referred(part) is None:
                 raise self._diverged(
                     part.conn,
-                    f"MESSAGE number {part.nth} with the header {part.header}, which the next"
-                    " frame names, did not arrive",
+                    f"the next frame needs the header {part.header} of MESSAGE number {part.nth},"
+                    " which did not arrive",
                 )
         if conn in self.ended and conn not in self._ended_then:
             raise self._diverged(conn, "the connection ended before the next step could write")

@@ -133,7 +133,7 @@ def _read(connection: _Connection, event: Event, linger: Linger) -> Iterator[Fin
         case HeartBeatReceived():
             connection.heard_at = event.at_ns
             if connection.is_open and not connection.interval:
-                yield from _violated(NO_HEARTBEATS, "a heartbeat arrived, and none was agreed on")
+                yield from _violated(NO_HEARTBEATS, "a heartbeat arrived, but none was agreed on")
         case ConnectionClosed():
             if not connection.has_ended and linger.undisturbed:
                 yield from _undue_end(connection, event.at_ns, linger)
@@ -219,7 +219,7 @@ def _confirmed(channel: _Channel, command: str, headers: dict[str, str]) -> Iter
         is_fresh = tag > channel.confirmed_up_to and tag not in channel.confirmed
         channel.confirmed.add(tag)
     if tag > sent or not is_fresh:
-        what = "was confirmed before" if tag <= sent else f"was not sent: {sent} were"
+        what = "was confirmed before" if tag <= sent else f"was not sent; {sent} were"
         yield from _violated(CONFIRMED_ONCE, f"{command} for message {tag}, which {what}")
 
 
@@ -240,10 +240,10 @@ def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator
     silent = at - connection.spoke_at
     detail = f"the connection ended {in_ms(silent)} ms after the client's last byte"
     if not connection.interval:
-        yield from _violated(NO_HEARTBEATS, f"{detail}, and no heartbeats were agreed on")
+        yield from _violated(NO_HEARTBEATS, f"{detail}, although no heartbeats were agreed on")
     elif max(silent, connection.paused) + linger.jitter < connection.interval:
         agreed = connection.interval // NS_PER_MS
-        yield from _violated(CLIENT_SPEAKS, f"{detail}, with an interval of {agreed} ms")
+        yield from _violated(CLIENT_SPEAKS, f"{detail}; the agreed interval is {agreed} ms")
 
 
 def _missing(connection: _Connection, linger: Linger) -> Iterator[Finding]:

@@ -129,7 +129,7 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
     account.delivery_count = (account.delivery_count + 1) % WRAP
     what = f"delivery {step.frame.fields.get('delivery-id', '?')} on link {account.link.name}"
     if room > 0:
-        return [Finding(NOT_WITHOUT, Seen.HELD, f"{what} was sent with {room} credit left")]
+        return [Finding(NOT_WITHOUT, Seen.HELD, f"{what} was sent with a credit of {room} left")]
     if not account.flowed:
         return [
             Finding(requirement, Seen.VIOLATED, f"{what} was sent before any credit was given")
@@ -137,7 +137,7 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
         ]
     if account.is_vast:
         return []
-    return [Finding(NOT_WITHOUT, Seen.VIOLATED, f"{what} was sent {1 - room} beyond the credit")]
+    return [Finding(NOT_WITHOUT, Seen.VIOLATED, f"{what} exceeded the credit by {1 - room}")]
 
 
 def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
@@ -174,7 +174,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
             Finding(
                 COUNT,
                 Seen.VIOLATED,
-                f"{where} has delivery-count {count}, and {account.delivery_count} was reached",
+                f"{where} has delivery-count {count}; it had reached {account.delivery_count}",
             )
         ]
     if advanced and not account.drains:
@@ -182,7 +182,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
             Finding(
                 COUNT,
                 Seen.VIOLATED,
-                f"{where} has delivery-count {count}, {advanced} more than sent, without a drain",
+                f"{where} has delivery-count {count}, {advanced} more than were sent, and no drain",
             )
         ]
     room = account.granted.room(count)
@@ -191,7 +191,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
             Finding(
                 COUNT,
                 Seen.VIOLATED,
-                f"{where} has delivery-count {count}, {-room} beyond the limit granted",
+                f"{where} has delivery-count {count}, which exceeds the granted limit by {-room}",
             )
         ]
     account.delivery_count = count
@@ -202,7 +202,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
             Finding(
                 FORMULA,
                 Seen.VIOLATED,
-                f"{where} reports link-credit {left}, and {max(0, room)} are left",
+                f"{where} reports link-credit {left}; expected at most {max(0, room)}",
             )
         )
     elif left is not None:
@@ -248,7 +248,7 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
                 Finding(
                     DRAIN,
                     Seen.VIOLATED,
-                    f"the drain of link {account.link.name} was not answered: {left} credit left",
+                    f"a drain of link {account.link.name} was not answered; credit left: {left}",
                 )
             )
     return findings or [Finding(DRAIN, Seen.NEVER_REACHED, "no drain was requested")]

@@ -134,8 +134,8 @@ def settle_modes(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -
         if agreed and not frame.flag("aborted") and (whole or settled[link]):
             held = settled[link] is (agreed == "settled")
             requirement = ALL_SETTLED if agreed == "settled" else NONE_SETTLED
-            what = f"a delivery of link {link.name}, agreed as {agreed}"
-            detail = f"{what}, was sent {'settled' if settled[link] else 'unsettled'}"
+            mode = "settled" if settled[link] else "unsettled"
+            detail = f"a delivery on link {link.name} was sent {mode}; {agreed} was agreed"
             findings.append(Finding(requirement, Seen.HELD if held else Seen.VIOLATED, detail))
         if whole:
             del settled[link]
@@ -167,7 +167,7 @@ def _first(step: Placed, book: _Book, delivery: _Delivery) -> Iterator[Finding]:
         other = None if other is None or frame.side.other in other.settled else other
         book.tags[(delivery.link, tag)] = delivery
         detail = (
-            f"the tag {tag} of delivery {number} is that of unsettled delivery {other.id}"
+            f"the tag {tag} of delivery {number} is also that of the unsettled delivery {other.id}"
             if other
             else f"{what} has a tag of its own"
         )
@@ -229,13 +229,13 @@ def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
         yield Finding(
             DIRECTION,
             Seen.VIOLATED,
-            f"a disposition is about {which}, which was not sent in that direction",
+            f"a disposition names {which}; nothing like that was sent in that direction",
         )
         return
-    yield Finding(DIRECTION, Seen.HELD, f"a disposition is about {which}")
+    yield Finding(DIRECTION, Seen.HELD, f"a disposition names {which}")
     if frame.flag("settled"):
         again = all(frame.side in delivery.settled for delivery in subject)
-        detail = f"{which}: settled {'again' if again else 'once'}"
+        detail = f"a disposition settles {which} {'again' if again else 'once'}"
         yield Finding(ONCE, Seen.VIOLATED if again else Seen.HELD, detail)
     state = _outcome(frame.fields.get("state"))
     for delivery in subject:

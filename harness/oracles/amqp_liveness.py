@@ -124,7 +124,8 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
         yield Finding(NO_BEAT_BEFORE, Seen.HELD, "empty frames arrived after open")
     if closed:
         requirement = NO_BEAT_AFTER if frame.name == EMPTY else LAST
-        yield Finding(requirement, Seen.VIOLATED, f"{frame.name} was sent after close")
+        what = "an empty frame" if frame.name == EMPTY else frame.name
+        yield Finding(requirement, Seen.VIOLATED, f"{what} was sent after close")
     elif frame.name == "close":
         yield Finding(LAST, Seen.HELD, "close was sent")
 
@@ -169,5 +170,5 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
 
 def _bounded(requirement: str, what: str, value: int, most: int) -> Finding:
     return Finding(
-        requirement, Seen.HELD if value <= most else Seen.VIOLATED, f"{what}, of at most {most}"
+        requirement, Seen.HELD if value <= most else Seen.VIOLATED, f"{what}; the maximum is {most}"
     )

@@ -113,7 +113,7 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
         else:
             findings.append(
                 Finding(
-                    RESPECTED, Seen.VIOLATED, f"transfer {at} was sent {1 - room} beyond the window"
+                    RESPECTED, Seen.VIOLATED, f"transfer {at} exceeded the window by {1 - room}"
                 )
             )
     return findings or [Finding(RESPECTED, Seen.NEVER_REACHED, "no transfer was sent")]
@@ -162,7 +162,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
                 Finding(
                     WHEN_BEGUN,
                     Seen.VIOLATED,
-                    "a flow has no next-incoming-id, though our begin was answered",
+                    "a flow has no next-incoming-id, although the peer had sent begin",
                 )
             )
         return findings
@@ -172,7 +172,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
             Finding(
                 WHEN_BEGUN,
                 Seen.VIOLATED,
-                f"a flow has next-incoming-id {incoming} before the other's begin",
+                f"a flow has next-incoming-id {incoming} before the peer sent begin",
             ),
         ]
     findings.append(_incoming(counts, incoming, other))
@@ -181,7 +181,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
 
 
 def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
-    words = f"a flow reports next-incoming-id {incoming}; the other's next-outgoing-id is {other}"
+    words = f"a flow reports next-incoming-id {incoming}; the peer's next-outgoing-id is {other}"
     if ahead(incoming, other) > 0:
         return Finding(INCOMING, Seen.VIOLATED, words)
     # The other side's statement counts, however far from its earlier statements.

@@ -91,8 +91,8 @@ def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
             before = book.delivered
             allowed = book.took(event.size)
             detail = (
-                f"consumer {headers['consumer']} had {before} bytes delivered, {book.given} given,"
-                " and one more message"
+                f"consumer {headers['consumer']} got another message after {before} bytes; its"
+                f" credit was {book.given} bytes"
             )
             findings.append(Finding(BOUND, Seen.HELD if allowed else Seen.VIOLATED, detail))
     return findings or [Finding(BOUND, Seen.NEVER_REACHED, "nothing was delivered")]

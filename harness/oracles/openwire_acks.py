@@ -63,13 +63,13 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
     if producer is None:
         yield f"a ProducerAck names {name}, which is no producer of this connection"
     elif producer.window <= 0:
-        yield f"producer {name} has no window and got a ProducerAck of {size} bytes"
+        yield f"producer {name} has no window, but got a ProducerAck for {size} bytes"
     else:
         producer.taken += size
         if producer.taken > producer.sent:
             yield (
-                f"producer {name} had sent {producer.sent} bytes and"
-                f" {producer.taken} were acknowledged"
+                f"{producer.taken} bytes of producer {name} were acknowledged; it had sent"
+                f" {producer.sent}"
             )
 
 
@@ -86,7 +86,7 @@ def acks(events: Sequence[Event], conn: int) -> list[Finding]:
         if producer.window > 0 and producer.sent:
             held = producer.taken == producer.sent
             detail = (
-                f"producer {name} sent {producer.sent} bytes, {producer.taken} were acknowledged"
+                f"producer {name} sent {producer.sent} bytes; {producer.taken} were acknowledged"
             )
             findings.append(Finding(TAKEN, Seen.HELD if held else Seen.VIOLATED, detail))
     if all(finding.requirement != TAKEN for finding in findings):

@@ -125,8 +125,8 @@ class Pair:
                 window.closed_at = now
             elif now - window.closed_at > STUCK:
                 yield from self._once(
-                    f"{window.opener} leaves the window of {name} closed: {STUCK // NS_PER_S} s ago"
-                    f" it was used up, and no credit has been returned"
+                    f"{window.opener} leaves the window of {name} closed: it was used up"
+                    f" {STUCK // NS_PER_S} s ago, and no credit has been returned since"
                 )
         if self._blocked_at is not None and now - self._blocked_at > STUCK:
             yield from self._once(

@@ -147,7 +147,7 @@ def beyond(steps: Iterable[Step], window: int) -> str | None:
     now = 0
     for step in steps:
         if not step.ended and now and now + step.size > window:
-            return f"{step.size} bytes were sent while {now} of {window} were under way"
+            return f"{step.size} bytes were sent while {now} were in flight; the window is {window}"
         now += -step.size if step.ended else step.size
     return None
 
@@ -161,6 +161,6 @@ def overrun(steps: Iterable[Step], window: int) -> str | None:
     now = 0
     for step in steps:
         if not step.ended and now >= max(window, 1):
-            return f"{step.size} bytes arrived while {now} were held, at a window of {window}"
+            return f"{step.size} bytes arrived while {now} were held; the window is {window}"
         now += -step.size if step.ended else step.size
     return None

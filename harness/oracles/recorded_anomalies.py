@@ -92,11 +92,11 @@ def of_message(
         return
     sent = sends[0] if sends else None
     if sent is None and gots and context.complete and gots[0].queue in context.sent_to:
-        yield _wrong("phantom", gots[0], key, "was delivered and never sent")
+        yield _wrong("phantom", gots[0], key, "was delivered but never sent")
         return
     if sent is not None and sent.withdrawn and gots:
         yield _wrong(
-            "phantom", gots[0], key, "was delivered and its transaction had been aborted", sent.when
+            "phantom", gots[0], key, "was delivered, but its transaction was aborted", sent.when
         )
         return
     copies: dict[tuple[int, str], list[Delivered]] = defaultdict(list)
@@ -118,7 +118,7 @@ def of_message(
 def _first(key: Key, got: Delivered, context: MessageContext) -> Iterator[Anomaly]:
     departed = context.departed.get(got.queue)
     if got.marked and context.complete and (departed is None or departed > got.when):
-        yield _wrong("mismarked", got, key, "called itself a redelivery when it arrived first")
+        yield _wrong("mismarked", got, key, "was marked as redelivered when it first arrived")
 
 
 def _again(key: Key, gots: Sequence[Delivered], context: MessageContext) -> Iterator[Anomaly]:
@@ -130,7 +130,7 @@ def _again(key: Key, gots: Sequence[Delivered], context: MessageContext) -> Iter
         elif before.end is End.SETTLED or (before.end is End.ASKED and not gone):
             kind, why = "revived", "was delivered again after it had been settled"
         elif before.end in (End.REFUSED, End.LOST) and not after.marked:
-            kind, why = "unmarked", f"arrived again after it was {before.end.value}, without a mark"
+            kind, why = "unmarked", f"was {before.end.value} and arrived again unmarked"
         else:
             continue
         yield _wrong(kind, after, key, why, before.when)
@@ -147,7 +147,7 @@ def could_be_lost(sent: Sent, context: MessageContext) -> bool:
 
 def missing(key: Key, sent: Sent, context: MessageContext) -> Anomaly:
     """Return a message that was never delivered, although a later one was."""
-    what = f"{key} was confirmed and never delivered, and a later one of its producer was"
+    what = f"{key} was confirmed but never delivered, although a later one of its producer was"
     uncertain = sent.queue in context.departed or not sent.routed
     return Anomaly("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
 

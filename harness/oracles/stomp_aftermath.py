@@ -242,13 +242,13 @@ def _received(connection: _Connection, event: FrameReceived, linger: Linger) -> 
 def _receipt(connection: _Connection, event: FrameReceived, receipt: str) -> Iterator[Finding]:
     connection.receipts[receipt] += 1
     if receipt in connection.refused and not connection.has_raw_bytes:
-        detail = f"{connection.refused[receipt]} was refused, and confirmed by {_words(event)}"
+        detail = f"{connection.refused[receipt]} was refused, but also confirmed by {_words(event)}"
         yield from _violated(RECEIPT_FOR_SUCCESS, connection.version, detail)
     elif connection.receipts[receipt] > connection.asked[receipt] and not connection.has_raw_bytes:
         asked = connection.asked[receipt]
         if not asked and any(ESCAPED & {*waiting} for _, waiting in connection.open_frames):
             return  # a wrong value, which the rules on escapes judge
-        detail = f"{asked} frames asked for the receipt {receipt!r}, and another RECEIPT arrived"
+        detail = f"one RECEIPT more than the {asked} requested arrived for receipt:{receipt}"
         yield from _violated(RECEIPT_FOR_SUCCESS, connection.version, detail)
     asking = (place for place, sent in enumerate(connection.open_frames) if sent[1] == receipt)
     place = next(asking, None) if receipt else None
@@ -268,7 +268,7 @@ def _error(
         command = next((sent[0] for sent in connection.open_frames if sent[1] == named), "a frame")
         refused = f"{command} (receipt:{named})"
         if connection.receipts[named] and not connection.has_raw_bytes:
-            detail = f"{refused} was confirmed by RECEIPT, and refused by {_words(event)}"
+            detail = f"{refused} was confirmed by RECEIPT, but also refused by {_words(event)}"
             yield from _violated(RECEIPT_FOR_SUCCESS, connection.version, detail)
         connection.refused[named] = refused
     if connection.error is None:
@@ -287,7 +287,7 @@ def _message(
         detail = f"after the receipt of UNSUBSCRIBE (id:{id}) the server sent {_words(event)}"
         yield from _violated(NOTHING_ONCE_REMOVED, connection.version, detail)
     elif id not in connection.subscriptions and connection.subscriptions:
-        detail = f"{_words(event)} arrived for the subscription {id!r}, which was never made"
+        detail = f"{_words(event)} arrived for the subscription {id!r}, which never existed"
         yield from _violated(OF_A_SUBSCRIPTION, connection.version, detail)
 
 
@@ -300,8 +300,8 @@ def _beat(connection: _Connection, event: HeartBeatReceived, linger: Linger) -> 
     belongs_to_frame = event.at_ns - connection.frame_at <= RIGHT_BEHIND
     if none_due and event.at_ns > linger.since and not belongs_to_frame:
         detail = (
-            f"with heart-beat:{_text(connection.promised)} asked for and"
-            f" {_text(connection.agreed)} answered no heartbeats are due, and one arrived"
+            f"a heartbeat arrived, but none is due after heart-beat:{_text(connection.promised)}"
+            f" from the client and heart-beat:{_text(connection.agreed)} from the server"
         )
         yield from _violated(BEATS_AS_AGREED, connection.version, detail)
 
@@ -332,7 +332,7 @@ def _undue_end(
     if linger.patience is not None and silent + linger.jitter >= linger.patience:
         return
     if promise and silent + linger.jitter < promise:
-        detail = f"{words} {since}, of {promise // NS_PER_MS} ms agreed on; no frame was unanswered"
+        detail = f"{words} {since}; {promise // NS_PER_MS} ms were agreed; no frame was unanswered"
         yield from _violated(CLIENT_KEEPS_ITS_PROMISE, connection.version, detail)
     elif not promise and connection.server_interval:
         interval = connection.server_interval // NS_PER_MS

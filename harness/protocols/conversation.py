@@ -321,7 +321,9 @@ class Conversation(Generic[F]):
         frame = self.watch_for(what, within=within)
         if frame is None:
             unmet = self._unmet_frame("frame", what, until)
-            self._unmet(f"expected {what} within {_text(within)}, {self.instead()}", proves, unmet)
+            self._unmet(
+                f"expected {what} within {_text(within)}, but {self.instead()}", proves, unmet
+            )
         assert frame is not None
         if proves is not None:
             self.judge.record_held(proves, frame, f"got {self.words(frame)}")
@@ -371,7 +373,7 @@ class Conversation(Generic[F]):
             extra = sum(map(disturbs, self.inbox))
             unmet = self._unmet_frame("silence", of, until, extra)
             self._unmet(
-                f"expected {expected} for {_text(for_)}{_because(why)}, {self.instead()}",
+                f"expected {expected} for {_text(for_)}{_because(why)}, but {self.instead()}",
                 proves,
                 unmet,
             )
@@ -387,9 +389,7 @@ class Conversation(Generic[F]):
         until = self.world.now() + within
         if not self.world.wait_until(lambda: self.ended is not None, until):
             unmet = Expectation(kind="end", words="the broker closes", conn=self.conn, until=until)
-            detail = (
-                f"expected the broker to close within {_text(within)}, it did not; {self.instead()}"
-            )
+            detail = f"the broker did not close within {_text(within)}; {self.instead()}"
             self._unmet(detail, proves, unmet)
         assert self.ended is not None
         if proves is not None:
@@ -401,10 +401,8 @@ class Conversation(Generic[F]):
         seen = "; ".join(self.words(frame) for frame in self.inbox[:3])
         more = f" and {len(self.inbox) - 3} more" if len(self.inbox) > 3 else ""
         end = f"the connection ended ({self.ended.how})" if self.ended is not None else ""
-        return (
-            ", ".join(part for part in (f"got {seen}{more}" if seen else "", end) if part)
-            or "nothing arrived"
-        )
+        parts = filter(None, (f"got {seen}{more}" if seen else "", end))
+        return ", then ".join(parts) or "nothing arrived"
 
     def wanted(self, what: Match[F]) -> Expectation | None:
         """Return the expectation that one more frame matching ``what`` arrives; None if only the

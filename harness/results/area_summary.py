@@ -95,7 +95,7 @@ class AreaState:
             parts = [f"{judged} requirement" + ("s" if judged > 1 else "")]
         counts = {
             "undecided": len(self.requirements(Verdict.ERROR, Verdict.INCONCLUSIVE)),
-            "deviate as known": len(self.requirements(Verdict.KNOWN)),
+            "with a known deviation": len(self.requirements(Verdict.KNOWN)),
             "recommended but not followed": len(self.requirements(Verdict.WARN)),
             "did not apply": len(self.without_premise - {*self.judged}),
         }

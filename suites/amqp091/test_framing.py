@@ -151,7 +151,7 @@ def test_contents_are_cut_as_agreed(
         target.record_finding(
             FRAME_MAX_KEPT,
             largest <= frame_max,
-            f"the broker's largest frame has {largest} bytes, and frame-max is {frame_max}",
+            f"the broker's largest frame has {largest} bytes; frame-max is {frame_max}",
         )
 
 

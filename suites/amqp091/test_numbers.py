@@ -157,7 +157,7 @@ class Conversation:
         reply = self.peer.watch_for(either(answer, CLOSES), within=within)
         if reply is not None and answer.accepts(reply):
             return reply
-        words = self.peer.instead() if reply is None else reply.brief()
+        words = self.peer.instead() if reply is None else f"got {reply.brief()}"
         if reply is not None:
             outcome = Outcome.REFUSED
         elif self.peer.ended is not None:
@@ -207,7 +207,7 @@ def _play(target: Bench, field: str, position: int, judged: tuple[str, ...]) -> 
     try:
         conversation.play()
     except ConversationOver as end:
-        detail = f"{replaced}: {end.outcome} at {end.stage}, {end.words}"
+        detail = f"{replaced}: {end}"
         stage = end.stage if end.outcome in (Outcome.CUT, Outcome.SILENT) else ""
     conversation.peer.close_socket()
     broken = "" if not stage else _decided_by(field, stage)

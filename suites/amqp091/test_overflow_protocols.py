@@ -88,7 +88,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     target.record_finding(
         STOMP_SEND_ERROR,
         error is not None,
-        f"the fourth message was refused: expected ERROR, {observed}",
+        f"the fourth message was refused: expected ERROR, but {observed}",
     )
     received = kept(owner, queue)
     detail = f"{overflow}: {listed(received)} were kept; expected the first three"

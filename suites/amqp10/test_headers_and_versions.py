@@ -106,18 +106,19 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
         peer = target.amqp_peer()
         peer.header(id, *asked)
         header = answered_and_ended(
-            target, peer, UNSUPPORTED_VERSION, None, f"a header of version {asked}"
+            target, peer, UNSUPPORTED_VERSION, None, f"a header of version {dotted(asked)}"
         )
         if header is not None:
             answered_version = version(header)
-            words = f"version {asked}, which nobody has, was answered with {answered_version}"
+            words = f"version {dotted(asked)} was answered with {dotted(answered_version)}"
             target.record_finding(UNSUPPORTED_VERSION, answered_version != asked, words)
             target.record_finding(
-                HIGHEST_VERSION,
-                answered_version == OURS,
-                f"version {asked} was answered with {answered_version}; the highest"
-                f" below is {OURS}",
+                HIGHEST_VERSION, answered_version == OURS, f"{words}; expected {dotted(OURS)}"
             )
+
+
+def dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
 
 
 @case(HEADERS_DIFFER, NOTHING_BEHIND_HEADERS, needs={"amqp"})
@@ -130,7 +131,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
     peer.send("open", {"container-id": "too late"})
     peer.expect_end(proves=HEADERS_DIFFER)
     frames = [reply.brief() for reply in peer.inbox if reply.name != HEADER]
-    detail = f"after headers that differ, the broker sent {frames or 'nothing'}"
+    detail = f"after headers that differ, the broker sent {'; '.join(frames) or 'nothing'}"
     target.record_finding(NOTHING_BEHIND_HEADERS, not frames, detail)
 
 

@@ -112,7 +112,7 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     target.record_finding(
         TIMEOUTS_INDEPENDENT,
         announced != asked or seen > 0,
-        f"the client asked for {asked} ms, the broker for {announced}",
+        f"the client asked for {asked} ms and the broker for {announced} ms",
     )
 
 
@@ -145,14 +145,18 @@ def test_signs_of_life_go_on_whatever_a_connection_holds(target: Bench, asked: i
         label = f"longest silence of a connection that {state}"
         target.judge_period(PEERS_TIMEOUT_KEPT, label, signs, (0, ms(asked)), until=end)
         alive = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
-        detail = f"an empty frame every {step // NS_PER_MS} ms, connection {state}"
+        detail = (
+            f"a connection that {state} sent an empty frame every {step // NS_PER_MS} ms; the"
+            f" broker's idle-time-out is {announced} ms"
+        )
         uncertain = peer.overdue(ms(announced)) if announced else None
         target.record_finding(
             TIMEOUT_RESTARTED_BY_FRAMES, alive, f"{detail}; {peer.instead()}", uncertain=uncertain
         )
 
 
-STATES = ("did nothing", "has sent", "holds a delivery", "has settled one", "has sent half of one")
+SENT = "has sent a message"
+STATES = ("holds nothing", SENT, "holds a delivery", "has settled one", "has sent half a message")
 
 
 def in_state(target: Bench, state: str, asked: int) -> AmqpPeer:
@@ -161,11 +165,11 @@ def in_state(target: Bench, state: str, asked: int) -> AmqpPeer:
     if "sent" in state:
         link = peer.sender(node)
         granted(target, peer, link)
-        if state == "has sent":
+        if state == SENT:
             peer.publish(link, b"sent")
         else:
             peer.transfer(link, messages.message(b"half")[:-2], more=True)
-    elif state != "did nothing":
+    elif state != "holds nothing":
         fill(target, node, [b"held"])
         link = peer.receiver(node, credit=1)
         got = collect(target, peer, link, 1, quiet=0)
@@ -216,6 +220,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     # Stop reading a stream of them once it is recognised: the time belongs to other cases.
     target.wait_until(lambda: beats(target, peer) >= MANY, target.world.of_host(ms(300)))
     seen = beats(target, peer)
+    count = seen if seen < MANY else "hundreds of"
     taken = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
     target.record_finding(
         TIMEOUT_HAS_32_BITS, taken, f"an idle-time-out of {asked} was accepted; {peer.instead()}"
@@ -223,7 +228,7 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     target.record_finding(
         NO_STREAM_OF_FRAMES,
         seen <= 1,
-        f"{seen if seen < MANY else 'hundreds of'} empty frames arrived in 300 ms for {asked}",
+        f"{count} empty frames arrived in 300 ms; the idle-time-out is {asked} ms",
     )
 
 
@@ -293,14 +298,14 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
         patience,
     )
     close = peer.take(frame("close"))
+    silence = target.now() - since
     if close is None and peer.ended is None:
         target.record_finding(
             (TIMEOUT_RESTARTED_BY_FRAMES, TIMEOUT_CLOSES_WITH_ERROR, ANNOUNCED_IS_HALF),
             False,
-            f"the client was silent for {(target.now() - since) // NS_PER_MS} ms and not closed",
+            f"the client was silent for {silence // NS_PER_MS} ms, but not disconnected",
         )
         return
-    silence = target.now() - since
     target.judge_duration(
         TIMEOUT_RESTARTED_BY_FRAMES, "silence before the end", silence, (ms(announced), None), since
     )
@@ -315,7 +320,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     target.record_finding(
         TIMEOUT_CLOSES_WITH_ERROR,
         close is not None and close.condition is not None,
-        f"the end was {close.brief() if close else peer.instead()}",
+        f"after the silence: {close.brief() if close else peer.instead()}",
     )
 
 
@@ -412,7 +417,7 @@ def test_frames_that_keep_coming_keep_the_connection(
     target.require(
         judged,
         alive,
-        f"frames ({kind}) every {announced * 9 // 10} ms; {peer.instead()}",
+        f"the client sent a frame ({kind}) every {announced * 9 // 10} ms; {peer.instead()}",
         uncertain=peer.overdue(ms(announced)),
     )
     peer.settle()

@@ -486,7 +486,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         target.record_finding(
             MAX_MESSAGE_SIZE,
             condition == TOO_LARGE,
-            f"the link ended with {condition}; {peer.instead()}",
+            f"the link ended with {condition or 'no error'}; {peer.instead()}",
         )
         target.record_not_applicable(CLOSE_ANSWERED, "the broker ended the link itself")
     other = target.amqp()

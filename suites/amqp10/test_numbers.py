@@ -126,7 +126,7 @@ def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str, str]:
         raise
     finally:
         peer.close_socket()
-    return Outcome.WORKED, "the whole conversation", ""
+    return Outcome.WORKED, "it worked", ""
 
 
 def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None:
@@ -137,7 +137,7 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     sender = _attach(peer, peer.sender, node, replaced, SENDER_HANDLE, codec.SENDER)
     receiver = _attach(peer, peer.receiver, node, replaced, RECEIVER_HANDLE, codec.RECEIVER)
     if not target.wait_until(lambda: sender.credit > 0 or _over(peer), PATIENCE):
-        raise _Answered(Outcome.SILENT, "no credit for the sender")
+        raise _Answered(Outcome.SILENT, "the sender got no credit")
     # A sender of that mode sends only settled deliveries, which get no disposition.
     settled = str(replaced.field) == "attach.snd-settle-mode" and replaced.value == SETTLED
     delivery = peer.transfer(
@@ -149,10 +149,10 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     if _over(peer):
         raise _ended(target, peer)
     if not answered:
-        raise _Answered(Outcome.SILENT, f"no disposition of delivery {delivery}")
+        raise _Answered(Outcome.SILENT, f"delivery {delivery} got no disposition")
     outcome = session.outcomes.get(delivery)
     if outcome is not None and outcome.kind("state") != "accepted":
-        raise _Answered(Outcome.REFUSED, outcome.brief())
+        raise _Answered(Outcome.REFUSED, f"got {outcome.brief()}")
     peer.flow(
         receiver, **replaced.inside("flow", {"incoming-window": CREDIT, "link-credit": CREDIT})
     )
@@ -164,9 +164,8 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
         raise _ended(target, peer)
     if not came and not silence_is_right(replaced):
         control_whole(target, peer)
-        raise _Answered(
-            Outcome.SILENT, f"the message was {outcome and 'accepted'} but never arrived"
-        )
+        how = "sent settled" if outcome is None else "accepted"
+        raise _Answered(Outcome.SILENT, f"the message was {how} but never arrived")
     if came:
         _settle(peer, replaced)
     for link in (sender, receiver):
@@ -229,8 +228,8 @@ def _over(peer: AmqpPeer) -> bool:
 def _ended(target: Bench, peer: AmqpPeer) -> _Answered:
     error = peer.take(TROUBLE)
     if error is not None:
-        return _Answered(Outcome.REFUSED, error.brief())
-    return _Answered(Outcome.CUT, peer.instead())
+        return _Answered(Outcome.REFUSED, f"got {error.brief()}")
+    return _Answered(Outcome.CUT, f"expected an error, but {peer.instead()}")
 
 
 def _await(peer: AmqpPeer, answer: Match[Frame]) -> None:
@@ -238,9 +237,9 @@ def _await(peer: AmqpPeer, answer: Match[Frame]) -> None:
     reply = peer.watch_for(either(answer, TROUBLE))
     if reply is None:
         outcome = Outcome.SILENT if peer.ended is None else Outcome.CUT
-        raise _Answered(outcome, f"no {answer}: {peer.instead()}", str(answer))
+        raise _Answered(outcome, f"expected {answer}, but {peer.instead()}", str(answer))
     if TROUBLE.accepts(reply):
-        raise _Answered(Outcome.REFUSED, reply.brief())
+        raise _Answered(Outcome.REFUSED, f"got {reply.brief()}")
 
 
 def _is_about(reply: Frame, delivery: int) -> bool:
@@ -261,7 +260,7 @@ def judge(
     by ``ends_with_reason``."""
     with bystander(target):
         outcome, words, due = converse(target, replaced)
-        detail = f"{replaced}: {outcome}, {words}"
+        detail = f"{replaced}: {words}"
         silent = outcome is Outcome.SILENT
         unfit = str(replaced.field) == MAX_FRAME_SIZE and replaced.value < LEAST_FRAME
         if outcome is Outcome.FLOODED or (silent and unfit):

@@ -179,8 +179,8 @@ def judge(target: Bench, receiver: str, arrives: str) -> None:
     target.record_finding(
         arrives,
         not missing,
-        f"for {len(missing)} of {len(waiting)} messages with unusual values, it or the plain"
-        f" message behind it did not arrive over {NAMES[receiver]}: {by_place(missing) or 'none'}",
+        f"of {len(waiting)} messages with unusual values, {len(missing)} or the plain messages"
+        f" behind them did not arrive over {NAMES[receiver]}: {by_place(missing) or 'none'}",
     )
 
 

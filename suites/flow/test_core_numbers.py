@@ -70,14 +70,15 @@ FAR_MS = 2**53 - 1
 """A time in the future for any broker's clock."""
 CREDIT = 5000
 """More bytes than the two messages of a conversation have."""
-FORCED_ANSWER, LIFE = "the answer to force-delivery", "life"
+ARRIVAL, LIFE = "a message", "the check for silent clients"
+FORCED_ANSWER = "the answer to force-delivery"
 DECIDES = {
     "send": SEND_ANSWERED,
     "acknowledge": ACKNOWLEDGE_ANSWERED,
     "acknowledge-one": ACKNOWLEDGE_ANSWERED,
     "commit": COMMIT_ANSWERED,
     "request-producer-credits": GRANTED,
-    MESSAGE: ARRIVES,
+    ARRIVAL: ARRIVES,
     FORCED_ANSWER: ARRIVES,
     LIFE: LIVES,
 }
@@ -116,7 +117,7 @@ class Conversation:
         self._say("consumer-credits", {**own, "credits": CREDIT})
         for acknowledge in ("acknowledge-one", "acknowledge"):
             self._publish()
-            message = self._expect(delivery(self.consumer), MESSAGE).message
+            message = self._expect(delivery(self.consumer), ARRIVAL).message
             settled = {**own, "message": message.id, "requires-response": True}
             self._call(acknowledge, settled, NULL)
             self.peer.send("consumer-credits", {**own, "credits": CREDIT}, channel=self.channel)
@@ -200,7 +201,7 @@ class Conversation:
         self._expect(packet(answer), name)
 
     def _expect(self, what: Match[Packet], stage: str) -> Packet:
-        right = stage == MESSAGE and self._silence_is_right()
+        right = stage == ARRIVAL and self._silence_is_right()
         reply = self.peer.watch_for(what, within=QUIET if right else PATIENCE)
         if reply is not None:
             return reply
@@ -260,7 +261,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
         try:
             conversation.play()
         except ConversationOver as end:
-            detail = f"{replaced}: {end.outcome} at {end.stage}, {end.words}"
+            detail = f"{replaced}: {end}"
             stage = end.stage if end.outcome in (Outcome.CUT, Outcome.SILENT) else ""
         conversation.peer.close_socket()
     target.control(not stage or stage in DECIDES, detail)

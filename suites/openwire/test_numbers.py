@@ -172,7 +172,7 @@ class Conversation:
         if reply is not None and reply.name not in REFUSALS:
             return reply
         if reply is not None:
-            raise ConversationOver(Outcome.REFUSED, stage, reply.brief())
+            raise ConversationOver(Outcome.REFUSED, stage, f"got {reply.brief()}")
         outcome = Outcome.SILENT if self.peer.ended is None else Outcome.CUT
         if outcome is Outcome.SILENT and stage == "the message" and silence_is_right(self.replaced):
             outcome = Outcome.WORKED
@@ -193,7 +193,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
         try:
             Conversation(target, peer, replaced).play()
         except ConversationOver as end:
-            detail = f"{replaced}: {end.outcome} at {end.stage}, {end.words}"
+            detail = f"{replaced}: {end}"
             stage = end.stage if end.outcome in (Outcome.CUT, Outcome.SILENT) else ""
             cut = end.outcome is Outcome.CUT
         peer.close_socket()

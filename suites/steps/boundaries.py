@@ -134,7 +134,7 @@ class ConversationOver(Exception):
     """A conversation with a replaced number ended early."""
 
     def __init__(self, outcome: Outcome, stage: str, words: str) -> None:
-        super().__init__(words)
+        super().__init__(f"{words} while the client waited for {stage}")
         self.outcome = outcome
         self.stage = stage
         self.words = words

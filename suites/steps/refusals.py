@@ -79,7 +79,7 @@ def refused(
         target.record_finding(
             refuses,
             False,
-            f"after a {command} that should fail no answer arrived, nor to the BEGIN after it",
+            f"a {command} that should fail was not answered, and neither was the BEGIN after it",
         )
         return False
     target.record_finding(

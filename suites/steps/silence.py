@@ -37,7 +37,7 @@ def judge_close(
     if not target.wait_until(lambda: peer.ended is not None, target.world.lateness(since)):
         waited = (target.now() - since) // ms(1)
         target.record_finding(
-            proves, False, f"silent for {waited} ms with {agreed}, and not closed"
+            proves, False, f"silent for {waited} ms with {agreed}, but not disconnected"
         )
         return
     assert peer.ended is not None
@@ -87,7 +87,9 @@ def judge_spread_closes(
         if end is not None and before:
             silences.append((before[-1], end - before[-1]))
     target.require(
-        proves, len(silences) == len(peers), f"{len(silences)} of {len(peers)} were closed"
+        proves,
+        len(silences) == len(peers),
+        f"the broker closed {len(silences)} of {len(peers)} silent connections",
     )
     lengths = [length for _, length in silences]
     granularity = (max(lengths) - min(lengths)) * SPREAD // (SPREAD - 1)

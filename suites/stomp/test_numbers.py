@@ -114,8 +114,10 @@ class Conversation:
     @property
     def detail(self) -> str:
         """How the conversation went, as a phrase."""
-        where = "" if self.outcome is Outcome.WORKED else f" at {self.stage}: {self.words}"
-        return f"{self.replaced}: {self.outcome}{where}"
+        if self.outcome is Outcome.WORKED:
+            return f"{self.replaced}: {self.outcome}"
+        due = "a MESSAGE" if self.stage == "MESSAGE" else f"the answer to {self.stage}"
+        return f"{self.replaced}: {self.words} while the client waited for {due}"
 
     def _connects(self) -> bool:
         if not self._connected(self.peer):
@@ -152,7 +154,7 @@ class Conversation:
     def _gets(self, answer: Match[Frame], stage: str) -> bool:
         self.stage = stage
         reply = self.peer.watch_for(either(answer, ERROR), within=self.patience)
-        self.words = self.peer.instead() if reply is None else reply.brief()
+        self.words = self.peer.instead() if reply is None else f"got {reply.brief()}"
         if reply is not None and answer.accepts(reply):
             return True
         if reply is not None:

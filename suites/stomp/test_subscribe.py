@@ -399,7 +399,7 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
     target.record_finding(
         NAMES_SUBSCRIPTION[version],
         all(name == answer for name, answer in received.items()),
-        f"id and header subscription: {shown(received)}",
+        f"the subscription headers by subscription id are {shown(received)}",
     )
     if "multicast" in target.capabilities:
         topic, names = target.destination(RoutingType.MULTICAST), {"third", "fourth"}
@@ -409,7 +409,7 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
         copies = [message.get("subscription") for message in collect(target, peer, 2)]
         if len(copies) == 2:
             words = (
-                f"the copies for two subscriptions have the headers subscription {shown(copies)}"
+                f"the copies for two subscriptions have the subscription headers {shown(copies)}"
             )
             target.record_finding(NAMES_SUBSCRIPTION[version], set(copies) == names, words)
 
@@ -434,7 +434,7 @@ def test_a_subscription_may_have_any_id(target: Bench, version: str, ids: list[s
         target.stomp(version).publish(queue, name.encode())
     received = collect(target, peer, len(queues))
     answers = {message.body.decode(): message.get("subscription") for message in received}
-    detail = f"subscriptions {shown([*queues])}; the messages' headers are {shown(answers)}"
+    detail = f"the subscription headers by subscription id are {shown(answers)}"
     target.require(NAMES_SUBSCRIPTION[version], answers == {name: name for name in queues}, detail)
 
     def confirmed(message: Frame) -> bool:

@@ -14,6 +14,7 @@ from itertools import count
 from typing import Any
 
 from brokerproof.harness.model.enums import CloseHow
+from brokerproof.harness.model.finding import shown
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
@@ -57,7 +58,9 @@ def frame(
     A field given as None must be absent.
     """
     expected = {key.replace("_", "-"): value for key, value in fields.items()}
-    words = " ".join([performative, *(f"{key}={value}" for key, value in expected.items())])
+    role = "receiver" if expected.get("role") else "sender"
+    given = (f"{key}={role if key == 'role' else shown(of)}" for key, of in expected.items())
+    words = " ".join([performative, *given])
     if link is not None:
         words += f" of link {link.name}"
 
@@ -512,10 +515,10 @@ class AmqpPeer(AmqpConnection):
         outcome = session.outcomes.get(delivery)
         expected = f"delivery {delivery} to be settled{f' as {state}' if state else ''}"
         if outcome is None:
-            self._unmet(f"expected {expected}, {self.instead()}", proves)
+            self._unmet(f"expected {expected}, but {self.instead()}", proves)
         assert outcome is not None
         if state is not None and outcome.kind("state") != state:
-            self._unmet(f"expected {expected}, got {outcome.brief()}", proves)
+            self._unmet(f"expected {expected}, but got {outcome.brief()}", proves)
         if proves is not None:
             self.judge.record_held(proves, outcome, f"got {outcome.brief()}")
         return outcome
@@ -549,7 +552,7 @@ class AmqpPeer(AmqpConnection):
         if delivery is None:
             self._unmet(
                 f"expected a delivery{of}{'' if body is None else f' of {body!r}'},"
-                f" {self.instead()}",
+                f" but {self.instead()}",
                 proves,
             )
         assert delivery is not None

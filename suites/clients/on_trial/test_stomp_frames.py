@@ -7,7 +7,7 @@ import pytest
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.clients.driver import body_fields, body_of
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.suites.api import Bench, case, listed, seconds
+from brokerproof.suites.api import Bench, case, listed, seconds, shown
 from brokerproof.suites.api.stomp import frame
 
 TRIAL = {"stomp-client"}
@@ -187,11 +187,11 @@ def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
         trial.subscribe(), b"x", {"plain": "letters", "special": value, "a:name": "named"}
     )
     headers = trial.message().detail["headers"]
-    target.control(headers.get("plain") == "letters", f"the headers are {headers}")
+    target.control(headers.get("plain") == "letters", f"the headers are {shown(headers)}")
     target.record_finding(
         READ_ESCAPES[version],
         headers.get("special") == value and headers.get("a:name") == "named",
-        f"{value!r} was reported as {headers.get('special')!r}; all headers: {headers}",
+        f"{value!r} was reported as {headers.get('special')!r}; the headers are {shown(headers)}",
     )
 
 
@@ -216,7 +216,7 @@ def test_an_unknown_escape_is_fatal(target: Bench, version: str) -> None:
     target.record_finding(
         UNKNOWN_ESCAPE[version],
         not handed_out and (trial.lost or bool(trial.driver.reports("error"))),
-        f"the message was handed out as {handed_out[0].detail['headers']}"
+        f"the application got the headers {shown(handed_out[0].detail['headers'])}"
         if handed_out
         else f"the message was dropped; {trial.driver.instead()}",
     )

@@ -56,7 +56,7 @@ def test_a_proof_that_fails_weighs_by_level(reference: Target, cited: str, verdi
 
     found = result(reference, bad, cited)
     assert found.verdict is Verdict(verdict)
-    assert found.detail == f"{cited}: expected MESSAGE within 50 ms, nothing arrived"
+    assert found.detail == f"{cited}: expected MESSAGE within 50 ms, but nothing arrived"
 
 
 def test_a_control_that_fails_is_an_unmet_precondition(reference: Target) -> None:

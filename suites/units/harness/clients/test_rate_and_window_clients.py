@@ -244,7 +244,7 @@ def test_the_oracle_sees_an_overrun(
 
 def test_the_oracle_sees_a_producer_that_does_not_wait() -> None:
     found = rates.beyond([Step(0, 40, False), Step(1, 40, False), Step(2, 40, False)], 100)
-    assert found == "40 bytes were sent while 80 of 100 were under way"
+    assert found == "40 bytes were sent while 80 were in flight; the window is 100"
 
 
 # --- the URI --------------------------------------------------------------------------------------

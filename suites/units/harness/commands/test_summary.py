@@ -92,7 +92,7 @@ def test_an_area_with_a_known_deviation_is_not_kept() -> None:
     assert any(
         line.startswith("  protocol basics       deviates      3 requirements, ") for line in lines
     )
-    assert "1 deviate as known, 1 recommended but not followed" in " ".join(
+    assert "1 with a known deviation, 1 recommended but not followed" in " ".join(
         " ".join(line.split()) for line in lines
     )
 

@@ -209,7 +209,7 @@ def test_an_error_ends_a_wait_at_once(bench: Bench) -> None:
     peer = bench.amqp()
     began = bench.now()
     peer.write(codec.encode_frame(b"", size=3))
-    with pytest.raises(ControlFailed, match=r"expected attach within 10000 ms, got close\(0\)"):
+    with pytest.raises(ControlFailed, match=r"expected attach within 10000 ms, but got close\(0\)"):
         peer.expect(frame("attach"))
     assert bench.now() == began
 
@@ -238,12 +238,12 @@ def test_a_wrong_outcome_is_named(bench: Bench) -> None:
     link = peer.sender(bench.node())
     bench.wait_until(lambda: link.credit > 0, seconds(1))
     delivery = peer.post(link, b"m")
-    with pytest.raises(ControlFailed, match=r"settled as released, got disposition"):
+    with pytest.raises(ControlFailed, match=r"settled as released, but got disposition"):
         peer.confirmed(link.session, delivery, "released")
 
 
 def test_matches_have_words() -> None:
-    assert str(frame("attach", name="a", role=True)) == "attach name=a role=True"
+    assert str(frame("attach", name="a", role=True)) == "attach name=a role=receiver"
     assert str(either(frame("end"), ending("close", "a:b"))) == "end or close with a:b"
 
 
