@@ -70,7 +70,7 @@ class Connections(CaseRecord):
         if prefix is None:
             first = kind.partition(".")[0]
             raise ControlFailed(
-                f"the target has no addresses of the kind {first!r}; so that the case can run,"
+                f"the target has no addresses of the kind {first!r}; to run the case,"
                 f" configure them and name them: addresses.{first}",
                 Symptom.ABSENT,
             )

@@ -173,7 +173,7 @@ def died_of(
         )
 
     sent = ", ".join(dict.fromkeys(frame.command for frame in frames))
-    detail = f"the broker died of {sent}, beside other cases and twice with nothing else: {how}"
+    detail = f"the broker died of {sent}, once beside other cases and twice alone: {how}"
     findings = sorted(_complete(binding(run, call), record), key=gravity)
     died = _judged(run, call, [Finding(findings[0].requirement, Seen.VIOLATED, detail)])
     others = [finding.requirement for finding in findings[1:]]
@@ -206,8 +206,8 @@ def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
     target, documents that do not bind it, or the harm it would do; empty if it runs."""
     identity = run.target.identity
     if not rows:
-        vendors = " and ".join(sorted({str(run.catalogue[cited].profile) for cited in call.cited}))
-        return f"for brokers of other vendors: judges what the documents of {vendors} say"
+        vendors = " or ".join(sorted({str(run.catalogue[cited].profile) for cited in call.cited}))
+        return f"only for brokers of {vendors}: the case judges what their documents say"
     if reason := identity.skip_reason(call.needs, call.id):
         return reason
     if call.case.harm and not (identity.started_here or run.allow_harm):

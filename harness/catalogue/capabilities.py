@@ -67,8 +67,8 @@ class Capability:
         if not self.family or profile == self.family:
             return self.configure
         if profile in _families():
-            return f"nothing: only {self.family} is judged by it"
-        return "no specification has it: a manual does (like = NAME)"
+            return f"only {self.family} is judged by it"
+        return "only a manual describes it: name one with like = NAME"
 
 
 @functools.cache

@@ -65,7 +65,7 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
         raise BadData(f"{path}: {problem}") from None
     if brackets := _NESTED.search(text):
         line = text.count("\n", 0, brackets.start()) + 1
-        raise BadData(f"{path}, line {line}: has a key of 40 parts or more; write a table")
+        raise BadData(f"{path}, line {line}: a key has 40 parts or more; write a table")
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -78,9 +78,9 @@ def _check(path: Path, value: Any, depth: int) -> None:
     """Raise :class:`BadData` for numbers and nesting that are valid TOML but never expected
     here."""
     if depth > MOST_DEPTH:
-        raise BadData(f"{path}: is nested deeper than {MOST_DEPTH} levels")
+        raise BadData(f"{path}: values are nested deeper than {MOST_DEPTH} levels")
     if isinstance(value, float) and not math.isfinite(value):
-        raise BadData(f"{path}: has the number {value}; write a finite one")
+        raise BadData(f"{path}: the number {value} is not finite; write a finite one")
     if isinstance(value, int) and abs(value) >= 1 << 64:
         raise BadData(f"{path}: an integer has {value.bit_length()} bits; at most 64 are allowed")
     if isinstance(value, dict | list):

@@ -57,7 +57,7 @@ def _check_depth(text: str) -> None:
             depth += 1
             if depth > MOST_DEPTH:
                 raise BadJson(
-                    f"is nested deeper than {MOST_DEPTH} levels (column {mark.start() + 1})"
+                    f"values are nested deeper than {MOST_DEPTH} levels (column {mark.start() + 1})"
                 )
         elif mark[0] in "]}":
             depth -= 1
@@ -67,25 +67,25 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise BadJson(f"has the key {twice[:60]!r} twice in one object; keep one of them")
+        raise BadJson(f"one object has the key {twice[:60]!r} twice; keep one of them")
     return values
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
-        raise BadJson(f"has a whole number of {len(digits)} digits, more than {MOST_DIGITS}")
+        raise BadJson(f"a whole number has {len(digits)} digits; at most {MOST_DIGITS} are allowed")
     return int(digits)
 
 
 def _fraction(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise BadJson(f"has the number {text[:40]}, which is beyond a double")
+        raise BadJson(f"the number {text[:40]} is beyond a double")
     return value
 
 
 def _constant(name: str) -> float:
-    raise BadJson(f"has {name}, which is not JSON; write a number")
+    raise BadJson(f"{name} is not JSON; write a number")
 
 
 _DECODER = json.JSONDecoder(

@@ -205,9 +205,7 @@ class Ledger:
         match fact:
             case Attempted(key, producer):
                 if key in self._entries:
-                    raise ValueError(
-                        f"{key!r} was sent twice; the books need a key of its own for every message"
-                    )
+                    raise ValueError(f"{key!r} was sent twice; every message needs its own key")
                 doubt = bool(self._in_doubt)
                 self._entries[key] = _Entry(
                     producer,

@@ -169,7 +169,7 @@ def wrong_key(header: Mapping[str, Any]) -> str:
 def wrong_format(header: Mapping[str, Any]) -> str:
     """Return why a run of another format cannot be read, and what to do."""
     return (
-        f"has format {header.get('format')!r} and this version reads format {FORMAT}; read it with"
+        f"has format {header.get('format')!r} but this version reads format {FORMAT}; read it with"
         f" brokerproof {header.get('brokerproof', 'of that time')}, or run again"
     )
 

@@ -108,11 +108,11 @@ def _tls(given: dict[str, str], folder: Path) -> Tls:
             files[name] = folder / given[name]
             if not input_file.is_file(files[name]):
                 raise BadEndpoint(
-                    f"{name} names {given[name]!r}, and there is no such file; name one in PEM"
+                    f"{name} names {given[name]!r}, but there is no such file; name one in PEM"
                 )
     if insecure == "true" and "ca" in files:
         raise BadEndpoint(
-            "ca names the authorities to trust, and insecure=true trusts any certificate; leave"
+            "ca names the authorities to trust, but insecure=true trusts any certificate; leave"
             " one of them out"
         )
     return Tls(files.get("ca"), verify=insecure == "false", own=files.get("certificate"))

@@ -103,7 +103,7 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
     if channel == 2:
         eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
         got = bodies(drained(peer, queue))
-        detail = f"{name} of {fault} was refused; {listed(got)} remained; expected {listed(left)}"
+        detail = f"{name} was refused ({fault}); {listed(got)} remained; expected {listed(left)}"
         target.record_finding(FOR_REDELIVERY, sorted(got) == left, detail)
 
 

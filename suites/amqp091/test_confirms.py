@@ -105,7 +105,7 @@ def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, st
         last += count
     answer_by_number, wrong = answers(peer, last)
     acked = [number for number, name in answer_by_number.items() if name == "basic.ack"]
-    words = f"{len(acked)} of {last} messages were acknowledged: {shown(runs)}"
+    words = f"{len(acked)} of {last} messages were acknowledged; sent were {shown(runs)}"
     target.record_finding(PUBLISHER_CONFIRMS, sorted(acked) == list(range(1, last + 1)), words)
     target.record_finding(
         PUBLISHER_CONFIRMS, not wrong, f"messages answered twice or never published: {shown(wrong)}"
@@ -127,7 +127,7 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
             returned += 1
         else:
             last = answer["delivery-tag"]
-            words = f"message {last} was confirmed after {returned} returns: {shown(names)}"
+            words = f"message {last} was confirmed after {returned} returns; order: {shown(names)}"
             target.record_finding(RETURN_BEFORE_CONFIRM, returned >= last, words)
     target.record_finding(
         RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{shown(names)} arrived"
@@ -174,9 +174,7 @@ def test_messages_of_a_transaction_come_with_its_commit(
             peer.publish(body, queue)
         peer.settle()
         waiting = peer.count(queue, channel=2)
-        words = (
-            f"before the end of a transaction, {waiting - len(committed)} of its messages waited"
-        )
+        words = f"before its end, {waiting - len(committed)} messages of a transaction were queued"
         target.record_finding(TX_PUBLISH, waiting == len(committed), words)
         peer.call("tx.commit" if commit else "tx.rollback", proves=TX_PUBLISH)
         committed += sent if commit else []

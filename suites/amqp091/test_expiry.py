@@ -179,7 +179,7 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
         there = is_there(peer, queue)
         silent = (target.now() - used) // ms(1)
         target.control(silent < EXPIRES // ms(1), f"the host was late: {silent} ms passed")
-        detail = f"with {shown(uses)}: {silent} ms after its {use}, queue there: {shown(there)}"
+        detail = f"with {shown(uses)}: {silent} ms after its {use}, queue exists: {shown(there)}"
         target.require(UNUSED, there, detail)
     gone = eventually(peer, lambda: not is_there(peer, queue), EXPIRES + PATIENCE)
     target.record_finding(UNUSED, gone, f"with {shown(uses)}, unused queue deleted: {shown(gone)}")

@@ -184,12 +184,12 @@ def test_limits_that_cannot_be_are_not_agreed_on(target: Bench, what: str, most:
         proves = CHANNEL_MAX_ABOVE_SERVERS if what == "channel_max" else FRAME_MAX_ABOVE_SERVERS
         choices = _wrong(what, peer.tuned[what])
     if not choices:
-        target.record_not_applicable(proves, f"tune sets no limit: {what} {peer.tuned[what]}")
+        target.record_not_applicable(proves, f"tune sets no limit: {what} is {peer.tuned[what]}")
         return
     value = choices[-1] if most else choices[0]
     peer.tune_ok(**{what.split()[0]: value})
     peer.send("connection.open", {"virtual-host": peer.virtual_host})
-    never_opens(target, peer, proves, f"{what} {value}")
+    never_opens(target, peer, proves, f"tune-ok with {what} {value}")
 
 
 @case(VIRTUAL_HOST_REFUSED, needs={"amqp091"})

@@ -55,7 +55,7 @@ def test_a_consumer_has_as_much_as_its_prefetch(
         target.record_finding(
             (PREFETCH_REPLENISHED, PREFETCH_PER_CONSUMER),
             len(tags) == should,
-            f"{detail}; {should} should have arrived",
+            f"{detail}; expected {should}",
         )
 
 
@@ -149,7 +149,7 @@ def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool
     peer.consume(queue, channel=2, no_ack=True)
     received = len(arrive(peer, 10, channel=2))
     target.record_finding(
-        PREFETCH_NOT_FOR_NO_ACK, received == 10, f"{received} of 10 messages arrived"
+        PREFETCH_NOT_FOR_NO_ACK, received == 10, f"{received} of 10 messages arrived with no-ack"
     )
 
 

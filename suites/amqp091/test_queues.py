@@ -253,7 +253,7 @@ def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
     peer.publish(b"here", key, exchange="amq.direct")
     peer.settle()
     count = peer.count(queue)
-    words = f"bound without a name, the last declared queue got {count} messages of one"
+    words = f"after a queue.bind without a name, the last declared queue got {count} of 1 messages"
     target.record_finding(LAST_DECLARED_QUEUE, count == 1, words)
     peer.call("queue.purge", {}, proves=LAST_DECLARED_QUEUE)
     peer.send("queue.purge", {}, channel=2)

@@ -79,12 +79,12 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
     owner.call("queue.declare", again, proves=NOT_DELETED)
     eventually(owner, lambda: owner.count(queue) == 3 - present)
     told = owner.call("queue.declare", again, proves=NOT_DELETED)
-    words = f"a consumer with {kind} was refused"
+    words = f"a consumer was refused ({kind})"
     target.record_finding(
         COUNTED,
         (told["consumer-count"], told["message-count"]) == (present, 3 - present),
-        f"{words}: {int(present)} consumers and {3 - present} messages are left, and the queue"
-        f" reports {told['consumer-count']} and {told['message-count']}",
+        f"{words}; the queue reports {told['consumer-count']} consumers and"
+        f" {told['message-count']} messages; expected {int(present)} and {3 - present}",
     )
     if not present:
         got = bodies(drained(owner, queue))
@@ -98,6 +98,6 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
         owner.open_channel(2)
         owner.consume(queue, "second", channel=2, exclusive=True, proves=ALONE)
         got = bodies(arrive(owner, 3, channel=2))
-    detail = f"{words}: {listed(got)} could be fetched; expected 1, 2, 3"
+    detail = f"{words}; {listed(got)} could be fetched; expected 1, 2, 3"
     target.record_finding(REDELIVERED, sorted(got) == [b"1", b"2", b"3"], detail)
     owner.call("queue.delete", {"queue": queue})

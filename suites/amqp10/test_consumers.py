@@ -137,7 +137,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     target.record_finding(
         NO_TRANSFER_WITHOUT_CREDIT,
         len(mine) <= prefetch,
-        f"the slow consumer has {len(mine)} with a prefetch of {prefetch}",
+        f"the slow consumer holds {len(mine)} messages with a prefetch of {prefetch}",
     )
     arrived_bodies = sorted(bodies(got) + mine)
     target.record_finding(

@@ -173,20 +173,18 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
             if reply.name in ("close", "end", "begin", "flow", "attach")
         ]
         observed = "; ".join(reply.brief() for reply in answers) or peer.instead()
-        target.record_finding(
-            DAMAGED_BODY, bool(answers), f"{observed} arrived after a damaged begin"
-        )
+        target.record_finding(DAMAGED_BODY, bool(answers), f"after a damaged begin: {observed}")
         target.record_finding(
             PERFORMATIVE,
             not any(map(UNREAD.accepts, peer.inbox)),
-            f"looked for frames without a performative: {peer.instead()}",
+            f"the broker's frames: {peer.instead()}",
         )
         closed = [reply for reply in answers if reply.name == "close"]
         target.record_finding(
             CLOSE_WRITTEN,
             all(close.condition is not None for close in closed)
             and (peer.ended is None or bool(closed)),
-            f"{observed} arrived after a damaged begin",
+            f"after a damaged begin: {observed}",
         )
 
 

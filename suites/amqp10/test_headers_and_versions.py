@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp10.steps import bystander
-from brokerproof.suites.api import Bench, case, ms, over
+from brokerproof.suites.api import Bench, case, ms, over, shown
 from brokerproof.suites.api.amqp10 import HEADER, SASL_ID, AmqpPeer, Frame, frame
 
 PROTOCOL_HEADER = "AMQP10-VER-01"
@@ -193,7 +193,7 @@ def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench)
             target.record_finding(
                 PROTOCOL_ID_REFUSED,
                 ended,
-                f"answered with the id {header['id']} and {'ended' if ended else 'not ended'}",
+                f"the id of the answer is {header['id']}; did the connection end? {shown(ended)}",
             )
             return
         peer.send("open", {"container-id": "nobody"})

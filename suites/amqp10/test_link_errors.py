@@ -492,7 +492,7 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     other = target.amqp()
     due = sent if copied else sent[before:]
     back = bodies(collect(target, other, other.receiver(node, credit=5), len(due)))
-    detail = f"another link got messages of {listed(map(len, back))} bytes"
+    detail = f"another link got messages of these sizes in bytes: {shown(list(map(len, back)))}"
     judged, other_mode = (COPIES, GIVEN_BACK) if copied else (GIVEN_BACK, COPIES)
     target.record_finding(judged, back == due, detail)
     target.record_not_applicable(

@@ -321,7 +321,7 @@ def test_a_message_in_pieces_goes_on_as_it_came(
             BARE_MESSAGE,
             payload in arrived,
             f"{len(payload)} bytes were sent in {len(ends)} transfers on one of {links} links;"
-            f" {len(arrived)} arrived, {'' if payload in arrived else 'not '}with the same payload;"
+            f" {len(arrived)} arrived, {'' if payload in arrived else 'not '}with the same content;"
             f" {peer.instead()}",
         )
 

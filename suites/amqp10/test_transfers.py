@@ -112,7 +112,7 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
         peer.settle()
         wrong = {"delivery-id": delivery + 1, "delivery-tag": b"another", "message-format": 7}
         peer.transfer(link, payload[2 + repeated :], **{field: wrong[field]})
-        why = f"another {field} in the midst of a delivery"
+        why = f"another {field} in the middle of a delivery"
         refused(target, peer, link, delivery, (OTHERS[field],), why)
         peer.close_socket()
         other = target.amqp()

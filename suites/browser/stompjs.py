@@ -86,7 +86,7 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
     plain.subscribe(back, "after", ack="client")
     left = plain.message()
     target.record_finding(
-        WEBSOCKET_ACCEPTED, left.body == b"second", f"left for others, first: {left.body!r}"
+        WEBSOCKET_ACCEPTED, left.body == b"second", f"the next consumer got {left.body!r}"
     )
 
 

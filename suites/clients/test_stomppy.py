@@ -513,7 +513,7 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
         target.record_finding(
             TTL_OF_HEART_BEAT,
             False,
-            f"the client was silent with a TTL of {expected.ttl_ms} ms and not closed",
+            f"the client was silent with a TTL of {expected.ttl_ms} ms, but not disconnected",
         )
 
 

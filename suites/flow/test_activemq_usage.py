@@ -215,7 +215,7 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     target.record_finding(
         SWITCHED_OFF,
         more >= 10,
-        f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit",
+        f"{count} messages of {SIZE} bytes were accepted, {more} times the queue's memoryLimit",
     )
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "once there was room on disk again, a message")
@@ -239,7 +239,7 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     target.record_finding(
         TO_THE_DISK,
         more >= 10,
-        f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit",
+        f"{count} messages of {SIZE} bytes were accepted, {more} times the queue's memoryLimit",
     )
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "once there was room on disk again, a message", LIMITS)

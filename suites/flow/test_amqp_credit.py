@@ -167,8 +167,8 @@ def test_no_more_credit_is_outstanding_than_was_said(
             peer.confirmed(link.session, delivery_id)
         target.wait_until(lambda: link.credit > low or peer.ended is not None, PATIENCE)
         detail = (
-            f"{len(waiting)} sent and answered, {link.credit} credits are there, the low mark is"
-            f" {low} of {most}"
+            f"after {len(waiting)} answered messages, the link has {link.credit} credits; the low"
+            f" mark is {low} of {most}"
         )
         target.require(CREDIT, low < link.credit <= most, detail)
     peer.settle()
@@ -220,7 +220,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
         for_=QUIET, of=frame("flow", link=link), proves=FULL, why="the address is full"
     )
     target.record_finding(
-        FULL, link.credit == 0, f"{link.credit} credits are there while the address is full"
+        FULL, link.credit == 0, f"while the address is full, the link has {link.credit} credits"
     )
     other, second = producer(target, "amqp-credits-10", node) if late else (peer, link)
     if late:

@@ -95,7 +95,7 @@ class Holder:
             self.target.require(
                 self.requirement,
                 False,
-                f"window {self.account.window}: {count} messages of {before} bytes were held, and"
+                f"window {self.account.window}: {count} messages of {before} bytes were held, but"
                 " another one arrived",
                 expectation=self.expectation,
             )

@@ -191,10 +191,10 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
         f"{spare} bytes above the limit: the next check should follow after {interval // MOMENT} ms"
     )
     target.record_finding(
-        DISK_CHECK_INTERVAL, not held_back(*early), f"{label}, and arrived before"
+        DISK_CHECK_INTERVAL, not held_back(*early), f"{label}, but it came earlier"
     )
     target.wait_until(lambda: False, since + interval - target.now())
-    target.record_finding(DISK_CHECK_INTERVAL, held_back(*late), f"{label}, and did not arrive")
+    target.record_finding(DISK_CHECK_INTERVAL, held_back(*late), f"{label}, but it did not come")
     target.readings(ResourcesRead(1, GIB, disk_free=limit))
     again = since + interval + seconds(10)
     peer = late[0]

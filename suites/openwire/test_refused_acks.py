@@ -86,7 +86,7 @@ def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind:
     target.control(told is not None, f"{words}; {peer.instead()}")
     assert told is not None
     if told.name != "ExceptionResponse" and fault not in NAMES_NOTHING:
-        target.record_not_applicable(target.cited, f"the broker takes it: {words}")
+        target.record_not_applicable(target.cited, f"the broker accepts it: {words}")
         return
     surplus = [number_of(dispatched) for dispatched in take(target, peer, 0)]
     target.record_finding(LIMIT, not surplus, f"{words}; {listed(surplus)} arrived")

@@ -89,7 +89,7 @@ def judge_spread_closes(
     target.require(
         proves,
         len(silences) == len(peers),
-        f"the broker closed {len(silences)} of {len(peers)} silent connections",
+        f"{len(silences)} of {len(peers)} silent clients were disconnected",
     )
     lengths = [length for _, length in silences]
     granularity = (max(lengths) - min(lengths)) * SPREAD // (SPREAD - 1)

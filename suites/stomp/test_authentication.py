@@ -107,7 +107,7 @@ def test_the_error_of_a_refused_login_is_the_last_frame(target: Bench, how: str)
         target.record_finding(
             CLOSE_AFTER_ERROR,
             seen.ended is not None and not later,
-            f"{how}: {seen}" + (f", and {later} arrived" if later else ""),
+            f"{how}: {seen}" + (f", and {'; '.join(later)} arrived" if later else ""),
         )
 
 

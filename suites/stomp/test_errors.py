@@ -141,7 +141,7 @@ def test_the_connection_ends_right_after_error(target: Bench) -> None:
                 closed and not later,
                 f"after the ERROR for {answer.mistake.words}, the connection"
                 f" {'ended' if closed else 'stayed open for 10 s'}"
-                + (f" and {later!r} arrived" if later else ""),
+                + (f", and {shown(later)} arrived" if later else ""),
             )
 
 
@@ -268,7 +268,7 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
     peer.write(b"".join([wrong, *sends]))
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
     commands = [received.command for received in peer.inbox]
-    target.control("ERROR" in commands, f"a wrong ack mode was answered with {commands}")
+    target.control("ERROR" in commands, f"a wrong ack mode was answered with {shown(commands)}")
     follows = commands[commands.index("ERROR") + 1 :]
     target.record_finding(
         CLOSE_AFTER_ERROR, not follows, f"{', '.join(follows) or 'nothing'} arrived after the ERROR"

@@ -382,7 +382,7 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
     commands = [message.command.decode(errors="replace") for message in frames]
     target.control(
         commands[:1] == ["CONNECTED"] and "MESSAGE" in commands,
-        f"the server sent {commands}; {seen}",
+        f"the server sent {', '.join(commands)}; {seen}",
     )
     wrong = next((line for part in frames if (line := wrong_line(part, version)) is not None), None)
     target.record_finding(

@@ -104,7 +104,8 @@ def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
         connected = peer.expect(CONNECTED, proves=DEFAULT if accept is None else None)
         value = connected.get("version", "1.0")
         if accept is None:
-            target.record_finding(DEFAULT, value == "1.0", f"without accept-version: {value}")
+            words = f"without accept-version, version {value} was chosen"
+            target.record_finding(DEFAULT, value == "1.0", words)
         peer.send("BEGIN", {"transaction": peer.transaction, "receipt": text})
         receipt = peer.watch_for(frame("RECEIPT"))
         echoed.append(
@@ -112,12 +113,12 @@ def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
         )
     default, explicit = echoed
     target.record_finding(
-        DEFAULT, default == explicit, f"got {default}, with accept-version:1.0 {explicit}"
+        DEFAULT, default == explicit, f"got {default}; with accept-version:1.0, got {explicit}"
     )
     target.record_finding(
         DIALECT_1_0,
         default == f"receipt-id:{text}",
-        f"expected RECEIPT receipt-id:{text}, got {default}",
+        f"expected RECEIPT receipt-id:{text}, but got {default}",
     )
 
 

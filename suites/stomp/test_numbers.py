@@ -114,10 +114,9 @@ class Conversation:
     @property
     def detail(self) -> str:
         """How the conversation went, as a phrase."""
-        if self.outcome is Outcome.WORKED:
-            return f"{self.replaced}: {self.outcome}"
         due = "a MESSAGE" if self.stage == "MESSAGE" else f"the answer to {self.stage}"
-        return f"{self.replaced}: {self.words} while the client waited for {due}"
+        words = f"{self.words} while the client waited for {due}"
+        return f"{self.replaced}: {'it worked' if self.outcome is Outcome.WORKED else words}"
 
     def _connects(self) -> bool:
         if not self._connected(self.peer):

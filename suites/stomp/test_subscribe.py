@@ -91,9 +91,8 @@ def refused_or_served(
     target.stomp(peer.version).publish(to, b"served")
     message = peer.watch_for(frame("MESSAGE", body=b"served"))
     if message is None and failed:
-        target.record_finding(
-            failed, False, f"a SUBSCRIBE with {fields} was confirmed and nothing was delivered"
-        )
+        words = f"a SUBSCRIBE with {shown(fields)} was confirmed, but nothing was delivered"
+        target.record_finding(failed, False, words)
 
 
 @case(DELIVERED)

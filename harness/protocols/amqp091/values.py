@@ -169,7 +169,7 @@ def _number(data: bytes, at: int, form: str, kind: str) -> tuple[Any, int]:
 
 def _taken(data: bytes, at: int, size: int, kind: str) -> bytes:
     if at + size > len(data):
-        raise Malformed(f"{kind}: says it has {size} bytes, and {len(data) - at} are left")
+        raise Malformed(f"{kind}: says it has {size} bytes, but {len(data) - at} are left")
     return data[at : at + size]
 
 

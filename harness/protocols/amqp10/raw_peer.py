@@ -372,7 +372,7 @@ class AmqpConnection(Conversation[Frame]):
     def _within(number: Any, told: Frame | None, name: str, default: int) -> None:
         most = default if told is None else told.get(name, default)
         if isinstance(number, int) and number > most:
-            raise ControlFailed(f"the case uses number {number}, and the broker's {name} is {most}")
+            raise ControlFailed(f"the case needs {name} {number}; the broker's is {most}")
 
     def sender(self, node: Node | str | None, **more: Any) -> Link:
         return self.attach(SENDER, node, **more)
@@ -549,12 +549,9 @@ class AmqpPeer(AmqpConnection):
         )
         delivery = wanted()
         of = "" if link is None else f" on link {link.name}"
+        of += "" if body is None else f" of {body!r}"
         if delivery is None:
-            self._unmet(
-                f"expected a delivery{of}{'' if body is None else f' of {body!r}'},"
-                f" but {self.instead()}",
-                proves,
-            )
+            self._unmet(f"expected a delivery{of}, but {self.instead()}", proves)
         assert delivery is not None
         self.deliveries.remove(delivery)
         mine = {id(frame) for frame in delivery.frames}

@@ -84,7 +84,7 @@ def read_with_notes(path: Path) -> _Reading:
         rabbitmq_config.lines(path) if path.suffix == rabbitmq_config.SUFFIX else _lines(path)
     ):
         if key in seen:
-            raise where.bad(f"is set in line {seen[key]} already", "keep one of the lines")
+            raise where.bad(f"is already set in line {seen[key]}", "keep one of the lines")
         seen[key] = where.line
         if key == "default_user":
             login = value

@@ -154,7 +154,7 @@ class Composite:
         else:
             raise DecodeError(f"{cls.NAME} is a list, but 0x{code:02x} constructs none")
         if end > len(data):
-            raise DecodeError(f"{cls.NAME} ends behind the bytes that are there")
+            raise DecodeError(f"{cls.NAME} extends beyond the available bytes")
         fields = cls.FIELDS
         if count > len(fields):
             raise DecodeError(f"{cls.NAME} has {len(fields)} fields, not {count}")
@@ -180,7 +180,7 @@ class Composite:
             except (DecodeError, InvalidField) as problem:
                 raise type(problem)(f"{field.name} of {cls.NAME}: {problem}") from None
         if at != end:
-            raise DecodeError(f"the fields of {cls.NAME} end at {at}, and its size says {end}")
+            raise DecodeError(f"the fields of {cls.NAME} end at {at}, but its size says {end}")
         return cls(**values), at
 
 

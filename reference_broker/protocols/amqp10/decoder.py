@@ -107,7 +107,7 @@ def _binary(size: int, wrap: Callable[[bytes], Any]) -> Reader:
 def _cut(data: bytes, at: int, size: int) -> bytes:
     cut = data[at : at + size]
     if len(cut) != size:
-        raise DecodeError(f"a value of {size} bytes begins at {at}, and only {len(cut)} are left")
+        raise DecodeError(f"a value of {size} bytes begins at {at}, but only {len(cut)} are left")
     return cut
 
 
@@ -170,7 +170,7 @@ def _opened(data: bytes, at: int, width: int, depth: int) -> tuple[int, int, int
     end = start + size
     if end > len(data):
         raise DecodeError(
-            f"a value of {size} bytes begins at {start}, and only {len(data) - start} are left"
+            f"a value of {size} bytes begins at {start}, but only {len(data) - start} are left"
         )
     if size < width:
         raise DecodeError(f"a size of {size} bytes leaves no room for the count")
@@ -191,7 +191,7 @@ def _items(data: bytes, at: int, end: int, count: int, depth: int) -> list[Any]:
 
 def _ended(at: int, end: int) -> None:
     if at != end:
-        raise DecodeError(f"the elements end at {at}, and the size says {end}")
+        raise DecodeError(f"the elements end at {at}, but the size says {end}")
 
 
 def _list(width: int) -> Reader:
@@ -206,7 +206,7 @@ def _map(width: int) -> Reader:
     def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         count, at, end = _opened(data, at, width, depth)
         if count % 2:
-            raise DecodeError(f"a map has keys and values, and {count} is odd")
+            raise DecodeError(f"a map has keys and values, but {count} is odd")
         items = _items(data, at, end, count, depth - 1)
         return _mapping(items[::2], items[1::2]), end
 

@@ -75,7 +75,7 @@ class FrameParser(ByteBuffer):
     def _judge(self, size: int) -> None:
         if size < 8:
             raise Refusal(
-                refusal.FRAME_TOO_SMALL, f"a frame has at least 8 bytes, and this one says {size}"
+                refusal.FRAME_TOO_SMALL, f"a frame has at least 8 bytes, but this one says {size}"
             )
         if size > self.limit:
             detail = (

@@ -335,7 +335,7 @@ class Session:
         if serial_numbers.before(last, first):
             raise Refusal(
                 refusal.DELIVERY_ID_OUT_OF_ORDER,
-                f"a disposition is for {first} to {last}, in descending order",
+                f"a disposition names {first} to {last}, in descending order",
             )
         if disposition.role is not RECEIVER or (
             disposition.state is None and not disposition.settled

@@ -58,7 +58,7 @@ class PacketParser:
         size = int.from_bytes(waiting[:4])
         if not HEAD.size - 4 <= size <= LARGEST:
             raise Malformed(
-                f"a packet says that {size} bytes follow; {HEAD.size - 4} to {LARGEST} can"
+                f"a packet says that {size} bytes follow; {HEAD.size - 4} to {LARGEST} are allowed"
             )
         if len(waiting) < size + 4:
             return None

@@ -190,7 +190,7 @@ class Arrival:
         begin = fields.at
         end = fields.int32()
         if end < OFFSET:
-            raise Malformed(f"a body ends at byte {end}, and cannot end before byte {OFFSET}")
+            raise Malformed(f"a body ends at byte {end}, but cannot end before byte {OFFSET}")
         self.data = fields.take(end - OFFSET)
         fields.int64()
         tail = fields.at

@@ -6,7 +6,7 @@ import pytest
 
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.harness.protocols.amqp091.scripted_server import LOCALES, MECHANISMS
-from brokerproof.suites.api import Bench, case, seconds, shown
+from brokerproof.suites.api import Bench, case, seconds
 
 TRIAL = {"amqp091-client"}
 HEADER = "AMQP091-VER-04"
@@ -33,10 +33,11 @@ def test_a_client_begins(target: Bench) -> None:
     trial.server.propose()
     answer = trial.server.received("connection.start-ok")
     chosen = answer["mechanism"] in MECHANISMS.split() and answer["locale"] in LOCALES.split()
-    words = f"it chose the mechanism {answer['mechanism']} and the locale {answer['locale']!r}"
+    words = f"start-ok has the mechanism {answer['mechanism']} and the locale {answer['locale']!r}"
     target.record_finding(CHOSEN, chosen, words)
     missing = [name for name in NAMED if not answer["client-properties"].get(name)]
-    target.record_finding(PROPERTIES, not missing, f"missing: {', '.join(missing) or 'nothing'}")
+    words = f"missing in client-properties: {', '.join(missing) or 'nothing'}"
+    target.record_finding(PROPERTIES, not missing, words)
 
 
 @case(LIMITS, needs=TRIAL)
@@ -73,14 +74,14 @@ def test_a_close_of_the_server_is_answered(target: Bench) -> None:
     trial.driver.expect(event_named("disconnected"))
     answers = [one.name for one in trial.server.methods[seen:]]
     answered = "connection.close-ok" in answers
-    target.record_finding(
-        CLOSE_OK, answered, f"connection.close was answered with {shown(answers)}"
-    )
+    words = f"connection.close was answered with {', '.join(answers) or 'nothing'}"
+    target.record_finding(CLOSE_OK, answered, words)
     if not answered:
         target.record_not_applicable(NOTHING_BEHIND, "the client sent no close-ok")
         return
     behind = answers[answers.index("connection.close-ok") + 1 :]
-    target.record_finding(NOTHING_BEHIND, not behind, f"after close-ok: {shown(behind)}")
+    words = f"after close-ok, the client sent {', '.join(behind) or 'nothing'}"
+    target.record_finding(NOTHING_BEHIND, not behind, words)
 
 
 @case(DISCARDED, NOTHING_BEHIND, needs=TRIAL)
@@ -103,8 +104,6 @@ def test_a_client_that_closes_says_and_hears_no_more(target: Bench) -> None:
     late = trial.driver.reports("message")
     target.record_finding(DISCARDED, not late, f"the application got {len(late)} messages")
     behind = trial.server.methods[trial.server.methods.index(close) + 1 :]
-    target.record_finding(
-        NOTHING_BEHIND,
-        not behind,
-        f"after connection.close, it sent {'; '.join(one.brief() for one in behind) or 'nothing'}",
-    )
+    sent = "; ".join(one.brief() for one in behind) or "nothing"
+    words = f"after connection.close, the client sent {sent}"
+    target.record_finding(NOTHING_BEHIND, not behind, words)

@@ -66,7 +66,7 @@ def test_messages_arrive_however_they_are_cut(target: Bench, how: str) -> None:
     trial = connected(target)
     consume, server = trial.consume(), trial.server
     server.deliver(consume, b"control")
-    target.control(body_of(trial.message()) == b"control", "the control has another body")
+    target.control(body_of(trial.message()) == b"control", "the control message has another body")
     bodies = [b"a" * 40, b"", b"c" * 300]
     sizes = [9, 15, 20] if how == "small bodies" else [0, 0, 0]
     pieces = [
@@ -204,9 +204,7 @@ def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
     warned = bool(trial.driver.reports("flow"))
     early = trial.server.watch_for(method("basic.publish"), within=seconds(1))
     if warned and early is not None:
-        target.record_not_applicable(
-            PAUSES, "the application was informed and published nevertheless"
-        )
+        target.record_not_applicable(PAUSES, "the application was informed but published anyway")
         return
     words = f"while the flow was paused, {'no' if early is None else 'a'} message was published"
     target.require(PAUSES, early is None, words)
@@ -236,9 +234,8 @@ def test_the_application_learns_what_was_confirmed(target: Bench) -> None:
         return len(learned) == 5
 
     target.wait_until(complete, seconds(5))
-    target.record_finding(
-        CONFIRMS, learned == {1: True, 2: False, 3: True, 4: True, 5: True}, f"it learned {learned}"
-    )
+    due = {1: True, 2: False, 3: True, 4: True, 5: True}
+    target.record_finding(CONFIRMS, learned == due, f"the application got {shown(learned)}")
 
 
 @case(CANCELLED, needs=TRIAL | {"amqp091-cancel-notify"})
@@ -248,7 +245,7 @@ def test_the_application_learns_that_a_consumer_was_cancelled(target: Bench) -> 
     trial = connected(target)
     answer = next(one for one in trial.server.methods if one.name == "connection.start-ok")
     if not answer["client-properties"].get("capabilities", {}).get("consumer_cancel_notify"):
-        target.record_not_applicable(CANCELLED, "the client does not announce it")
+        target.record_not_applicable(CANCELLED, "the client does not announce the extension")
         return
     gone, stays = trial.consume("gone"), trial.consume("stays")
     fields = {"consumer-tag": trial.server.tag_of(gone), "no-wait": True}

@@ -41,7 +41,7 @@ def test_a_client_begins(target: Bench) -> None:
     target.record_finding(HEADER, fine, f"the client began with {first.brief()}")
     for init in trial.server.named("sasl-init"):
         chosen = init["mechanism"]
-        target.record_finding(MECHANISM, chosen in MECHANISMS, f"it chose {chosen}")
+        target.record_finding(MECHANISM, chosen in MECHANISMS, f"the client chose {chosen}")
     if first["id"] != SASL_ID:
         target.record_not_applicable(MECHANISM, "the client began without SASL")
     target.record_finding(OPEN_CHANNEL, opened.channel == 0, f"open is on {opened.channel}")
@@ -71,7 +71,7 @@ def test_a_frame_above_its_limit_ends_the_connection(target: Bench) -> None:
     client closes with framing-error. Control: an earlier message arrives."""
     trial = target.amqp10_client()
     opened = trial.connect(max_frame=4096)
-    target.control(opened.get("max-frame-size", 9999) < 9000, f"it announced {opened.brief()}")
+    target.control(opened.get("max-frame-size", 9999) < 9000, f"the client sent {opened.brief()}")
     link = trial.receiver()
     trial.server.deliver(link)
     trial.message()

@@ -45,7 +45,7 @@ def receiving(target: Bench, credit: int = 10) -> tuple[Amqp10Trial, Link]:
     link = trial.receiver(credit)
     granted(target, trial, link)
     trial.server.deliver(link, b"control")
-    target.control(body_of(trial.message()) == b"control", "the control has another body")
+    target.control(body_of(trial.message()) == b"control", "the control message has another body")
     return trial, link
 
 
@@ -229,7 +229,7 @@ def test_the_application_learns_each_outcome(target: Bench) -> None:
     target.wait_until(complete, seconds(5))
     for proves, numbers in ((ONE, (1, 2, 6)), (RANGE, (3, 4, 5))):
         fine = all(learned.get(number) == expected[number] for number in numbers)
-        target.record_finding(proves, fine, f"it learned {learned}")
+        target.record_finding(proves, fine, f"the application got {shown(learned)}")
 
 
 @case(ONE, ROLE, needs=TRIAL)
@@ -280,7 +280,7 @@ def test_a_link_that_the_server_closes_is_given_up(target: Bench, error: str | N
     trial.server.detach(link, answered=False, error=error)
     detach = trial.server.received("detach", proves=CLOSED_TOO)
     fine = detach.get("closed") is True and detach["handle"] == link.their_handle
-    target.record_finding(CLOSED_TOO, fine, f"it was answered by {detach.brief()}")
+    target.record_finding(CLOSED_TOO, fine, f"the detach was answered with {detach.brief()}")
     trial.driver.expect(event_named("link-closed", link="in"))
     trial.server.deliver(other, b"beside")
     trial.driver.expect(event_named("message", body="beside"))

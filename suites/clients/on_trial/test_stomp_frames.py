@@ -164,12 +164,12 @@ def test_letters_of_any_script_arrive(target: Bench, version: str) -> None:
     target.record_finding(
         UTF8[version],
         sent.get("name") == LETTERS and sent.body == LETTERS.encode(),
-        f"they were sent as {sent.brief()}",
+        f"the client sent the letters as {sent.brief()}",
     )
     target.record_finding(
         UTF8[version],
         message.detail["headers"].get("name") == LETTERS and body_of(message) == LETTERS.encode(),
-        f"they were reported as {message.brief()}",
+        f"the application got the letters as {message.brief()}",
     )
 
 
@@ -290,5 +290,5 @@ def test_lines_may_end_with_cr_lf(target: Bench) -> None:
     target.record_finding(
         CR_LF,
         message.detail["headers"].get("colour") == "red" and body_of(message) == b"body",
-        f"it was reported as {message.brief()}",
+        f"the application got {message.brief()}",
     )

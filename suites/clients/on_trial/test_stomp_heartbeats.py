@@ -68,7 +68,7 @@ def test_a_client_with_nothing_to_send_beats(
     target.record_finding(
         LINE_END[version],
         bool(written) and not written.strip(allowed),
-        f"it wrote {written[:40]!r}",
+        f"the client wrote {written[:40]!r}",
     )
 
 

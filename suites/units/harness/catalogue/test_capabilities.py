@@ -162,7 +162,7 @@ def test_a_profile_with_a_wrong_reason_is_refused(tmp_path: Path, line: str, sen
 def test_a_skip_says_what_to_configure() -> None:
     sentence = capabilities.missing({"admin", "x-mine"}, {})
     assert sentence == (
-        "the target has no admin (no specification has it: a manual does (like = NAME)); no x-mine"
+        "the target has no admin (only a manual describes it: name one with like = NAME); no x-mine"
     )
     assert "(name it)" in capabilities.missing({"admin"}, {"admin": "name it"})
 
@@ -173,7 +173,7 @@ def test_a_broker_need_not_be_configured_for_what_another_family_is_judged_by() 
     sentence = capabilities.missing({"queue-semantics", "amqp-transactions"}, {}, "rabbitmq")
     assert sentence == (
         "the target has no amqp-transactions (list it in add_capabilities if the broker offers"
-        " them); no queue-semantics (nothing: only artemis is judged by it)"
+        " them); no queue-semantics (only artemis is judged by it)"
     )
 
 

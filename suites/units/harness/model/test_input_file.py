@@ -13,11 +13,11 @@ from brokerproof.harness.model.strict_json import BadJson
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("NaN", "has NaN"),
-        ("[-Infinity]", "has -Infinity"),
+        ("NaN", "NaN is not JSON"),
+        ("[-Infinity]", "-Infinity is not JSON"),
         ("1e999", "beyond a double"),
-        ("9" * 5000, "a whole number of 5000 digits"),
-        ("-" + "9" * 100, "a whole number of 101 digits"),
+        ("9" * 5000, "a whole number has 5000 digits"),
+        ("-" + "9" * 100, "a whole number has 101 digits"),
         ("[" * 100_000, r"deeper than 64 levels \(column 65\)"),
         ('{"a":' * 100_000, "deeper than 64 levels"),
         ('{"a": 1, "b": 2, "a": 3}', "the key 'a' twice"),

@@ -86,7 +86,7 @@ def test_what_settings_mean(tmp_path: Path) -> None:
         ("hello", "line 1: the line is not a setting; write KEY = VALUE"),
         ("\nheartbeat = soon", "line 2: heartbeat: 'soon' is not a whole number"),
         ("heartbeet = 1", "line 1: heartbeet: is unknown here; did you mean heartbeat?"),
-        ("heartbeat = 1\nheartbeat = 2", "line 2: heartbeat: is set in line 1 already"),
+        ("heartbeat = 1\nheartbeat = 2", "line 2: heartbeat: is already set in line 1"),
         ("listeners.tcp.1 = 70000", "is not an endpoint"),
         ("web_stomp.ws_frame = both", "'both' is unknown; write one of text, binary"),
         ("listeners.tcp.1 = 1\nlisteners.tcp.2 = 2", "is a second listener"),

@@ -33,7 +33,7 @@ from brokerproof.reference_broker.protocols.amqp10.encoder import encode
         ("73 00110000", "not a Unicode character"),
         ("98 00", "16 bytes begins"),
         ("c0 00 00", "leaves no room for the count"),
-        ("c0 05 01 40", "5 bytes begins at 2, and only 2 are left"),
+        ("c0 05 01 40", "5 bytes begins at 2, but only 2 are left"),
         ("c0 02 05 40", "5 elements do not fit into 1 bytes"),
         ("c0 03 01 40 40", "the elements end at"),
         ("c0 02 01 52 05", "the elements end at"),
