@@ -216,9 +216,13 @@ class ClosesLater(Connection):
 
     has_ended = False
 
+    def send(self, data: bytes) -> None:
+        if not self.has_ended:
+            super().send(data)
+
     def end(self) -> None:
-        self.connection_lost(None)
         self.is_blocked = self.has_ended = True
+        super().connection_lost(None)
         self.broker.loop.call_later(2 if self.is_connected else 5.5, super().end)
 
     def connection_lost(self, problem: Exception | None) -> None:

@@ -140,6 +140,13 @@ def error_from(peer: StompPeer) -> Frame | None:
     return answer if answer is not None and ERROR.accepts(answer) else None
 
 
+def is_too_large(target: Bench, version: str, size: int) -> bool:
+    """True if a plain body of ``size`` bytes is refused: a server MAY limit the size of bodies."""
+    peer, to = target.stomp(version), target.destination()
+    peer.send("SEND", (("destination", to.name), *to.send_headers), b"b" * size)
+    return error_from(peer) is not None
+
+
 def _describe(peer: StompPeer, command: str, answer: Frame | None, receipt: str) -> str:
     if answer is not None and answer.get("receipt-id") == receipt and answer.command == "RECEIPT":
         return f"the broker confirmed the {command} that should fail: {answer.brief()}"

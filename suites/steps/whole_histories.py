@@ -247,21 +247,22 @@ def judge(history: History, books: Books, what: str) -> None:
         target.record_not_applicable((sentences.back,), "one message was not redelivered")
 
 
-def premise(history: History) -> bool:
+def premise(history: History, lost: bool) -> bool:
     """Control that one message can be sent, received and settled at the queue. Return False if it
-    was not redelivered after its consumer was lost and no requirement demands that."""
+    was not redelivered after its consumer had left (been lost, if ``lost``) and no requirement
+    demands that."""
     target, owed = history.target, history.sentences.returns
     history.send(1)
-    for lost in (False,) if owed else (True, False):
+    for holds in (False,) if owed else (True, False):
         name, client = history.join()
         arrived = history.take(name, client, 1)
-        if not owed and not lost and not arrived:
-            history.leave(name, client, lost)  # or it takes a message of the history
+        if not owed and not holds and not arrived:
+            history.leave(name, client, False)  # or it takes a message of the history
             return False
         target.control(arrived == 1, f"one message was sent and {arrived} arrived")
-        if not lost:
+        if not holds:
             history.settle(client, 1)
-        history.leave(name, client, lost)
+        history.leave(name, client, lost and holds)
     return True
 
 
@@ -334,7 +335,7 @@ def history_of(
     """Play ``course`` on a fresh queue at ``place`` and judge its accounting."""
     prefix = "" if place == MEMORY else target.full_address(place)
     name = prefix + target.fresh_name()
-    returns = premise(History(target, name, *ends, sentences, **options))
+    returns = premise(History(target, name, *ends, sentences, **options), course.lost)
     history = History(target, name, *ends, sentences, **options)
     history.returns = returns
     books = play(target, history, course, pages=place != MEMORY)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.stomp import codec
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, seconds, shown
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer, frame
-from brokerproof.suites.steps.refusals import error_from
+from brokerproof.suites.steps.refusals import is_too_large
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import fate
 
@@ -86,7 +86,7 @@ def test_content_length_counts_octets_whatever_they_are(
     )
     write_in_pieces(target, producer, data, where)
     target.wait_until(lambda: bool(consumer.messages_seen or producer.ended), PATIENCE)
-    if producer.ended is not None and _is_too_large(target, version, len(body)):
+    if producer.ended is not None and is_too_large(target, version, len(body)):
         target.record_not_applicable(target.cited, f"it refuses a body of {len(body)} bytes")
         return
     message = consumer.message(proves=COUNTED_BODY[version])
@@ -100,13 +100,6 @@ def test_content_length_counts_octets_whatever_they_are(
         f"content-length of {len(body)} bytes: {length}",
     )
     consumer.message(body=b"next", proves=COUNTED_BODY[version])
-
-
-def _is_too_large(target: Bench, version: str, size: int) -> bool:
-    """True if a plain body of ``size`` bytes is refused: a server MAY limit the size of bodies."""
-    peer = target.stomp(version)
-    peer.write(encoded(target.destination(), version, (), b"b" * size))
-    return error_from(peer) is not None
 
 
 def _brief(body: bytes) -> str:
