@@ -24,9 +24,9 @@ from dialect_openwire import OpenWire
 from dialect_stomp import Stomp
 
 READ = 1 << 20
-"""Bytes asked of the socket at once."""
+"""The most bytes read from the socket in one call."""
 BURST = 64
-"""Messages written at once."""
+"""The most messages written in one call."""
 DIALECTS: dict[str, type[Dialect]] = {
     "stomp": Stomp,
     "amqp10": Amqp10,

@@ -1,4 +1,4 @@
-"""Makes Hypothesis draw the same examples for a case anywhere and after any other cases.
+"""Makes Hypothesis draw the same examples for a case wherever it runs and whatever ran before it.
 
 Hypothesis draws constants found in the sources of all loaded modules outside site-packages. So a
 seed's examples would depend on the cases that ran earlier in the process, and on whether

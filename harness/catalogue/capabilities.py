@@ -58,7 +58,7 @@ class Capability:
     """A target reached by addresses has it only if it names one of these endpoints; empty for
     any."""
     judged_on: Mapping[str, str]
-    """The shipped target configured for it, by the family's profile."""
+    """By the family's profile: the shipped target configured for it."""
     ours: bool
     """True if only brokers that brokerproof starts have it."""
 

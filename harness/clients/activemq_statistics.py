@@ -79,8 +79,8 @@ class Statistics:
         reached: Callable[[DestinationUsage], bool],
         routing: RoutingType = RoutingType.ANYCAST,
     ) -> tuple[DestinationUsage, bool]:
-        """Read a destination until ``reached`` is true of it or time is up; return it and whether
-        it is.
+        """Read a destination until ``reached`` accepts it or time is up; return it, and whether it
+        was accepted.
 
         Brokers may update counters in the background."""
         last = self.destination(name, routing)

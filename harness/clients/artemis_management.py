@@ -136,8 +136,8 @@ class Admin:
     def until(
         self, name: str, reached: Callable[[AddressState], bool], within: Duration = PATIENCE
     ) -> tuple[AddressState, bool]:
-        """Read the state until ``reached`` is true of it or time is up; return it and whether it
-        is.
+        """Read the state until ``reached`` accepts it or time is up; return the state, and whether
+        it was accepted.
 
         Brokers page and depage in the background.
         """

@@ -115,7 +115,7 @@ class Amqp091LoadConnection(ClientConnection):
         self._say([codec.protocol_header()], self.host.world.now())
 
     def _say(self, frames: list[bytes], now: Instant, kept: list[bytes] | None = None) -> None:
-        """``kept``: recorded in its place, if different."""
+        """Write ``frames``; record ``kept`` in their place, if given."""
         if self.host.tape is not None:
             self.host.tape.frames(
                 self._number, SENT, now, self.conn, kept or frames, list(map(len, frames))

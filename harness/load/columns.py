@@ -1,4 +1,4 @@
-"""Builds trace columns from many frames at once: the part shared by the protocols' modules."""
+"""Builds trace columns from many frames together: the part shared by the protocols' modules."""
 
 from __future__ import annotations
 

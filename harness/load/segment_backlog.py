@@ -35,7 +35,7 @@ class SegmentBacklog:
         self._waiting: deque[tuple[Path, int]] = deque()
         self._size = 0
         self._announced = 0
-        """The number of waiting files that the trace writer has been told of."""
+        """The number of waiting files already announced to the trace writer."""
         self._scribe: subprocess.Popen[bytes] | None = None
         if not most:
             self._call(ALONG)

@@ -29,7 +29,7 @@ WITH_BODY = frozenset(
 
 class FactReader(Protocol):
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it settles."""
+        """Read one event; yield the facts that it establishes."""
         ...
 
     def end(self) -> Iterator[Fact]:

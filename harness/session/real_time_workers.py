@@ -7,8 +7,8 @@ Measured on two cores: in one process more than 16 threads gained nothing, becau
 
 Most cases wait for a broker's timer or for an answer that may never arrive, so the processor's load
 determines the number of places. Each process runs a fixed number of cases concurrently, and more
-while the processor is partly idle. With only 32 places, a third of it was idle for six seconds of
-the reference's run, because every place held a waiting case.
+while the processor is partly idle. With only 32 places, a third of the processor was idle for six
+seconds of the reference's run, because every place held a waiting case.
 
 A case that an attempt left undecided, because the host was late or a control failed, returns to the
 dispatcher, since an immediate second or third attempt usually meets the same conditions. A short

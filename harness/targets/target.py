@@ -184,7 +184,7 @@ class Target(Protocol):
         the first)."""
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """End the alarm of :meth:`raise_alarm`."""
+        """End the alarm that :meth:`raise_alarm` raised."""
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         """Set the limits of memory and disk alarms, as the broker's administrator can. See

@@ -3,7 +3,7 @@
 
 A load puts it at the start of every body. ``P`` is the producer; ``N`` counts its messages to that
 destination, from 0 without gaps. Both are decimal with leading zeros, so every digit is at a fixed
-position: judges of large recordings read millions of rows at once without parsing bodies."""
+position: judges of large recordings read millions of rows together without parsing bodies."""
 
 from __future__ import annotations
 

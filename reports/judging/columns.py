@@ -200,8 +200,8 @@ class RowOrigins:
 
 
 def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
-    """Classify the rows of a batch without headers and bodies; events outside connections are
-    NOTHING. Batches must arrive in order, since examples of a property are counted."""
+    """Classify the rows of a batch, without reading headers and bodies; events outside connections
+    are NOTHING. Batches must arrive in order, since examples of a property are counted."""
     what = _what(batch)
     scope = _scopes(batch, names, what)
     connected = batch.column("conn").is_valid().to_numpy(zero_copy_only=False)

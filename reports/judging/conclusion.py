@@ -24,8 +24,8 @@ _ORDER = ("kind", "run", "target", "case", "example", "witness")
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """One kind of anomaly: their number, and the first. ``requirement`` is empty if no document of
-    the profile states one; then the verdict is WARN."""
+    """One kind of anomaly: how many there were, and the first. ``requirement`` is empty if no
+    document of the profile states one; then the verdict is WARN."""
 
     kind: str
     requirement: str

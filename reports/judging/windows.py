@@ -2,11 +2,11 @@
 a delivery is a running sum: deliveries add their size, settlements subtract it.
 
 Of a piece only the largest sum matters, relative to the amount at its beginning, so a piece is
-summarised where it is read. If a settlement belongs to a delivery of an earlier piece, its size is
-unknown there. It therefore divides the piece into *slices*, and the ledger that merges the pieces
-looks the size up among the deliveries carried over. In mode ``client`` settlements are cumulative.
-Both interpretations are kept until the SUBSCRIBE that decides has been read, in this piece or an
-earlier one.
+summarised where it is read. The size of a delivery of an earlier piece is unknown there, so its
+settlement divides the piece into *slices*. The ledger that merges the pieces then looks the size up
+among the deliveries carried over. In mode ``client`` settlements are cumulative. Both
+interpretations are kept until the SUBSCRIBE that decides has been read, in this piece or an earlier
+one.
 
 The broker family decides whether a window counts bytes or messages
 (:class:`brokerproof.harness.oracles.expectations.Expectations`).

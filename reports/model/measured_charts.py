@@ -161,7 +161,7 @@ def _chart(area: str, unit: str, measured: list[Measured]) -> Chart:
 
 
 def _spread(measured: list[Measured]) -> list[Measured]:
-    """Return at most :data:`MOST_MARKS`: those outside, and others at even distances."""
+    """Return at most :data:`MOST_MARKS`: those outside, and evenly spaced others."""
     outside = [place for place, value in enumerate(measured) if value.is_outside][:MOST_MARKS]
     inside = [place for place, value in enumerate(measured) if not value.is_outside]
     room = MOST_MARKS - len(outside)

@@ -75,8 +75,8 @@ class Stream:
 
     def start(self) -> None:
         """Start judging all present and future segments. Returns once workers are ready and the
-        judges have passed the preflight (:mod:`brokerproof.reports.soak.preflight`), for ten
-        seconds of processor time. Raises :class:`NotFound`."""
+        judges have passed the preflight (:mod:`brokerproof.reports.soak.preflight`), which takes
+        ten seconds of processor time. Raises :class:`NotFound`."""
         rehearse(self.spark, self.level_of)
         nothing = [
             {"place": at, "paths": []} for at in range(self.spark.sparkContext.defaultParallelism)

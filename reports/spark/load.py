@@ -21,8 +21,8 @@ _SAID = pa.schema([("driver", pa.int64()), ("code", pa.int64())])
 class SparkCrew:
     """Drivers on Spark's executors. Every driver needs a core of the cluster throughout the load.
 
-    ``spark``: an existing session on ``master``, if any. ``spare``: the number of its cores with
-    other work.
+    ``spark``: an existing session on ``master``, if any. ``spare``: the number of the cluster's
+    cores that do other work.
     """
 
     def __init__(self, master: str, spark: SparkSession | None = None, spare: int = 0) -> None:

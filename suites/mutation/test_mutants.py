@@ -209,7 +209,7 @@ def test_a_case_that_fails_for_something_else_kills_nothing() -> None:
     ] == ["STOMP12-MSG-03"]
 
 
-# --- what mutants say of themselves ---------------------------------------------------------------
+# --- declarations of mutants ----------------------------------------------------------------------
 
 
 def test_names_are_unique() -> None:

@@ -88,7 +88,7 @@ class Amqp091FactReader:
     _ended: bool = False
 
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it settles."""
+        """Read one event; yield the facts that it establishes."""
         if self._ended:
             return
         if row.hides_bytes:
@@ -114,8 +114,8 @@ class Amqp091FactReader:
                 )
 
     def end(self, when: When | None = None) -> Iterator[Fact]:
-        """Yield every open fact as it stands: the connection closed at ``when``, or the recording
-        ended (None)."""
+        """Yield every open fact in its current state: the connection closed at ``when``, or the
+        recording ended (None)."""
         self._ended = True
         for channel in self._channels.values():
             yield from self._close(channel, when)

@@ -82,7 +82,7 @@ class CoreFactReader:
     _ended: bool = False
 
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it settles."""
+        """Read one event; yield the facts that it establishes."""
         if self._ended:
             return
         unread = row.kind == "FrameSent" and row.command.startswith(_UNREAD)
@@ -102,8 +102,8 @@ class CoreFactReader:
             yield from self._came(row)
 
     def end(self, when: When | None = None) -> Iterator[Fact]:
-        """Yield every open fact as it stands: the connection closed at ``when``, or the recording
-        ended (None)."""
+        """Yield every open fact in its current state: the connection closed at ``when``, or the
+        recording ended (None)."""
         self._ended = True
         for session in self._sessions.values():
             yield from self._close(session, when)

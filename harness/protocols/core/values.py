@@ -45,7 +45,7 @@ _WRITERS: dict[str, Callable[[Any], bytes]] = {"simple": simple, "string": strin
 def encode(kind: str, value: Any) -> bytes:
     """Encode a value of ``kind``; a ``?`` after it makes it nullable.
 
-    Raises ``ValueError`` for a number out of its range.
+    Raises ``ValueError`` for a number out of range.
     """
     if kind.endswith("?"):
         return b"\0" if value is None else b"\1" + encode(kind[:-1], value)

@@ -84,7 +84,7 @@ class StompFactReader:
     _epochs: int = 0
 
     def read(self, row: Row) -> Iterator[Fact]:
-        """Read one event; yield the facts it decides."""
+        """Read one event; yield the facts that it establishes."""
         if self._ended:
             return
         if row.hides_bytes:
@@ -106,8 +106,8 @@ class StompFactReader:
                 yield _decided(fact, aborted)
 
     def end(self, when: When | None = None) -> Iterator[Fact]:
-        """Yield every open fact as it stands, each once: the connection closed at ``when``, or the
-        recording ended (None).
+        """Yield every open fact in its current state, each once: the connection closed at ``when``,
+        or the recording ended (None).
 
         A consumer that sent DISCONNECT left then: the broker may deliver its messages to another
         consumer before the connection is closed.

@@ -218,7 +218,7 @@ class RabbitmqProcess(ManagedBroker):
 
     @property
     def log(self) -> Path:
-        """The node's own log. Its output is in ``console.log`` next to it."""
+        """The node's own log. The node's output is in ``console.log`` next to it."""
         return self._folder / "log" / "rabbitmq.log"
 
     @property

@@ -51,7 +51,7 @@ def a_heart_beat_counts_on_any_channel(original, reached, self, type, channel, p
     original(self, type, 0 if reached(type == HEARTBEAT and channel) else channel, payload, method)
 
 
-# --- what was agreed on ---------------------------------------------------------------------------
+# --- negotiated limits ----------------------------------------------------------------------------
 
 
 @amqp091_connections.after(Amqp091Connection, "_tune_ok", breaks="AMQP091-FRAME-05")

@@ -100,7 +100,7 @@ def the_tenth_delivery_takes_no_room(reached, self, entry):
         self.prefetch.give_back()
 
 
-# --- what an acknowledgement covers ---------------------------------------------------------------
+# --- ranges of acknowledgements -------------------------------------------------------------------
 
 
 @amqp091_histories.amends(UnackedDeliveries, "take_to", breaks=MULTIPLE)
@@ -128,7 +128,7 @@ def ranges_are_of_one_consumer(reached, taken, self, tag):
             taken.remove(delivery)
 
 
-# --- what comes back ------------------------------------------------------------------------------
+# --- redelivery -----------------------------------------------------------------------------------
 
 
 @amqp091_histories.amends(Transaction, "undo", breaks=ROLLBACK)

@@ -137,7 +137,7 @@ def a_prefetch_is_for_who_was_there_before(reached, self, type, payload, method)
             consumer.prefetch.limit = method.prefetch_count
 
 
-# --- what comes back ------------------------------------------------------------------------------
+# --- redelivery -----------------------------------------------------------------------------------
 
 
 @amqp091_settling.before(Channel, "frame", breaks="RABBITMQ-AMQP091-NACK-01")

@@ -18,7 +18,7 @@ TRUE = "AMQP10-CREDIT-16"
 PRODUCERS = "ARTEMIS-FLOW-amqp-1"
 
 
-# --- what a receiver gives ------------------------------------------------------------------------
+# --- a receiver's credit --------------------------------------------------------------------------
 
 
 def _flowing(patch, reached, wrong):
@@ -207,7 +207,7 @@ def drain_not_told(reached, self, flow):
     flow.drain = reached.instead(flow.drain, False)
 
 
-# --- what producers get ---------------------------------------------------------------------------
+# --- producers' credit ----------------------------------------------------------------------------
 
 
 def _refilling(patch, reached, wrong):

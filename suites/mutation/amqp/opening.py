@@ -57,7 +57,7 @@ def refused_headers_leave_the_connection_open(original, reached, self):
 
 @amqp_opening.override(AmqpConnection, "send", breaks="AMQP10-VER-01 AMQP10-VER-07")
 def headers_are_in_small_letters(original, reached, self, data):
-    """The name of the protocol in the broker's headers is in small letters."""
+    """The name of the protocol in the broker's headers is in lower case."""
     original(self, b"amqp" + bytes(data[4:]) if reached(data[:4] == b"AMQP") else data)
 
 

@@ -174,7 +174,7 @@ def transfer_ids_count_messages(original, reached, self, link, frames):
     self.next_outgoing_id = reached.instead(self.next_outgoing_id, serial_numbers.add(before, 1))
 
 
-# --- our window and what flows say ----------------------------------------------------------------
+# --- our window, and the fields of flows ----------------------------------------------------------
 
 
 @amqp_sessions.before(Session, "_transfer", breaks="AMQP10-WIN-09")

@@ -222,7 +222,7 @@ def transfers_for_nothing_passed_over(patch, reached):
         return original(self, handle, what)
 
 
-# --- what messages carry --------------------------------------------------------------------------
+# --- contents of messages -------------------------------------------------------------------------
 
 
 def _arriving(patch, reached, change):

@@ -17,7 +17,7 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 alarms = Group("alarms", "reference-rabbitmq")
 
 
-# --- marks ----------------------------------------------------------------------------------------
+# --- watermarks -----------------------------------------------------------------------------------
 
 
 @alarms.result(Resources, "memory_limit")
@@ -52,7 +52,7 @@ def a_multiple_of_the_memory_is_a_number_of_bytes(right, self):
     return int(self._disk)
 
 
-# --- who is held back -----------------------------------------------------------------------------
+# --- blocked clients ------------------------------------------------------------------------------
 
 
 @alarms.result(Throttle, "holds")

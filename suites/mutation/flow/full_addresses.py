@@ -26,7 +26,7 @@ WAIT = "ARTEMIS-FLOW-block-1"
 REJECTS = "ARTEMIS-FLOW-amqp-4"
 
 
-# --- when it is full ------------------------------------------------------------------------------
+# --- the limit ------------------------------------------------------------------------------------
 
 
 @full_addresses.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-8 ARTEMIS-FLOW-amqp-2")
@@ -69,7 +69,7 @@ def room_at_half_of_the_limit(patch, reached):
         return reached.instead(right, self.was)
 
 
-# --- what is counted ------------------------------------------------------------------------------
+# --- charges --------------------------------------------------------------------------------------
 
 
 @full_addresses.override(Charge, "release")
@@ -97,7 +97,7 @@ def free_when_it_is_sent(reached, self, entry):
         charge.release()
 
 
-# --- what happens then ----------------------------------------------------------------------------
+# --- policies -------------------------------------------------------------------------------------
 
 
 def judging(patch, judge, reached):
@@ -181,7 +181,7 @@ def rejected_for_no_reason(original, reached, self, condition, description):
     return original(self, condition, description)
 
 
-# --- who waits ------------------------------------------------------------------------------------
+# --- waiting producers ----------------------------------------------------------------------------
 
 
 @full_addresses.override(ProducerCredit, "refill")

@@ -268,8 +268,7 @@ def a_duration_of_zero_is_the_broker_s(original, reached, self, now, fields):
     original(self, now, fields)
 
 
-# --- what is not a command
-# ---------------------------------------------------------------------------
+# --- malformed commands ---------------------------------------------------------------------------
 
 
 @openwire.override(OpenWireConnection, "_command", breaks=TYPES)

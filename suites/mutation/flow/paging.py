@@ -19,7 +19,7 @@ paging = Group("paging")
 ORDER = "ARTEMIS-PAGING-11 ARTEMIS-PAGING-10"
 
 
-# --- what comes back ------------------------------------------------------------------------------
+# --- reading back ---------------------------------------------------------------------------------
 
 
 @paging.after(Queue, "append_paged", breaks=f"{ORDER} ARTEMIS-RING-order-1")
@@ -81,7 +81,7 @@ def browsers_see_memory_alone(original, reached, self, browser):
     queue.behind = behind
 
 
-# --- how much -------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 @paging.override(Admission, "judge", breaks="ARTEMIS-PAGING-14 ARTEMIS-PAGING-15")
@@ -99,7 +99,7 @@ def full_pages_always_drop(verdict, self, address, *, by_credit):
     return Verdict.DROP if storing is Verdict.REFUSE else verdict
 
 
-# --- which ----------------------------------------------------------------------------------------
+# --- which addresses page -------------------------------------------------------------------------
 
 
 @paging.override(AddressAccount, "full", breaks="ARTEMIS-PAGING-1")

@@ -39,7 +39,7 @@ LATER = "ACTIVEMQ-PFC-10"
 LIMITS = "ACTIVEMQ-PFC-11"
 
 
-# --- from when on ---------------------------------------------------------------------------------
+# --- the limit ------------------------------------------------------------------------------------
 
 
 @full_places.result(ProducerFlow, "memory_is_short", breaks=WAITS)
@@ -67,7 +67,7 @@ def topics_have_no_limit(right, self, account):
     return right and not is_topic(account.name)
 
 
-# --- who waits, and for what ----------------------------------------------------------------------
+# --- waiting producers ----------------------------------------------------------------------------
 
 
 @full_places.result(ProducerFlow, "parks", breaks=ONE_BY_ONE)
@@ -117,7 +117,7 @@ def _there_is_space(flow: ProducerFlow) -> bool:
     )
 
 
-# --- how it goes on -------------------------------------------------------------------------------
+# --- how producers continue -----------------------------------------------------------------------
 
 
 @full_places.override(ProducerFlow, "next", breaks=WAITS)
@@ -202,7 +202,7 @@ def what_goes_to_files_is_dropped(original, reached, self, claim):
     return True
 
 
-# --- limits of all of the broker ------------------------------------------------------------------
+# --- limits of the whole broker -------------------------------------------------------------------
 
 
 @usage_limits.result(ProducerFlow, "memory_is_short", breaks=LIMITS)
@@ -242,7 +242,7 @@ def the_store_is_not_given_back(reached, self, claim):
         self.usage.store.add(claim.cost)
 
 
-# --- no space: at once ----------------------------------------------------------------------------
+# --- no space: immediate failure ------------------------------------------------------------------
 
 
 @no_space.override(ProducerFlow, "_fails", breaks=AT_ONCE)
@@ -303,7 +303,7 @@ def another_reason_is_given(original, reached, self, condition, description):
     return original(self, reached.instead(condition, conditions.DECODE_ERROR), description)
 
 
-# --- no space: later ------------------------------------------------------------------------------
+# --- no space: failure after a time-out -----------------------------------------------------------
 
 
 def _failing_after(patch, reached, change):

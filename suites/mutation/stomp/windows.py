@@ -19,7 +19,7 @@ DEFAULTS = "ARTEMIS-STOMP-window-5"
 OURS, THEIRS = "consumer-window-size", "activemq.prefetchSize"
 
 
-# --- what is charged ------------------------------------------------------------------------------
+# --- charges --------------------------------------------------------------------------------------
 
 
 @windows.override(Subscription, "deliver", breaks=POSITIVE)
@@ -89,7 +89,7 @@ def counted_from_half(reached, self, size):
     self.credit = reached.instead(self.credit, self.credit // 2 if size > 1 else self.credit)
 
 
-# --- what is given back ---------------------------------------------------------------------------
+# --- refunds --------------------------------------------------------------------------------------
 
 
 @windows.override(ByteWindow, "give_back", breaks=POSITIVE)

@@ -189,7 +189,7 @@ def what_failed_is_added_after_all(patch, reached):
 @after_no_space_in_time.override(ProducerFlow, "_on_timeout")
 @breaks("ACTIVEMQ-PFC-10 ACTIVEMQ-PFC-1")
 def those_behind_one_that_failed_fail_too(original, reached, self, waiting, now):
-    """When a message times out, all that wait after it fail at once, too early."""
+    """When a message times out, all that wait after it fail immediately, too early."""
     behind = list(self._waiting.get(waiting.account.name, {}).values())
     original(self, waiting, now)
     for other in behind:

@@ -309,7 +309,7 @@ def tags_have_one_byte(reached, self, id, payload, large):
 
 @long_lives.override(Queue, "_has_expired", breaks=ONE_CONSUMER)
 def a_far_expiry_wraps(original, reached, self, message):
-    """A message with more than 2^31 ms to live expires at once."""
+    """A message with more than 2^31 ms to live expires immediately."""
     now_ms = 0 if self.clock is None else self.clock() // 1_000_000
     if reached(self.clock is not None and message.expires - now_ms > 2**31):
         return True

@@ -64,7 +64,7 @@ def a_durable_subscription_selects_nothing(selector, frame, version):
 
 @combinations.override(commands.COMMANDS, "SEND", breaks="STOMP12-SEND-02 STOMP12-BEGIN-03")
 def a_typed_message_is_in_no_transaction(original, reached, session, frame):
-    """A SEND with a transaction and a destination-type takes effect at once."""
+    """A SEND with a transaction and a destination-type takes effect immediately."""
     if reached(frame.get("transaction") is not None and frame.get("destination-type") is not None):
         frame = without(frame, "transaction")
     return original(session, frame)

@@ -235,7 +235,7 @@ def what_is_brought_back_stays_in_the_temporary_store(reached, self, messages, s
         self.usage.temp.add(-temp)
 
 
-# --- thought of when the properties had been mended -----------------------------------------------
+# --- seeded after the properties were repaired ----------------------------------------------------
 
 
 @conservation_amqp091.after(LimitedQueue, "_die", breaks="RABBITMQ-AMQP091-LEN-01")

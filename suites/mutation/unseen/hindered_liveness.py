@@ -142,7 +142,7 @@ def heartbeats_end_with_a_stall(self, now):
 
 @hindered_liveness.skips(StompConnection, "_on_beat", breaks="STOMP12-HB-09 STOMP11-HB-09")
 def no_beats_in_a_transaction(self, now):
-    """Heartbeats end with the first one due in an open transaction."""
+    """Heartbeats stop with the first one due in an open transaction."""
     return bool(self.transactions)
 
 

@@ -142,7 +142,7 @@ def the_size_field_counts(original, reached, self):
         return original(self)
 
 
-# --- thought of when the properties had been mended -----------------------------------------------
+# --- seeded after the properties were repaired ----------------------------------------------------
 
 
 @limits.override(AmqpConnection, "_session_frame", breaks="AMQP10-CHMAX-03 AMQP10-SESS-02")

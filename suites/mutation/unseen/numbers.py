@@ -38,7 +38,7 @@ def a_window_never_has_more_than_its_size(reached, self, size):
 @numbers.override(AmqpMessage, "expires")
 @breaks("AMQP10-MSG-16 AMQP10-MSG-08 ARTEMIS-CONCEPTS-queue-1")
 def a_ttl_has_31_bits(original, reached, self):
-    """A ttl is cut to 31 bits: one of 24.9 days expires at once."""
+    """A ttl is cut to 31 bits: one of 24.9 days expires immediately."""
     if self.ttl is None or self._absolute_expiry_time() is not None or self.ttl <= INT_MAX:
         return original(self)
     return reached.instead(original(self), original(self) - self.ttl + (self.ttl & INT_MAX))
@@ -133,7 +133,7 @@ def a_version_has_eight_bits(original, reached, self, now, received):
     original(self, now, received)
 
 
-# --- thought of when the properties had been mended -----------------------------------------------
+# --- seeded after the properties were repaired ----------------------------------------------------
 
 
 @numbers_amqp091.override(Channel, "collect", breaks="AMQP091-ACK-01")

@@ -114,7 +114,7 @@ def what_was_on_a_page_is_marked(reached, read, self, page, index, payload):
         self.queue._ready[-1].deliveries += 1
 
 
-# --- thought of when the properties had been mended -----------------------------------------------
+# --- seeded after the properties were repaired ----------------------------------------------------
 
 
 @paging.override(codec, "_envelope", breaks="STOMP12-MSG-08 ARTEMIS-CROSSING-properties-2")

@@ -15,7 +15,7 @@ set_up = Group("set-up")
 set_up_amqp091 = Group("set-up-amqp091", "reference-rabbitmq")
 
 
-# --- what is pipelined ----------------------------------------------------------------------------
+# --- pipelined frames -----------------------------------------------------------------------------
 
 
 @set_up.mutant("STOMP12-HDR-17 STOMP12-FRAME-02 STOMP12-RCPT-03")
@@ -66,7 +66,7 @@ def what_is_behind_the_header_waits_for_more(patch, reached):
     left: dict[int, bytes] = {}
 
 
-# --- what comes too early -------------------------------------------------------------------------
+# --- early frames ---------------------------------------------------------------------------------
 
 
 @set_up_amqp091.before(HANDLERS, methods.Basic.Recover, breaks="AMQP091-TAG-01 AMQP091-REC-01")
@@ -100,7 +100,7 @@ def consume_ok_goes_with_the_confirms(patch, reached):
             self.connection.send(write(self.number, method))
 
 
-# --- what comes behind the end --------------------------------------------------------------------
+# --- frames after the end -------------------------------------------------------------------------
 
 
 @set_up.after(AmqpConnection, "close_with", breaks="AMQP10-IDLE-15 AMQP10-CLOSE-02")
