@@ -32,7 +32,7 @@ from brokerproof.suites.amqp10.transaction_steps import (
     within,
 )
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over, shown
-from brokerproof.suites.api.amqp10 import Described, either, frame
+from brokerproof.suites.api.amqp10 import AmqpPeer, Described, either, frame
 
 DECLARE_ANSWERED = "AMQP10-TXN-01"
 ROLLBACK_SUCCEEDS = "AMQP10-TXN-05"
@@ -52,6 +52,7 @@ TRANSACTIONAL_ACQUISITION = "AMQP10-TXN-12"
 FAILED_SETTLED_POST = "AMQP10-TXN-15"
 
 UNKNOWN = b"brokerproof-no-such-id"
+BOTH_ENDS = ((False, True), (True, False))
 
 
 @case(DECLARE_ANSWERED, ROLLBACK_SUCCEEDS, needs={"amqp", "amqp-transactions"})
@@ -136,45 +137,50 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
 
 
 @case(RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK, needs=SEEN_AGAIN)
-@over(examples=40, fates=st.lists(st.booleans(), min_size=1, max_size=5), fail=st.booleans())
+@over(
+    examples=40,
+    always=lambda target: [{"fates": [1, 2, 0], "fails": fails} for fails in BOTH_ENDS],
+    fates=st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=5),
+    fails=st.tuples(st.booleans(), st.booleans()),
+)
 def test_outcomes_in_a_transaction_apply_with_its_success(
-    target: Bench, fates: list[bool], fail: bool
+    target: Bench, fates: list[int], fails: tuple[bool, bool]
 ) -> None:
-    """A receiver accepts some of its messages in a transaction, unsettled. After a commit they are
-    consumed. After a rollback the receiver still holds them. It releases the rest (all after a
-    rollback) and closes; these can be received."""
+    """A receiver accepts some of its messages, unsettled, each in one of two transactions. Those of
+    a transaction that is committed are consumed, those of one that is rolled back are still held.
+    It releases what it holds, and closes; these can be received."""
     node, sent = target.node(), numbered(len(fates))
     fill(target, node, sent)
     peer, _, got = holding(target, node, len(fates))
     coordinator = control(target, peer)
-    id = coordinator.declare()
-    retired = [delivery for delivery, fate in zip(got, fates, strict=True) if fate]
-    for delivery in retired:
-        peer.disposition(delivery, within(id, "accepted"), settled=False)
+    ids = [coordinator.declare() for _ in fails]
+    for delivery, fate in zip(got, fates, strict=True):
+        if fate:
+            peer.disposition(delivery, within(ids[fate - 1], "accepted"), settled=False)
     peer.settle()
     early = waiting(target, node, 0)
     words = f"before the discharge, another consumer got {listed(early)} of the held messages"
     target.record_finding((RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK), not early, words)
-    coordinator.discharge(id, fail)
-    if fail:
+    for id, fail in zip(ids, fails, strict=True):
+        coordinator.discharge(id, fail)
+    if any(fails):
         early = waiting(target, node, 0)
         target.record_finding(
             KEPT_ON_ROLLBACK,
             not early,
-            f"after the rollback, another consumer got {listed(early)} before the receiver let go",
+            f"after a rollback, another consumer got {listed(early)} before the receiver let go",
         )
-    for delivery in got:
-        if fail or delivery not in retired:
-            peer.disposition(delivery, "released")
+    kept = [held for held, fate in zip(got, fates, strict=True) if not fate or fails[fate - 1]]
+    for delivery in kept:
+        peer.disposition(delivery, "released")
     peer.settle()
     peer.close()
-    expected = [delivery.message.body for delivery in got if fail or delivery not in retired]
-    late = waiting(target, node, len(expected))
+    late = waiting(target, node, len(kept))
     target.record_finding(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
-        sorted(late) == sorted(expected),
-        f"after the {'rollback' if fail else 'commit'}, {listed(late)} arrived; expected"
-        f" {listed(expected)}",
+        sorted(late) == sorted(bodies(kept)),
+        f"accepted in transactions {shown(fates)}, discharged with fail={shown(fails)}:"
+        f" {listed(late)} arrived; expected {listed(bodies(kept))}",
     )
 
 
@@ -302,6 +308,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
             if how != "detach":
                 coordinator.await_answer(coordinator.say("discharge", txn_id=UNKNOWN, fail=False))
             peer.detach(coordinator.link)
+            _cannot_be_discharged(target, peer, id, how, judged)
             peer.close()
         case "link error":
             granted(target, peer, coordinator.link)
@@ -312,6 +319,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
             peer.close_socket()
         case "end":
             peer.end()
+            _cannot_be_discharged(target, peer, id, how, judged)
         case "close":
             peer.close()
         case _:
@@ -323,6 +331,19 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
     target.record_finding(judged, available == [b"held"], words)
     target.record_finding(
         judged, not posted, f"received after {how}, of the posted messages: {listed(posted)}"
+    )
+
+
+def _cannot_be_discharged(target: Bench, peer: AmqpPeer, id: bytes, how: str, judged: str) -> None:
+    """On the same connection, another control link cannot commit it."""
+    coordinator = control(target, peer, 1)
+    number = coordinator.say("discharge", txn_id=id, fail=False)
+    coordinator.await_answer(number)
+    answer = coordinator.link.session.outcomes.get(number)
+    target.require(
+        judged,
+        answer is None or answer.kind("state") != "accepted",
+        f"after {how} of its control link, another one committed the transaction",
     )
 
 

@@ -69,11 +69,11 @@ class Control:
         return answer
 
 
-def control(target: Bench, peer: AmqpPeer) -> Control:
-    source = codec.composite("source", {"outcomes": OUTCOMES})
-    return Control(
-        target, peer, peer.attach(SENDER, source=source, target=codec.composite("coordinator"))
-    )
+def control(target: Bench, peer: AmqpPeer, channel: int = 0) -> Control:
+    """A control link, on a new session if ``channel`` is given."""
+    source, to = codec.composite("source", {"outcomes": OUTCOMES}), codec.composite("coordinator")
+    session = peer.begin(channel) if channel else peer.session
+    return Control(target, peer, peer.attach(SENDER, session=session, source=source, target=to))
 
 
 def within(id: bytes, outcome: str | Described | None = None) -> Described:

@@ -361,6 +361,25 @@ def a_lost_controller_commits(original, reached, self):
     return queues
 
 
+@amqp_transactions.mutant("AMQP10-TXN-14 AMQP10-READING-TXN-01")
+def transactions_belong_to_the_connection(patch, reached):
+    """A transaction survives its control link; any other of the connection can discharge it."""
+    patch.set(CoordinatorLink, "give_back", lambda self: [])
+
+    @patch.before(CoordinatorLink)
+    def _discharge(self, arrival, discharge):
+        reached(discharge.txn_id in self.session.connection.transactions.keys() - self._opened)
+        self._opened |= self.session.connection.transactions
+
+
+@amqp_transactions.before(LiveTransaction, "roll_back", breaks="AMQP10-TXN-09 AMQP10-TXN-10")
+def a_rollback_undoes_other_transactions(reached, self):
+    """A rollback also drops the outcomes in other transactions of its control link."""
+    for other in {*self.coordinator._opened.values()} - {self}:
+        reached(other._outcomes)
+        other._outcomes.clear()
+
+
 @amqp_transactions.override(CoordinatorLink, "_discharge", breaks="AMQP10-TXN-04")
 def unknown_ids_accepted(original, reached, self, arrival, discharge):
     """A discharge with an unknown id is accepted."""
