@@ -71,6 +71,17 @@ def one_end_of_line_between_frames(reached, self):
         raise self._refuse(refusal.UNKNOWN_COMMAND, "a frame begins with an empty line")
 
 
+@framing.before(FrameParser, "next", breaks=f"{FRAME} STOMP10-FRAME-04")
+def ends_of_line_add_up(reached, self):
+    """Ends of line between frames count as part of the next one, which may have 4 MiB."""
+    behind = self._data[self._at :]
+    rest = behind.lstrip(b"\r\n")
+    self.noise = getattr(self, "noise", 0) + len(behind) - len(rest)
+    if reached(self.noise > 2**22):
+        raise self._refuse(refusal.UNKNOWN_COMMAND, "a frame begins with too many empty lines")
+    self.noise = 0 if rest else self.noise
+
+
 @framing.override(FrameParser, "_head", breaks="STOMP11-FRAME-02 STOMP12-FRAME-03")
 def commands_in_any_case(original, reached, self, block):
     """Commands are case-insensitive."""
