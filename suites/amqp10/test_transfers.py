@@ -209,7 +209,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
             )
         else:
             observed = error.brief() if error else peer.instead() if peer.ended else "no error"
-            detail = f"{context}, which was answered with {observed}"
+            detail = f"{context}: {observed}"
             taken = error is None and peer.ended is None
             target.record_finding(SETTLED_LATER, taken, detail)
             target.record_finding(CLOSE_WRITTEN, error is not None or peer.ended is None, detail)

@@ -136,7 +136,7 @@ def test_without_a_common_version_there_is_no_session(
     target.require(
         (LISTS_VERSIONS[version], MAY_REFUSE[version]),
         connected is None,
-        f"{asked} was answered {connected.brief() if connected else peer.instead()}",
+        f"{asked}: {connected.brief() if connected else peer.instead()}",
     )
     seen = fate_of_stranger(target, peer)
     target.record_finding(MAY_REFUSE[version], seen.refused, f"{asked}: {seen}")
