@@ -78,18 +78,27 @@ def run_again(
 
 def confirmed(
     run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], seed: int
-) -> ExampleRecord | None:
-    """Repeat the failure on the same target, with a smaller example if possible; None if it does
-    not recur."""
+) -> tuple[ExampleRecord | None, str]:
+    """Repeat the failure on the same target, with a smaller example if possible, and more often if
+    the host leaves it uncertain. Return what failed, or None and why it is no confirmation."""
     plans = [example.plan]
     if call.case.over is not None:
         small = _smaller(run, call, example.plan, failing, seed)
         plans = [*([small] if small is not None else []), example.plan]
-    for number, plan in enumerate(plans):
+    reason = IRREPRODUCIBLE
+    for number in range(run.attempts):
+        plan = plans[min(number, len(plans) - 1)]
         outcome, error = run_again(run, call, plan, seed + number)
         if error is None and violates(run, call, outcome, failing):
-            return outcome
-    return None
+            return outcome, ""
+        findings = (found for record in outcome.failing or [outcome] for found in record.findings)
+        doubts = (found.uncertain for found in findings if found.requirement in failing)
+        doubt = error or next(filter(None, doubts), None)
+        if doubt is not None:
+            reason = f"uncertain: when the case was run again, {doubt}"
+        elif number + 1 >= len(plans):
+            break
+    return None, reason
 
 
 def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[Finding]:

@@ -241,8 +241,9 @@ def _judge_completed(
     failing = failed or warned
     example = confirm_and_shrink.example_of(run, call, record, failing)
     if example is not None and run.target.clock is Clock.REAL:
-        example = confirm_and_shrink.confirmed(run, call, example, failing, confirmation_seed)
-        reason = "" if example is not None else confirm_and_shrink.IRREPRODUCIBLE
+        example, reason = confirm_and_shrink.confirmed(
+            run, call, example, failing, confirmation_seed
+        )
         if run.health is not None:  # on a dead broker, nothing recurs either
             reason = run.health.refusal(call.id) or reason
         if reason:

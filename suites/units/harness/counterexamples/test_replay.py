@@ -323,6 +323,18 @@ def test_what_fails_once_in_real_time_is_irreproducible(
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.parametrize(("late", "verdict"), [(1, Verdict.FAIL), (9, Verdict.INCONCLUSIVE)])
+def test_a_repetition_on_a_late_host_is_tried_again(
+    registered: Callable[..., Call], late: int, verdict: Verdict
+) -> None:
+    doubts = iter([None, *["late host"] * late, None])
+    run = run_on(RealTimeTwin(target_file.load("reference")), None)
+    call = registered(lambda target: target.record_finding(MUST, False, "", uncertain=next(doubts)))
+    result = execute(run, call)
+    assert result.verdict is verdict
+    assert ("run again, late host" in result.detail) is (verdict is Verdict.INCONCLUSIVE)
+
+
 def test_what_fails_again_in_real_time_stands(
     registered: Callable[..., Call], tmp_path: Path
 ) -> None:
