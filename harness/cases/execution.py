@@ -226,7 +226,7 @@ class _Judgement:
 
 
 def _judge_completed(
-    run: Run, call: Call, record: ExampleRecord, findings: list[Finding], confirmation_seed: int
+    run: Run, call: Call, record: ExampleRecord, findings: list[Finding], seed: int
 ) -> _Judgement:
     """Judge a completed case, and save a counterexample of a failure.
 
@@ -241,9 +241,7 @@ def _judge_completed(
     failing = failed or warned
     example = confirm_and_shrink.example_of(run, call, record, failing)
     if example is not None and run.target.clock is Clock.REAL:
-        example, reason = confirm_and_shrink.confirmed(
-            run, call, example, failing, confirmation_seed
-        )
+        example, reason = confirm_and_shrink.confirmed(run, call, example, failing, seed)
         if run.health is not None:  # on a dead broker, nothing recurs either
             reason = run.health.refusal(call.id) or reason
         if reason:

@@ -19,6 +19,7 @@ from brokerproof.suites.amqp091.steps import (
 )
 from brokerproof.suites.api import Bench, Target, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import method
+from brokerproof.suites.steps import amounts
 
 UNKNOWN_TAG = "AMQP091-ACK-01"
 TAG_OF_ANOTHER_CHANNEL = "AMQP091-ACK-03"
@@ -28,6 +29,7 @@ REJECT_REQUEUE = "AMQP091-REJ-01"
 NACK = "RABBITMQ-AMQP091-NACK-01"
 REDELIVERED_FLAG = "AMQP091-RED-01"
 RECOVER_SETS_REDELIVERED = "AMQP091-REC-01"
+RECOVERED = "AMQP091-REC-02"
 FOR_REDELIVERY = "AMQP091-CHAN-04"
 REQUEUE_POSITION = "RABBITMQ-AMQP091-NACK-02"
 
@@ -194,25 +196,30 @@ def test_acknowledgements_reach_as_far_as_they_say(
     target.record_finding(REQUEUE_POSITION, received == in_order, detail)
 
 
-@case(REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED, REQUEUE_POSITION, needs={"amqp091"})
+@case(REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED, RECOVERED, REQUEUE_POSITION, needs={"amqp091"})
 @over(
     examples=20,
-    always=lambda target: [{"count": 4, "back": {1, 2}, "way": "recover"}],
-    count=st.integers(2, 8),
+    always=lambda target: [
+        {"position": position, "back": {1, 2, 4}, "way": "recover"}
+        for position in (amounts.FEW, 0)
+    ],
+    position=st.integers(0, amounts.POSITIONS),
     back=st.sets(st.integers(0, 7), min_size=1),
     way=lambda target: st.sampled_from(settling(target, ["nack", "reject", "recover"])),
 )
 def test_what_is_requeued_comes_in_its_old_place(
-    target: Bench, count: int, back: set[int], way: str
+    target: Bench, position: int, back: set[int], way: str
 ) -> None:
-    """Some of the delivered messages are requeued by basic.nack, basic.reject or basic.recover.
-    They are delivered again in their order, before later messages, with redelivered set; all
-    further messages arrive without it."""
+    """Any number of delivered messages is requeued by basic.nack, basic.reject or basic.recover.
+    All are delivered again in their order, before later messages, with redelivered set; the others
+    do not have redelivered set."""
+    count = amounts.at(target, position, least=8, most=400)
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
-    taken = {at: peer.get(queue, channel=2)["delivery-tag"] for at in range(max(1, count - 1))}
-    chosen = sorted(number for number in back if number in taken) or [0]
+    taken = {at: peer.get(queue, channel=2)["delivery-tag"] for at in range(count - 1)}
+    chosen = [number for number in taken if number % 8 in back] or [0]
+    target.used_amount("requeued messages", len(chosen))
     for at, tag in taken.items():
         if at not in chosen:
             peer.ack(tag, channel=2)
@@ -227,12 +234,11 @@ def test_what_is_requeued_comes_in_its_old_place(
     eventually(peer, lambda: peer.count(queue) == len(expected), within=QUIET * 4)
     again = drained(peer, queue)
     received = [int(body) for body in bodies(again)]
-    target.record_finding(
-        REQUEUE_POSITION,
-        received == expected,
-        f"after {way} of {listed(chosen)} of {count} messages, {listed(received)} arrived; expected"
-        f" {listed(expected)}",
-    )
+    words = f"after {way} of {listed(chosen)} of {count} messages, {listed(received)} arrived"
+    if way == "recover":
+        target.record_finding(RECOVERED, {*chosen} <= {*received}, words)
+    words += f"; expected {listed(expected)}"
+    target.record_finding(REQUEUE_POSITION, received == expected, words)
     others = list(range(len(taken), count))
     place = {tuple(expected): "old-place", (*others, *chosen): "end"}.get(tuple(received), "other")
     if others:

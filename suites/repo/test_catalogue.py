@@ -26,7 +26,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp091": 112,
+    "amqp091": 113,
     "amqp10": 270,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,

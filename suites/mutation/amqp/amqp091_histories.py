@@ -33,6 +33,17 @@ def recovered_deliveries_keep_their_room(reached, channel, method):
             delivery.consumer.prefetch.take()
 
 
+@amqp091_histories.override(HANDLERS, commands.Basic.Recover, breaks="AMQP091-REC-02")
+def recover_returns_sixteen(original, reached, channel, method):
+    """basic.recover redelivers only the sixteen oldest deliveries."""
+    kept = dict(list(channel.unacked.items())[16:])
+    for tag in kept:
+        del channel.unacked[tag]
+    reached(kept)
+    original(channel, method)
+    channel.unacked.update(kept)
+
+
 @amqp091_histories.before(Channel, "settle", breaks=MORE)
 def cancelled_consumers_keep_room_of_the_channel(reached, self, settled, outcome):
     """Deliveries of a cancelled consumer count against the channel's limit forever."""
