@@ -200,8 +200,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
 @over(
     examples=20,
     always=lambda target: [
-        {"position": position, "back": {1, 2, 4}, "way": "recover"}
-        for position in (amounts.FEW, 0)
+        {"position": position, "back": {1, 2, 4}, "way": "recover"} for position in (amounts.FEW, 0)
     ],
     position=st.integers(0, amounts.POSITIONS),
     back=st.sets(st.integers(0, 7), min_size=1),

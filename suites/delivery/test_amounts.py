@@ -18,8 +18,14 @@ from brokerproof.suites.amqp10.transaction_steps import control, post
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer
+from brokerproof.suites.delivery.test_stomp_amounts import judge_connections
 from brokerproof.suites.steps import amounts
-from brokerproof.suites.steps.queue_clients import CLIENTS, FRAME, StompQueueClient
+from brokerproof.suites.steps.queue_clients import (
+    CLIENTS,
+    FRAME,
+    Amqp091QueueClient,
+    StompQueueClient,
+)
 from brokerproof.suites.steps.queue_model import MEMORY, place_names
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
@@ -450,6 +456,14 @@ def test_a_message_passes_to_any_number_of_queues(target: Bench, position: int, 
     rule = {"direct": "AMQP091-EXCH-03", "fanout": "AMQP091-EXCH-04", "topic": "AMQP091-EXCH-05"}
     detail = f"of {count} queues bound to a {kind} exchange, {got} got the message"
     target.record_finding(rule[kind], got == count, detail)
+
+
+@case(AMQP091.once, needs={"amqp091"})
+@amounts.over_amounts(4)
+def test_any_number_of_amqp091_connections_is_served(target: Bench, position: int) -> None:
+    """Any number of connections is open at a time, and what each publishes arrives."""
+    count = amounts.at(target, position, least=1, most=100 if target.virtual else 64)
+    judge_connections(target, Amqp091QueueClient, count, AMQP091.once)
 
 
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})

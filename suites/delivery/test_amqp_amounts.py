@@ -21,8 +21,9 @@ from brokerproof.suites.amqp10.steps import (
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.amqp10 import SENDER
+from brokerproof.suites.delivery.test_stomp_amounts import judge_connections
 from brokerproof.suites.steps import amounts
-from brokerproof.suites.steps.queue_clients import wait_while_frames_come
+from brokerproof.suites.steps.queue_clients import AmqpQueueClient, wait_while_frames_come
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
     Sentences,
@@ -246,6 +247,14 @@ def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
     words = listed(channels or ["(none)"])
     detail = f"{len(channels)} of {len(sessions)} begins got no answer; their channels: {words}"
     target.record_finding(SESSIONS, not channels, detail)
+
+
+@case(KEPT, needs={"amqp"})
+@amounts.over_amounts(4)
+def test_any_number_of_amqp_connections_is_served(target: Bench, position: int) -> None:
+    """Any number of connections is open at a time, and what each sends arrives."""
+    count = amounts.at(target, position, least=1, most=100 if target.virtual else 64)
+    judge_connections(target, AmqpQueueClient, count, KEPT)
 
 
 @case(LINKS, SETTLES, needs={"amqp"})

@@ -166,7 +166,7 @@ class StompQueueClient(QueueClient):
                 self.peer.publish(self.to, body, receipt=False)
             last = {"receipt": receipt, **self.fields}
             self.peer.publish(self.to, bodies[-1], last, receipt=False)
-        self.peer.expect(frame("RECEIPT", {"receipt-id": receipt}))
+        self.peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=self.confirmed_by)
 
     def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
         self._transactions += 1

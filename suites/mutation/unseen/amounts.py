@@ -180,6 +180,17 @@ def the_fortieth_subscription_is_deaf(original, reached, session, frame):
     return after
 
 
+@amounts.mutant("STOMP12-SUB-02")
+def clients_beyond_fifty_send_to_nobody(patch, reached):
+    """What the clients of a broker send after the first fifty is confirmed and lost."""
+    served: dict[object, None] = {}
+
+    @patch.override(commands.COMMANDS)
+    def SEND(original, session, frame):
+        served.setdefault(session)
+        return None if reached([*served].index(session) >= 50) else original(session, frame)
+
+
 @amounts.mutant(f"{ONE_CONSUMER} ARTEMIS-FLOW-consumer-3")
 def a_late_consumer_is_never_picked(patch, reached):
     """Consumers that join a queue of 24 get nothing."""
