@@ -211,7 +211,7 @@ def test_what_is_requeued_comes_in_its_old_place(
 ) -> None:
     """Any number of delivered messages is requeued by basic.nack, basic.reject or basic.recover.
     All are delivered again in their order, before later messages, with redelivered set; the others
-    do not have redelivered set."""
+    do not have redelivered set. One scenario: the sentences describe the same redeliveries."""
     count = amounts.at(target, position, least=8, most=400)
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
