@@ -24,7 +24,8 @@ from brokerproof.harness.protocols.amqp10.fact_reader import (
 )
 from brokerproof.harness.trace.events import ConnectionAbandoned, ConnectionClosed, Event
 
-NOT_WITHOUT, FORMULA, FIRST, COUNT, DRAIN = (
+NOT_BEHIND_DRAIN, NOT_WITHOUT, FORMULA, FIRST, COUNT, DRAIN = (
+    "AMQP10-CREDIT-24",
     "AMQP10-CREDIT-09",
     "AMQP10-CREDIT-03",
     "AMQP10-CREDIT-14",
@@ -45,6 +46,8 @@ class _Account:
     draining: tuple[int, int] | None = None
     """An unanswered drain: the position at which it was requested, and the limit that it
     concerns."""
+    drained: bool = False
+    """True if the sender answered a drain, and no credit was given since."""
     drains: int = 0
     is_vast: bool = False
     """True once more credit was granted than serial numbers can compare, or credit counts from a
@@ -113,11 +116,12 @@ def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             and step.frame.number("link-credit") is not None
         ):
             account.granted.grant(step.position, _limit(step, account.link))
-            account.flowed = True
+            account.flowed, account.drained = True, False
             account.is_vast |= not account.has_had(step.frame.number("delivery-count"))
         elif step.frame.name == "flow" and step.frame.side is side:
             count = step.frame.number("delivery-count")
             if count is not None:
+                account.drained |= ahead(count, account.delivery_count) > 0
                 account.delivery_count = count
         elif step.frame.name == "transfer" and step.frame.side is side:
             findings += _spent(account, step) if account.begins(step.frame) else []
@@ -137,7 +141,11 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
         ]
     if account.is_vast:
         return []
-    return [Finding(NOT_WITHOUT, Seen.VIOLATED, f"{what} exceeded the credit by {1 - room}")]
+    what += f" exceeded the credit by {1 - room}"
+    if account.drained:
+        what += ", which a drain had used up"
+    rules = (NOT_BEHIND_DRAIN, NOT_WITHOUT) if account.drained else (NOT_WITHOUT,)
+    return [Finding(requirement, Seen.VIOLATED, what) for requirement in rules]
 
 
 def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:

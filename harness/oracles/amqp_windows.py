@@ -46,10 +46,36 @@ class _Counts:
     restated: int | None = None
     """The last next-outgoing-id stated by the other side that is not ahead of its transfers. From
     then on, next-incoming-id may fall back to it (AMQP10-WIN-06)."""
+    ends: dict[int | None, int] | None = field(default_factory=dict)
+    """The id behind the last transfer of each delivery of the other side; None once a flow of that
+    side states another next-outgoing-id than its transfers reached."""
+    latest: dict[str | None, int | None] = field(default_factory=dict)
+    """The latest delivery of the other side, by handle."""
+    accepted: int | None = None
+    """The id behind the last transfer that the judged side has accepted."""
+
+    def received(self, transfer: WireFrame) -> None:
+        """Note how far a delivery of the other side reaches."""
+        handle, id = transfer.fields.get("handle"), transfer.number("delivery-id")
+        id = self.latest[handle] = self.latest.get(handle) if id is None else id
+        if self.ends is not None:
+            self.ends[id] = self.next_id[transfer.side]
+
+    def disposed(self, frame: WireFrame) -> None:
+        """Note how far the judged side has accepted what the other sent."""
+        last = frame.number("first") if frame.number("last") is None else frame.number("last")
+        end = None if self.ends is None else self.ends.get(last)
+        is_accepted = frame.fields.get("state", "").startswith("accepted")
+        if end is None or frame.fields.get("role") != "receiver" or not is_accepted:
+            return
+        if self.accepted is None or ahead(end, self.accepted) > 0:
+            self.accepted = end
 
     def told(self, flow: WireFrame) -> None:
         """Take the other side's position from its flow (AMQP10-WIN-06), whatever it has sent."""
         stated, sent = flow.number("next-outgoing-id"), self.next_id.get(flow.side, 0)
+        if stated not in (None, sent):
+            self.ends = None
         if stated is not None and ahead(stated, sent) > 0:
             self.next_id[flow.side] = stated
         elif stated is not None and stated != sent:
@@ -123,7 +149,8 @@ def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Fi
     """Check that the flows of ``side`` state the session's true ids and windows.
 
     next-outgoing-id counts the transfers it sent. next-incoming-id is present once it has received
-    the other's begin, never decreases, and never exceeds what the other has sent."""
+    the other's begin, never decreases, never exceeds what the other has sent, and is behind every
+    transfer of a delivery that ``side`` has accepted."""
     all_, findings = _All(side), []
     for step in placed(events, conn):
         counts = all_.update(step)
@@ -131,6 +158,10 @@ def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Fi
             continue
         if step.frame.name == "transfer":
             counts.next_id[step.frame.side] = (counts.next_id.get(step.frame.side, 0) + 1) % WRAP
+            if step.frame.side is side.other:
+                counts.received(step.frame)
+        elif step.frame.name == "disposition" and step.frame.side is side:
+            counts.disposed(step.frame)
         elif step.frame.name == "flow" and step.frame.side is side:
             findings += _flow(counts, step, side)
     return findings or [Finding(OUTGOING, Seen.NEVER_REACHED, "no flow arrived")]
@@ -183,6 +214,10 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
 def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
     words = f"a flow reports next-incoming-id {incoming}; the peer's next-outgoing-id is {other}"
     if ahead(incoming, other) > 0:
+        return Finding(INCOMING, Seen.VIOLATED, words)
+    accepted = None if counts.ends is None else counts.accepted
+    if accepted is not None and ahead(incoming, accepted) < 0:
+        words += f", and a delivery whose last transfer was before {accepted} has been accepted"
         return Finding(INCOMING, Seen.VIOLATED, words)
     # The other side's statement counts, however far from its earlier statements.
     fell = (

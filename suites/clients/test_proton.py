@@ -25,7 +25,7 @@ ACCEPTED_NOT_RESENT = "AMQP10-TERM-08"
 FAILED_ATTEMPTS = "AMQP10-MSG-09"
 MADE_AVAILABLE = "AMQP10-OUT-20"
 REMOTE_INCOMING_WINDOW = "AMQP10-WIN-02"
-DISPOSITION_ROLE = "AMQP10-DISP-01"
+SETTLED = "AMQP10-XFER-14"
 
 
 @case(OPEN_BEFORE_OTHER_FRAMES, HEADERS_AFTER_SASL, CLOSE_WRITTEN, needs={"amqp"})
@@ -164,7 +164,7 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
     )
 
 
-@case(REMOTE_INCOMING_WINDOW, MESSAGES_NOT_MIXED, DISPOSITION_ROLE, needs={"amqp"})
+@case(REMOTE_INCOMING_WINDOW, MESSAGES_NOT_MIXED, SETTLED, needs={"amqp"})
 @over(examples=10, size=st.sampled_from([500, 1500, 2500]), window=st.sampled_from([4096, 8192]))
 def test_messages_come_through_a_small_window(target: Bench, size: int, window: int) -> None:
     """Proton's session window has room for a few frames, and each message has several. They arrive
@@ -175,7 +175,7 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, window: 
     sender = peer.sender(session, node.address, capabilities=node.capabilities)
     sent = [b"%d" % number + patterned(size) for number in range(8)]
     for body in sent:
-        peer.publish(sender, body, proves=DISPOSITION_ROLE)
+        peer.publish(sender, body, proves=SETTLED)
     receiver = peer.receiver(session, node.address, capabilities=node.capabilities, credit=8)
     for body in sent:
         got = peer.message(receiver, proves=REMOTE_INCOMING_WINDOW)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from brokerproof.harness.clients.proton_sockets import ContainerPeer
 
 BARE_MESSAGE = "AMQP10-MSG-02"
-DISPOSITION_ROLE = "AMQP10-DISP-01"
+SETTLED = "AMQP10-XFER-14"
 CLOSE_WRITTEN = "AMQP10-CLOSE-01"
 RELEASED_AVAILABLE = "AMQP10-OUT-09"
 ACCEPTED_NOT_RESENT = "AMQP10-TERM-08"
@@ -54,7 +54,7 @@ def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list
     return arrivals
 
 
-@case(BARE_MESSAGE, DISPOSITION_ROLE, CLOSE_WRITTEN, needs={"amqp", "sockets"})
+@case(BARE_MESSAGE, SETTLED, CLOSE_WRITTEN, needs={"amqp", "sockets"})
 @over(
     examples=3,
     sizes=st.lists(st.sampled_from([0, 1, 1000, 40_000, 200_000]), min_size=1, max_size=4),
@@ -63,11 +63,11 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
     """A BlockingConnection sends messages and waits until each is accepted. Another receives them
     unchanged and in order and accepts them; both close."""
     node, peer, other = target.node(), target.proton_blocking(), target.proton_blocking()
-    sender = peer.sender(node.address, capabilities=node.capabilities, proves=DISPOSITION_ROLE)
+    sender = peer.sender(node.address, capabilities=node.capabilities)
     most = (sender.link.remote_max_message_size or 2**20) - 100  # the rest is around the body
     sent = [bytes([number]) * min(size, most) for number, size in enumerate(sizes)]
     for body in sent:
-        peer.publish(sender, body, proves=DISPOSITION_ROLE)
+        peer.publish(sender, body, proves=SETTLED)
     receiver = other.receiver(node.address, credit=len(sent), capabilities=node.capabilities)
     for body in sent:
         payload = encoded(other.receive(receiver, proves=BARE_MESSAGE))
@@ -110,7 +110,7 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     )
 
 
-@case(NO_TRANSFER_WITHOUT_CREDIT, BARE_MESSAGE, DISPOSITION_ROLE, needs={"amqp", "sockets"})
+@case(NO_TRANSFER_WITHOUT_CREDIT, BARE_MESSAGE, SETTLED, needs={"amqp", "sockets"})
 def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     """A Container sends 300 messages, more than its first credit; all are accepted. Another
     receives and accepts them in order, no more than its credit."""
@@ -118,7 +118,7 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     peer, other = target.proton_container(), target.proton_container()
     peer.send_all(node.address, sent, capabilities=node.capabilities)
     for _ in sent:
-        peer.expect(heard("accepted"), proves=DISPOSITION_ROLE)
+        peer.expect(heard("accepted"), proves=SETTLED)
     other.receive(node.address, len(sent) - 1, capabilities=node.capabilities)
     arrived = []
     for _ in sent[:-1]:

@@ -131,6 +131,14 @@ def test_a_next_incoming_id_may_follow_what_was_stated_half_way_round() -> None:
     assert violations(amqp_windows.ids, [*events, answer(next_incoming_id=2**31 + 1)])
 
 
+def test_a_next_incoming_id_counts_what_was_accepted() -> None:
+    one = [we("transfer", handle=0, delivery_id=0, more=True), we("transfer", handle=0)]
+    accepted = broker("disposition", role="receiver", first=0, state="accepted")
+    events = [*receiving(), *one, answer(next_incoming_id=1)]
+    assert not violations(amqp_windows.ids, [*events, accepted, answer(next_incoming_id=2)])
+    assert violations(amqp_windows.ids, [*events, accepted, answer(next_incoming_id=1)])
+
+
 def test_a_next_incoming_id_before_the_others_begin_is_seen() -> None:
     events = [
         *opened(),
