@@ -105,6 +105,7 @@ class Sentences:
     selects: str | None = None
     expires: str | None = None
     commits: str | None = None
+    auto: str | None = None
 
 
 @dataclass
@@ -362,4 +363,8 @@ class Play:
         bodies = left_in(self.target, self.first.to, version, len(due))
         left = [int(body.partition(b" ")[0]) for body in bodies]
         detail = f"{listed(left)} remained in the queue; expected {listed(due)}; with {self.words}"
+        settled = set(self.first.arrived) if self.first.mode == AUTO else set()
+        if self.sentences.auto is not None and self.first.mode == AUTO:
+            self.target.record_finding(self.sentences.auto, settled.isdisjoint(left), detail)
+            left = [number for number in left if number not in settled]
         self.target.record_finding(self.sentences.arrives, left == due, detail)

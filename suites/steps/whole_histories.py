@@ -113,7 +113,7 @@ class History:
         self.ledger = Ledger(order_after_return=sentences.order_after_return)
         self.producer = CLIENTS[producer](target, name, **options)
         self.producer.confirmed_by = sentences.confirmed
-        self._batches = self._consumers = 0
+        self._batches = self._consumers = self.waiting = 0
 
     def send(self, count: int, end: str = "") -> list[Key]:
         """Send ``count`` messages of a new producer. With ``end`` (``commit``, ``abort``) they are
@@ -181,6 +181,8 @@ class History:
                 self.settle(client, min(stride, len(client.held)))
         self.target.wait_until(lambda: client.peer.ended is not None, QUIET)
         self.take(name, client, 0)
+        if self.ledger.must_come():
+            self.waiting = len(self.join()[1].receive(1))
         return self.ledger.close()
 
 
@@ -220,6 +222,8 @@ def play(target: Bench, history: History, course: Course, *, pages: bool) -> Boo
 
 def judge(history: History, books: Books, what: str) -> None:
     target, sentences, detail = history.target, history.sentences, f"{what}: {books}"
+    if history.waiting:
+        detail += f"; messages still wait: a later consumer got {history.waiting}"
     wrong = {*books.lost, *books.shared, *books.phantom}
     if sentences.shared is not None:
         wrong -= {*books.shared}

@@ -14,6 +14,7 @@ from brokerproof.suites.steps.stomp_combinations import (
 )
 
 ARRIVES = {"1.0": "STOMP10-SUBSCRIBE-02", "1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
+AUTO = {"1.0": "STOMP10-SUBSCRIBE-03", "1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"}
 COMMITS = {"1.0": "STOMP10-SEND-03", "1.1": "STOMP11-SEND-02", "1.2": "STOMP12-SEND-02"}
 ONCE = "ARTEMIS-CONCEPTS-queue-1"
 SELECTS = "ARTEMIS-STOMP-selector-1"
@@ -33,7 +34,7 @@ NEEDS = {
 }
 
 
-@case(ARRIVES, COMMITS, needs={"anycast", "multicast", "transactions"})
+@case(ARRIVES, COMMITS, AUTO, needs={"anycast", "multicast", "transactions"})
 @over(
     examples=5,
     always=lambda target: [{"row": row} for row in stomp_combinations.specified("1.0").rows()],
@@ -42,8 +43,8 @@ NEEDS = {
 def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -> None:
     """Whatever combination of STOMP options SUBSCRIBE and the SENDs use, a subscription gets each
     message once, and so does another subscription of its connection. Messages sent in a transaction
-    arrive after its COMMIT."""
-    sentences = Sentences(ARRIVES[version], commits=COMMITS[version])
+    arrive after its COMMIT, and what a subscription in auto mode got is gone."""
+    sentences = Sentences(ARRIVES[version], commits=COMMITS[version], auto=AUTO[version])
     Play(target, {**row, stomp_combinations.VERSION: version}, sentences).run()
 
 

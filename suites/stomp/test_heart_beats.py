@@ -311,6 +311,25 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
         peer.settle()
 
 
+@case({version: ids[1] for version, ids in CLIENT_BEATS.items()}, needs={"heart-beat"})
+def test_a_client_that_sends_no_beats_is_not_given_up(target: Bench, version: str) -> None:
+    """Clients announce that they send no heartbeats, ask for some at intervals from short to long,
+    and are silent. Each lives as long as a client that agreed on no heartbeats at all."""
+    rule = CLIENT_BEATS[version][1]
+    control = target.stomp(version, heart_beat="0,0")
+    asked = (500, 1000, 2000, 5000, 10_000, 60_000)
+    clients = [(number, target.stomp(version, heart_beat=f"0,{number}")) for number in asked]
+    since = target.now()
+    most = seconds(600 if target.virtual else 8)
+    if target.wait_until(lambda: any(peer.ended for _, peer in clients), most):
+        target.advance(target.now() - since)  # the broker may end silent clients of any kind
+    ended = [f"0,{number} ({peer.instead()})" for number, peer in clients if peer.ended]
+    silence = (target.now() - since) // NS_PER_MS
+    words = f"{'; '.join(ended) or 'none'}; one that wants no heartbeats: {control.instead()}"
+    detail = f"of clients silent for {silence} ms, those that the broker gave up: {words}"
+    target.record_finding(rule, not ended or control.ended is not None, detail)
+
+
 @dataclass
 class Beating:
     """A client that sends ``data`` every ``sends`` and, since it connected, is due a heartbeat

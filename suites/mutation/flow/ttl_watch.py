@@ -30,6 +30,12 @@ def exact_and_a_fifth_early(right, self):
     return self.last_heard + max(1, self.ttl * 4 // 5)
 
 
+@ttl_watch.result(HeartBeatNegotiator, "agree", breaks="STOMP11-HB-06 STOMP12-HB-06")
+def clients_without_beats_are_watched(right, self, cx, cy):
+    """A client that sends no heartbeats and asks for some is given up after three seconds."""
+    return (*right[:2], 3000) if cx == 0 and cy else right
+
+
 @ttl_watch.result(LivenessMonitor, "deadline", breaks=WATCH)
 def rounded_down(right, self):
     """The TTL is rounded down to whole check intervals, so connections are closed early."""
