@@ -199,7 +199,8 @@ def _offers(questions: Questions, dialect: Dialect, queue: Candidate) -> None:
 
 def _gives_again(queue: Candidate, state: str | Described | None, bench: Bench) -> bool:
     """True if a message is redelivered after the outcome ``state`` or, without an outcome, after
-    its link ended: a source may have any default-outcome (3.5.3)."""
+    its link ended: a source may have any default-outcome (3.5.3). A broker that announces a
+    default-outcome which returns messages must keep its word, so cases judge that."""
     node = _node(queue, bench, RoutingType.ANYCAST)
     _send(bench, node, b"again")
     peer, link = _receiver(bench, node, source=_source(node, outcomes=OUTCOMES))
@@ -208,6 +209,11 @@ def _gives_again(queue: Candidate, state: str | Described | None, bench: Bench) 
         peer.disposition(delivery, state)
         peer.settle()
     peer.detach(link)
+    default = codec.fields_of(link.answer and link.answer.fields.get("source")).get(
+        "default-outcome"
+    )
+    if state is None and not delivery.settled and codec.name_of(default) == "released":
+        return True
     other, link = _receiver(bench, node)
     if not _comes(other, link):
         return False
