@@ -170,53 +170,30 @@ def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
 
 def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
     count = step.frame.number("delivery-count")
-    where = f"a flow on link {account.link.name}"
+    flow = f"a flow on link {account.link.name}"
     if count is None:
-        return [Finding(COUNT, Seen.VIOLATED, f"{where} has no delivery-count")]
-    advanced = ahead(count, account.delivery_count)
+        return [Finding(COUNT, Seen.VIOLATED, f"{flow} has no delivery-count")]
+    where = f"{flow} has delivery-count {count}"
+    advanced, room = ahead(count, account.delivery_count), account.granted.room(count)
     # 2.6.7 counts a message that "is sent", at its first transfer or at its last.
     if advanced == -1 and account.going_on:
-        return [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {count} in mid-delivery")]
+        return [Finding(COUNT, Seen.HELD, f"{where} in mid-delivery")]
+    wrong = None
     if advanced < 0:
-        return [
-            Finding(
-                COUNT,
-                Seen.VIOLATED,
-                f"{where} has delivery-count {count}; it had reached {account.delivery_count}",
-            )
-        ]
-    if advanced and not account.drains:
-        return [
-            Finding(
-                COUNT,
-                Seen.VIOLATED,
-                f"{where} has delivery-count {count}, {advanced} more than were sent, and no drain",
-            )
-        ]
-    room = account.granted.room(count)
-    if advanced and room < 0:  # deliveries beyond the credit count too
-        return [
-            Finding(
-                COUNT,
-                Seen.VIOLATED,
-                f"{where} has delivery-count {count}, which exceeds the granted limit by {-room}",
-            )
-        ]
+        wrong = f"{where}; it had reached {account.delivery_count}"
+    elif advanced and not account.drains:
+        wrong = f"{where}, {advanced} more than were sent, and no drain"
+    elif advanced and room < 0:  # deliveries beyond the credit count too
+        wrong = f"{where}, which exceeds the granted limit by {-room}"
+    if wrong is not None:
+        return [Finding(COUNT, Seen.VIOLATED, wrong)]
     account.delivery_count = count
-    findings = [Finding(COUNT, Seen.HELD, f"{where} has delivery-count {count}")]
+    findings = [Finding(COUNT, Seen.HELD, where)]
     left = None if account.is_vast else step.frame.number("link-credit")
-    if left is not None and left > max(0, room):
-        findings.append(
-            Finding(
-                FORMULA,
-                Seen.VIOLATED,
-                f"{where} reports link-credit {left}; expected at most {max(0, room)}",
-            )
-        )
-    elif left is not None:
-        findings.append(
-            Finding(FORMULA, Seen.HELD, f"{where} reports link-credit {left} of {max(0, room)}")
-        )
+    if left is not None:
+        seen = Seen.VIOLATED if left > max(0, room) else Seen.HELD
+        words = f"{flow} reports link-credit {left}; expected at most {max(0, room)}"
+        findings.append(Finding(FORMULA, seen, words))
     return findings
 
 
@@ -237,13 +214,8 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
             count = step.frame.number("delivery-count")
             account.delivery_count = account.delivery_count if count is None else count
         if account.draining is not None and ahead(account.delivery_count, account.draining[1]) >= 0:
-            findings.append(
-                Finding(
-                    DRAIN,
-                    Seen.HELD,
-                    f"the drain of link {account.link.name} reached {account.draining[1]}",
-                )
-            )
+            words = f"the drain of link {account.link.name} reached {account.draining[1]}"
+            findings.append(Finding(DRAIN, Seen.HELD, words))
             account.draining = None
     cut = any(
         isinstance(event, (ConnectionClosed, ConnectionAbandoned)) and event.conn == conn
@@ -252,11 +224,6 @@ def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     for account in accounts.all():
         if account.draining is not None and not account.link.session.ended and not cut:
             left = ahead(account.draining[1], account.delivery_count)
-            findings.append(
-                Finding(
-                    DRAIN,
-                    Seen.VIOLATED,
-                    f"a drain of link {account.link.name} was not answered; credit left: {left}",
-                )
-            )
+            words = f"a drain of link {account.link.name} was not answered; credit left: {left}"
+            findings.append(Finding(DRAIN, Seen.VIOLATED, words))
     return findings or [Finding(DRAIN, Seen.NEVER_REACHED, "no drain was requested")]

@@ -130,18 +130,10 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
         at = counts.next_id.get(side, 0)
         counts.next_id[side] = (at + 1) % WRAP
         room = 0 if counts.limit is None else counts.limit.room(at)
-        if room > 0:
-            findings.append(
-                Finding(
-                    RESPECTED, Seen.HELD, f"transfer {at} was sent with {room} left in the window"
-                )
-            )
-        else:
-            findings.append(
-                Finding(
-                    RESPECTED, Seen.VIOLATED, f"transfer {at} exceeded the window by {1 - room}"
-                )
-            )
+        seen = Seen.HELD if room > 0 else Seen.VIOLATED
+        words = f"transfer {at} was sent with {room} left in the window"
+        words = words if room > 0 else f"transfer {at} exceeded the window by {1 - room}"
+        findings.append(Finding(RESPECTED, seen, words))
     return findings or [Finding(RESPECTED, Seen.NEVER_REACHED, "no transfer was sent")]
 
 
@@ -171,41 +163,23 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
     assert step.session is not None
     frame = step.frame
     missing = [name for name in _ALWAYS if frame.number(name) is None]
-    findings = [
-        Finding(PRESENT, Seen.VIOLATED, f"a flow has no {', '.join(missing)}")
-        if missing
-        else Finding(PRESENT, Seen.HELD, "a flow has both windows and next-outgoing-id")
-    ]
+    words = f"a flow has no {', '.join(missing)}" if missing else "a flow has all its windows"
+    findings = [Finding(PRESENT, Seen.VIOLATED if missing else Seen.HELD, words)]
     stated, sent = frame.number("next-outgoing-id"), counts.next_id.get(side, 0)
     if stated is not None:
         seen = Seen.HELD if stated == sent else Seen.VIOLATED
-        findings.append(
-            Finding(
-                OUTGOING,
-                seen,
-                f"a flow reports next-outgoing-id {stated}; its transfers reached {sent}",
-            )
-        )
+        words = f"a flow reports next-outgoing-id {stated}; its transfers reached {sent}"
+        findings.append(Finding(OUTGOING, seen, words))
     incoming, other = frame.number("next-incoming-id"), counts.next_id.get(side.other)
-    if incoming is None:
-        if side.other in step.session.begun and side.other is Side.OURS:
-            findings.append(
-                Finding(
-                    WHEN_BEGUN,
-                    Seen.VIOLATED,
-                    "a flow has no next-incoming-id, although the peer had sent begin",
-                )
-            )
+    words = ""
+    if incoming is not None and other is None:
+        words = f"a flow has next-incoming-id {incoming} before the peer sent begin"
+    elif incoming is None and side.other in step.session.begun and side.other is Side.OURS:
+        words = "a flow has no next-incoming-id, although the peer had sent begin"
+    if words:
+        findings.append(Finding(WHEN_BEGUN, Seen.VIOLATED, words))
+    if incoming is None or other is None:
         return findings
-    if other is None:
-        return [
-            *findings,
-            Finding(
-                WHEN_BEGUN,
-                Seen.VIOLATED,
-                f"a flow has next-incoming-id {incoming} before the peer sent begin",
-            ),
-        ]
     findings.append(_incoming(counts, incoming, other))
     counts.reported = incoming
     return findings

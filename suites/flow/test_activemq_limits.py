@@ -115,11 +115,8 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
             for later, (_, _, key) in enumerate(waiting)
             if later > at and producer.answer(key)
         ]
-        target.record_finding(
-            ONE_BY_ONE,
-            not early,
-            f"only {at + 1} of {full} queues have room; messages to {early} were answered",
-        )
+        words = f"only {at + 1} of {full} queues have room; messages to {early} were answered"
+        target.record_finding(ONE_BY_ONE, not early, words)
 
 
 @case(ONE_BY_ONE, WAITS, needs=NEEDS)
@@ -133,11 +130,8 @@ def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
     for number in range(3):
         producer.send(other, body(number, 100), proves=ONE_BY_ONE)
     received = AmqpConsumer(target, to, peer=producer.peer).take(count)
-    target.record_finding(
-        ONE_BY_ONE,
-        received == list(range(count)),
-        f"{count} messages were accepted; {listed(received)} arrived on the same session",
-    )
+    words = f"{count} messages were accepted; {listed(received)} arrived on the same session"
+    target.record_finding(ONE_BY_ONE, received == list(range(count)), words)
     producer.expect(waiting, "taken", "once its queue had room, a message", (ONE_BY_ONE, WAITS))
     producer.waits(waits_on, ONE_BY_ONE, "the other queue is full as before")
 
@@ -172,11 +166,8 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     )
     owner.expect(waiting, "taken", "once there was room again, a message", WAITS)
     answers = stalled.peer.inbox
-    target.record_finding(
-        ANSWERED,
-        not answers,
-        f"a producer that asked for no response received: {stalled.instead()}",
-    )
+    words = f"a producer that asked for no response received: {stalled.instead()}"
+    target.record_finding(ANSWERED, not answers, words)
     received = [
         [number for number in delivered if (number < 1000) is mine] for mine in (True, False)
     ]
@@ -233,11 +224,8 @@ def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: s
     for number in range(count):
         producer.send(off, body(number, size), proves=SWITCHED_OFF)
     held = statistics.destination(off.name)
-    target.record_finding(
-        SWITCHED_OFF,
-        held.memory.used > 5 * limit,
-        f"without flow control, a queue holds {held.memory}",
-    )
+    words = f"without flow control, a queue holds {held.memory}"
+    target.record_finding(SWITCHED_OFF, held.memory.used > 5 * limit, words)
     waiting = producer.offer(on, body(filled(target, producer, statistics, on, size), 20))
     producer.waits(waiting, (SWITCHED_OFF, WAITS), "beside it a queue with flow control is full")
     received = CONSUMERS[protocol](target, off).rest(count)

@@ -191,11 +191,8 @@ def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration
             uncertain="the host was late",
         )
         return
-    target.record_finding(
-        AFTER_A_WHILE,
-        producer.answer(waiting) is None,
-        f"after {(target.now() - since) // ms(1)} ms, it still waits",
-    )
+    words = f"after {(target.now() - since) // ms(1)} ms, it still waits"
+    target.record_finding(AFTER_A_WHILE, producer.answer(waiting) is None, words)
     consumer, room = CONSUMERS[protocol](target, to), target.now()
     received = consumer.rest(count + 1)
     if not producer.taken_in_time(waiting, AFTER_A_WHILE, early, since):

@@ -107,11 +107,8 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
         books.send(size)
         most = max(most, books.outstanding)
     sent = len(books.costs)
-    target.record_finding(
-        WINDOW,
-        books.acknowledged(fits),
-        f"{fits} messages fit; {len(books.acks)} of {sent} were acknowledged",
-    )
+    words = f"{fits} messages fit; {len(books.acks)} of {sent} were acknowledged"
+    target.record_finding(WINDOW, books.acknowledged(fits), words)
     target.advance(QUIET)
     target.record_finding(
         WINDOW, books.outstanding > 0, f"{sent} messages were sent; {fits} fill the queue"
@@ -129,16 +126,10 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
     used = statistics.destination(to.name).memory.used
     target.judge_count(WAITS, "bytes at a full queue", used, (limit, limit - 1 + weight), "bytes")
     received = StompConsumer(target, to).rest(sent)
-    target.record_finding(
-        (WINDOW, WAITS),
-        books.acknowledged(sent),
-        f"once there was room again, {len(books.acks)} of {sent} were acknowledged",
-    )
-    target.record_finding(
-        WINDOW,
-        books.acks == books.costs,
-        f"messages cost {listed(books.costs)} bytes; {listed(books.acks)} were acknowledged",
-    )
+    words = f"once there was room again, {len(books.acks)} of {sent} were acknowledged"
+    target.record_finding((WINDOW, WAITS), books.acknowledged(sent), words)
+    words = f"messages cost {listed(books.costs)} bytes; {listed(books.acks)} were acknowledged"
+    target.record_finding(WINDOW, books.acks == books.costs, words)
     judge_arrivals(target, WAITS, received, sent, "sent")
 
 
@@ -209,19 +200,13 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
         (STALLS, ANSWERED),
         f"after {pushed} messages to a full queue that asked for no response",
     )
-    target.record_finding(
-        ANSWERED,
-        not stalled.peer.inbox,
-        f"a producer that asked for no response received: {stalled.instead()}",
-    )
+    words = f"a producer that asked for no response received: {stalled.instead()}"
+    target.record_finding(ANSWERED, not stalled.peer.inbox, words)
     owner.send(other, body(2, 20), proves=STALLS)
     received = StompConsumer(target, to).rest(count + pushed)
     stalled.expect(behind, "taken", "once there was room again, the messages after them", STALLS)
-    target.record_finding(
-        STALLS,
-        received == list(range(count + pushed)),
-        f"{count + pushed} messages were sent; {listed(received)} arrived",
-    )
+    words = f"{count + pushed} messages were sent; {listed(received)} arrived"
+    target.record_finding(STALLS, received == list(range(count + pushed)), words)
 
 
 def refused(
@@ -332,11 +317,8 @@ def test_a_message_without_room_fails_after_the_time(target: Bench, early: Durat
             uncertain="the host was late",
         )
         return
-    target.record_finding(
-        AFTER_A_WHILE,
-        producer.answer(waiting) is None,
-        f"{early // ms(1)} ms before its time a message still waits",
-    )
+    words = f"{early // ms(1)} ms before its time a message still waits"
+    target.record_finding(AFTER_A_WHILE, producer.answer(waiting) is None, words)
     received = StompConsumer(target, to).rest(count + 1)
     if not producer.taken_in_time(waiting, AFTER_A_WHILE, early, since):
         return

@@ -85,17 +85,11 @@ def on_disk(
         offered = producer.offer(to, body(count, SIZE), persistent=kind == "store")
         if producer.heard(offered, PATIENCE if count < least else FULL) is None:
             break
-        target.require(
-            proves,
-            producer.answer(offered) == "taken",
-            f"message {count} was refused; {producer.instead()}",
-        )
+        words = f"message {count} was refused; {producer.instead()}"
+        target.require(proves, producer.answer(offered) == "taken", words)
         count += 1
-        target.require(
-            proves,
-            count * SIZE <= limit + SIZE,
-            f"{count} messages of {SIZE} bytes were accepted into {limit} bytes",
-        )
+        words = f"{count} messages of {SIZE} bytes were accepted into {limit} bytes"
+        target.require(proves, count * SIZE <= limit + SIZE, words)
     target.judge_count(
         proves, f"messages on disk ({kind})", count, (least, limit // SIZE + 1), "messages"
     )
@@ -212,11 +206,8 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     before = empty(target, statistics, "temp")
     count, waiting = on_disk(target, producer, to, "temp", before, (TO_THE_DISK,))
     more = count * SIZE // to.policy.memory_limit
-    target.record_finding(
-        SWITCHED_OFF,
-        more >= 10,
-        f"{count} messages of {SIZE} bytes were accepted, {more} times the queue's memoryLimit",
-    )
+    words = f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit"
+    target.record_finding(SWITCHED_OFF, more >= 10, words)
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "once there was room on disk again, a message")
     judge_arrivals(target, TO_THE_DISK, received, count + 1, "sent")
@@ -236,11 +227,8 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     before = empty(target, statistics, kind)
     count, waiting = on_disk(target, producer, to, kind, before, (TO_THE_DISK, LIMITS))
     more = count * SIZE // to.policy.memory_limit
-    target.record_finding(
-        TO_THE_DISK,
-        more >= 10,
-        f"{count} messages of {SIZE} bytes were accepted, {more} times the queue's memoryLimit",
-    )
+    words = f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit"
+    target.record_finding(TO_THE_DISK, more >= 10, words)
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "once there was room on disk again, a message", LIMITS)
     judge_arrivals(target, TO_THE_DISK, received, count + 1, "sent")

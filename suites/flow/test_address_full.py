@@ -65,11 +65,8 @@ def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[i
         )
     kept = count + (gap < 0)
     received = small_addresses.drain_queue(target, place, kept)
-    target.record_finding(
-        POLICIES,
-        received == list(range(kept)),
-        f"{kept} messages were accepted; the queue has {listed(received)}",
-    )
+    detail = f"{kept} messages were accepted; the queue has {listed(received)}"
+    target.record_finding(POLICIES, received == list(range(kept)), detail)
     small_addresses.room_again(target, place.address)
     state = small_addresses.send(
         target, *small_addresses.producer(target, place), small_addresses.body(0, SMALLEST)
@@ -90,11 +87,8 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
         small_addresses.send(target, peer, link, small_addresses.body(count + more, SMALLEST))
         for more in range(3)
     ]
-    target.record_finding(
-        POLICIES,
-        states == ["accepted"] * 3,
-        f"messages to a full address under DROP were {listed(map(str, states))}",
-    )
+    words = f"messages to a full address under DROP were {listed(map(str, states))}"
+    target.record_finding(POLICIES, states == ["accepted"] * 3, words)
     kept = count + (gap < 0)
     received = small_addresses.drain_queue(target, place, kept)
     target.record_finding(
@@ -105,11 +99,8 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
     small_addresses.room_again(target, place.address)
     small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
     again = small_addresses.drain_queue(target, place, 1)
-    target.record_finding(
-        POLICIES,
-        again == [kept],
-        f"once there was room again, a message was kept; the queue has {listed(again)}",
-    )
+    words = f"once there was room again, a message was kept; the queue has {listed(again)}"
+    target.record_finding(POLICIES, again == [kept], words)
 
 
 @case(POLICIES, needs={"amqp", "address-full"})
@@ -128,11 +119,8 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
         peer.publish(link, small_addresses.body(count + more, SMALLEST), settled=True)
     peer.settle()
     received = small_addresses.drain_queue(target, place, count)
-    target.record_finding(
-        POLICIES,
-        received == list(range(count)),
-        f"{count} messages were accepted; the queue has {listed(received)}",
-    )
+    detail = f"{count} messages were accepted; the queue has {listed(received)}"
+    target.record_finding(POLICIES, received == list(range(count)), detail)
     small_addresses.room_again(target, place.address)
     state = small_addresses.send(
         target, *small_addresses.producer(target, place), small_addresses.body(0, SMALLEST)
@@ -162,11 +150,8 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
         state = small_addresses.send(
             target, peer, peer.session.links[0], small_addresses.body(count, SMALLEST)
         )
-        target.record_finding(
-            POLICIES,
-            state == "accepted",
-            f"a message on credit given before the address was full was {state}",
-        )
+        words = f"a message on credit given before the address was full was {state}"
+        target.record_finding(POLICIES, state == "accepted", words)
 
 
 @case(NO_CREDIT, UNBLOCK, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
@@ -198,11 +183,8 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
             why = f"{number} of {needed} messages are acknowledged"
             late.expect_nothing(for_=QUIET, of=frame("flow", link=link), proves=NO_CREDIT, why=why)
     target.wait_until(lambda: link.credit > 0 or late.ended is not None, PATIENCE)
-    target.record_finding(
-        UNBLOCK,
-        link.credit > 0,
-        f"below the limit again, {link.credit} credits arrived; {late.instead()}",
-    )
+    words = f"below the limit again, {link.credit} credits arrived; {late.instead()}"
+    target.record_finding(UNBLOCK, link.credit > 0, words)
 
 
 @case(REFUSED, POLICIES, needs={"amqp", "address-full"})
@@ -218,11 +200,8 @@ def test_the_threshold_rejects_above_its_very_octet(
     link = peer.session.links[0]
     state = small_addresses.send(target, peer, link, small_addresses.body(count, SMALLEST))
     expected = "accepted" if gap < 0 else "rejected"
-    target.record_finding(
-        REFUSED,
-        state == expected,
-        f"{gap:+d} bytes from the threshold, a message was {state}; expected {expected}",
-    )
+    words = f"{gap:+d} bytes from the threshold, a message was {state}; expected {expected}"
+    target.record_finding(REFUSED, state == expected, words)
     kept = count + (gap < 0)
     state = small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
     target.record_finding(
@@ -231,11 +210,8 @@ def test_the_threshold_rejects_above_its_very_octet(
     peer.publish(link, small_addresses.body(kept, SMALLEST), settled=True)
     peer.settle()
     received = small_addresses.drain_queue(target, place, kept)
-    target.record_finding(
-        REFUSED,
-        received == list(range(kept)),
-        f"{kept} messages were accepted; the queue has {listed(received)}",
-    )
+    words = f"{kept} messages were accepted; the queue has {listed(received)}"
+    target.record_finding(REFUSED, received == list(range(kept)), words)
 
 
 @case(REFUSED_AT_THRESHOLD, POLICIES, needs={"amqp", "address-full"})
@@ -276,11 +252,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     taking = consumer.receiver(place, credit=MESSAGES + 1)
     held = collect(target, consumer, taking, MESSAGES)
     delivered = [small_addresses.number_of(delivery.message.body) for delivery in held]
-    target.require(
-        THREE,
-        delivered == list(range(MESSAGES)),
-        f"{MESSAGES} messages were accepted; {delivered} arrived",
-    )
+    detail = f"{MESSAGES} messages were accepted; {delivered} arrived"
+    target.require(THREE, delivered == list(range(MESSAGES)), detail)
     consumer.disposition(held[0])
     consumer.settle()
     target.advance(QUIET)  # brokers may free acknowledged messages later
@@ -295,11 +268,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
             small_addresses.number_of(delivery.message.body)
             for delivery in collect(target, consumer, taking, 1)
         ]
-        target.record_finding(
-            THREE,
-            received == [9],
-            f"after one was acknowledged and another sent, {listed(received)} arrived",
-        )
+        detail = f"after one was acknowledged and another sent, {listed(received)} arrived"
+        target.record_finding(THREE, received == [9], detail)
 
 
 @case(THREE, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full"})
@@ -312,11 +282,8 @@ def test_credit_stops_at_the_last_message(target: Bench) -> None:
         small_addresses.send(target, peer, link, small_addresses.body(number, 300))
     early, room = small_addresses.producer(target, place)
     target.wait_until(lambda: room.credit > 0 or early.ended is not None, PATIENCE)
-    target.record_finding(
-        THREE,
-        room.credit > 0,
-        f"with room for one message, {room.credit} credits arrived; {early.instead()}",
-    )
+    words = f"with room for one message, {room.credit} credits arrived; {early.instead()}"
+    target.record_finding(THREE, room.credit > 0, words)
     small_addresses.send(target, peer, link, small_addresses.body(MESSAGES, 300))
     late, none = small_addresses.producer(target, place)
     late.expect_nothing(
@@ -327,8 +294,5 @@ def test_credit_stops_at_the_last_message(target: Bench) -> None:
     )
     small_addresses.drain_queue(target, place, MESSAGES)
     target.wait_until(lambda: none.credit > 0 or late.ended is not None, PATIENCE)
-    target.record_finding(
-        NO_CREDIT,
-        none.credit > 0,
-        f"once there was room again, {none.credit} credits arrived; {late.instead()}",
-    )
+    words = f"once there was room again, {none.credit} credits arrived; {late.instead()}"
+    target.record_finding(NO_CREDIT, none.credit > 0, words)

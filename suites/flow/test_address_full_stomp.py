@@ -81,11 +81,8 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
     confirmed = frame("RECEIPT", {"receipt-id": name})
     answer = peer.watch_for(either(confirmed, ERROR))
     what = peer.instead() if answer is None else answer.brief()
-    target.record_finding(
-        POLICIES,
-        answer is not None and answer.command == "ERROR",
-        f"a SEND to a full address got {what}",
-    )
+    words = f"a SEND to a full address got {what}"
+    target.record_finding(POLICIES, answer is not None and answer.command == "ERROR", words)
 
 
 @case(POLICIES, needs={"stomp-1.2", "address-full", "admin"})
@@ -104,11 +101,8 @@ def test_fail_refuses_from_the_very_octet(
             kept += 1
         refused(target, peer, to, kept, receipt=receipt)
     received = small_addresses.drain_queue(target, small_addresses.same(to), kept)
-    target.record_finding(
-        POLICIES,
-        received == list(range(kept)),
-        f"{held} bytes were there before; the queue has {listed(received)}",
-    )
+    words = f"{held} bytes were there before; the queue has {listed(received)}"
+    target.record_finding(POLICIES, received == list(range(kept)), words)
     small_addresses.room_again(target, to.name)
     target.stomp().publish(to, small_addresses.body(0, 2), proves=POLICIES)
 
@@ -135,11 +129,8 @@ def test_drop_loses_from_the_very_octet(
         number += 1
         kept += room
     received = small_addresses.drain_queue(target, small_addresses.same(to), kept)
-    target.record_finding(
-        POLICIES,
-        received == list(range(kept)),
-        f"{held} bytes were there before; the queue has {listed(received)}",
-    )
+    words = f"{held} bytes were there before; the queue has {listed(received)}"
+    target.record_finding(POLICIES, received == list(range(kept)), words)
 
 
 @case(THREE, POLICIES, needs={"stomp-1.2", "address-full"})
@@ -160,11 +151,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
     else:
         peer.publish(to, small_addresses.body(MESSAGES, 2), proves=POLICIES)
     received = small_addresses.drain_queue(target, small_addresses.same(to), MESSAGES)
-    target.record_finding(
-        THREE,
-        received == list(range(MESSAGES)),
-        f"{MESSAGES} SENDs were accepted; the queue has {listed(received)}",
-    )
+    words = f"{MESSAGES} SENDs were accepted; the queue has {listed(received)}"
+    target.record_finding(THREE, received == list(range(MESSAGES)), words)
 
 
 @case(POLICIES, needs={"stomp-1.2", "address-full", "transactions"})
@@ -186,23 +174,14 @@ def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str
     answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
     what = peer.instead() if answer is None else answer.brief()
     if kind == "drop":
-        target.record_finding(
-            POLICIES,
-            answer is not None and answer.command == "RECEIPT",
-            f"under DROP, the {end} got {what}",
-        )
+        words = f"under DROP, the {end} got {what}"
+        target.record_finding(POLICIES, answer is not None and answer.command == "RECEIPT", words)
     elif end == "COMMIT":
-        target.record_finding(
-            POLICIES,
-            answer is not None and answer.command == "ERROR",
-            f"under FAIL, the {end} got {what}",
-        )
+        words = f"under FAIL, the {end} got {what}"
+        target.record_finding(POLICIES, answer is not None and answer.command == "ERROR", words)
     received = small_addresses.drain_queue(target, small_addresses.same(to), MESSAGES)
-    target.record_finding(
-        POLICIES,
-        received == list(range(MESSAGES)),
-        f"the queue has {listed(received)} after the {end}",
-    )
+    words = f"the queue has {listed(received)} after the {end}"
+    target.record_finding(POLICIES, received == list(range(MESSAGES)), words)
 
 
 @case(ONLY_BLOCK, needs={"stomp-1.2", "address-full"})
@@ -261,11 +240,8 @@ def test_nothing_is_lost_under_block_over_stomp(
         for peer in peers:
             target.wait_until(_has_receipts(peer, per_producer), PATIENCE)
         counts = [_receipts(peer) for peer in peers]
-        target.record_finding(
-            BLOCKS,
-            counts == [per_producer] * producers,
-            f"each asked for {per_producer} receipts; {listed(counts)} arrived",
-        )
+        words = f"each asked for {per_producer} receipts; {listed(counts)} arrived"
+        target.record_finding(BLOCKS, counts == [per_producer] * producers, words)
 
 
 def _has_receipts(peer: StompPeer, count: int) -> Callable[[], bool]:

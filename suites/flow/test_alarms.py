@@ -89,11 +89,8 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     words = f"a client that does not understand connection.blocked got {told} connection.unblocked"
     target.record_finding(NOTIFIED, told == "no", words)
     more = bodies(arrive(both, 1))  # now its ack counts, which makes room for one
-    target.record_finding(
-        MIXED_CONNECTION,
-        len(more) == 1,
-        f"after the alarm, {len(more)} messages reached the mixed connection",
-    )
+    detail = f"after the alarm, {len(more)} messages reached the mixed connection"
+    target.record_finding(MIXED_CONNECTION, len(more) == 1, detail)
     eventually(owner, lambda: owner.count(queue) >= 3)
     received = sorted([*more, *bodies(drained(owner, queue))])
     all_of_it = received == [b"deaf", b"held", b"mixed", b"silent"]
@@ -109,11 +106,8 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     target.record_finding(BLOCKED_ON_MEMORY, passed == [b"after"], words)
     beating.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=OTHERS_GO_ON)
     last = bodies(arrive(both, 1))
-    target.record_finding(
-        MIXED_CONNECTION,
-        last in ([b"before"], []),
-        f"after the alarm, the mixed connection got {listed(last)}",
-    )
+    detail = f"after the alarm, the mixed connection got {listed(last)}"
+    target.record_finding(MIXED_CONNECTION, last in ([b"before"], []), detail)
 
     target.raise_alarm("disk")
     try:
@@ -168,11 +162,8 @@ def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
     peer.expect(BLOCKED, proves=proves)
     since = target.now()
     target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)
-    target.record_finding(
-        proves,
-        peer.ended is None,
-        f"the client was silent for four intervals while blocked: {peer.instead()}",
-    )
+    words = f"the client was silent for four intervals while blocked: {peer.instead()}"
+    target.record_finding(proves, peer.ended is None, words)
     beats = beats_received(target, peer, since)
     target.record_finding(
         proves, len(beats) >= 3, f"{len(beats)} heartbeats of the server arrived meanwhile"

@@ -117,11 +117,8 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
     with short_of(target, "disk"):
         with short_of(target, "memory"):
             closed = target.wait_until(lambda: link.session.remote_incoming_window <= 0, PATIENCE)
-            target.record_finding(
-                CONNECTION_BLOCKED,
-                closed,
-                f"while memory was short, the window was {link.session.remote_incoming_window}",
-            )
+            detail = f"while memory was short, the window was {link.session.remote_incoming_window}"
+            target.record_finding(CONNECTION_BLOCKED, closed, detail)
             words = (
                 f"while memory was short, the link had {link.credit} credits and should keep them"
             )
@@ -135,11 +132,8 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
             )
         target.advance(QUIET)
         still = [session.remote_incoming_window for session in (link.session, late)]
-        target.record_finding(
-            BLOCKED_ON_MEMORY,
-            still == [0, 0],
-            f"with only disk space short, the windows are {listed(still)}; expected 0",
-        )
+        detail = f"with only disk space short, the windows are {listed(still)}; expected 0"
+        target.record_finding(BLOCKED_ON_MEMORY, still == [0, 0], detail)
     opened = target.wait_until(
         lambda: min(link.session.remote_incoming_window, late.remote_incoming_window) > 0, PATIENCE
     )

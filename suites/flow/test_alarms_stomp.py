@@ -82,11 +82,8 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             )
             held = second is None and publisher.ended is None
             instead = "was confirmed" if second else f"was not confirmed; {publisher.instead()}"
-            target.record_finding(
-                (proves, CONNECTION_BLOCKED),
-                held,
-                f"while {resource} was short, a second SEND {instead}",
-            )
+            detail = f"while {resource} was short, a second SEND {instead}"
+            target.record_finding((proves, CONNECTION_BLOCKED), held, detail)
             if not held:
                 for message in (*received, *collect(target, consumer, 3)):
                     consumer.ack(message, receipt=True)
@@ -95,11 +92,8 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
             words = f"a connection that only consumes: {consumer.instead()}"
             target.record_finding(CONNECTION_BLOCKED, consumer.ended is None, words)
             received = receive(target, consumer, 2, within=QUIET * 2)
-            target.record_finding(
-                proves,
-                bodies(received) in ([], [b"first"]),
-                f"while {resource} was short, {listed(bodies(received))} arrived of two",
-            )
+            detail = f"while {resource} was short, {listed(bodies(received))} arrived of two"
+            target.record_finding(proves, bodies(received) in ([], [b"first"]), detail)
             idle.settle()
             words = f"a client that sends no message: {idle.instead()}"
             target.record_finding(CONNECTION_BLOCKED, idle.ended is None, words)
@@ -108,11 +102,8 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         for receipt in receipts:
             confirmed(publisher, receipt, proves)
         delivered = bodies(received) + bodies(more := collect(target, consumer, 3 - len(received)))
-        target.record_finding(
-            proves,
-            sorted(delivered) == [b"0", b"1", b"first"],
-            f"after the alarm, {listed(delivered)} arrived; expected 'first', 0 and 1",
-        )
+        detail = f"after the alarm, {listed(delivered)} arrived; expected 'first', 0 and 1"
+        target.record_finding(proves, sorted(delivered) == [b"0", b"1", b"first"], detail)
         for message in (*received, *more):
             consumer.ack(message, receipt=True)
 
@@ -128,11 +119,8 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
         peer.publish(to, b"under the alarm", receipt=False)
         since = target.now()
         target.wait_until(lambda: peer.ended is not None, 4 * HEART_BEAT)
-        target.record_finding(
-            CONNECTION_BLOCKED,
-            peer.ended is None,
-            f"the client was silent for four intervals while blocked: {peer.instead()}",
-        )
+        words = f"the client was silent for four intervals while blocked: {peer.instead()}"
+        target.record_finding(CONNECTION_BLOCKED, peer.ended is None, words)
         if peer.ended is not None:
             return
         target.control(
@@ -140,11 +128,8 @@ def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
             "a client that sends nothing should be disconnected after its silence",
         )
         beats = beats_received(target, peer, since)
-        target.record_finding(
-            CONNECTION_BLOCKED,
-            len(beats) >= 3,
-            f"{len(beats)} signs of life of the broker arrived meanwhile",
-        )
+        words = f"{len(beats)} signs of life of the broker arrived meanwhile"
+        target.record_finding(CONNECTION_BLOCKED, len(beats) >= 3, words)
     peer.expect_end(within=4 * HEART_BEAT + PATIENCE, proves=CONNECTION_BLOCKED)
 
 

@@ -93,11 +93,8 @@ def test_credit_is_filled_up_at_the_low_mark(
             peer.publish(link, b"paced", settled=settled)
             peer.settle()
             if left > low:
-                target.require(
-                    CREDIT,
-                    link.credit == left,
-                    f"{link.credit} credits are left; expected {left} of {most}",
-                )
+                words = f"{link.credit} credits are left; expected {left} of {most}"
+                target.require(CREDIT, link.credit == left, words)
         target.wait_until(lambda: link.credit == most or peer.ended is not None, PATIENCE)
         detail = (
             f"with {low} credits left, flows raised them to {link.credit}; expected {most};"
@@ -172,11 +169,8 @@ def test_no_more_credit_is_outstanding_than_was_said(
         )
         target.require(CREDIT, low < link.credit <= most, detail)
     peer.settle()
-    target.record_finding(
-        CREDIT,
-        max(told(target, peer)) <= most,
-        f"flows granted up to {max(told(target, peer))} of {most} credits",
-    )
+    words = f"flows granted up to {max(told(target, peer))} of {most} credits"
+    target.record_finding(CREDIT, max(told(target, peer)) <= most, words)
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
@@ -190,11 +184,8 @@ def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> N
     for number, size in enumerate(sizes[: most - low - 1], 1):
         peer.publish(link, bytes(size))
         peer.settle()
-        target.require(
-            CREDIT,
-            link.credit == most - number,
-            f"{number} messages were sent; {link.credit} of {most} credits are left",
-        )
+        words = f"{number} messages were sent; {link.credit} of {most} credits are left"
+        target.require(CREDIT, link.credit == most - number, words)
 
 
 def full(target: Bench, kind: str = "block") -> Node:
@@ -238,11 +229,8 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
     consumer.settle()
     for whose, who in ((peer, link), (other, second)):
         target.wait_until(_has_credit(who), PATIENCE)
-        target.record_finding(
-            FULL,
-            0 < who.credit <= most,
-            f"once there was room again, {who.credit} credits arrived; {whose.instead()}",
-        )
+        words = f"once there was room again, {who.credit} credits arrived; {whose.instead()}"
+        target.record_finding(FULL, 0 < who.credit <= most, words)
 
 
 @case(REFUSED, needs={"amqp", "amqp-credit", "address-full"})
@@ -261,11 +249,8 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
             words = f"rejected with {shown(condition)}"
             target.record_finding(REFUSED, "resource-limit-exceeded" in str(condition), words)
     taken = states.count("accepted")
-    target.record_finding(
-        REFUSED,
-        states[-1] == "rejected" and taken >= 5,
-        f"messages of 5000 bytes were {', '.join(map(str, states))}",
-    )
+    detail = f"messages of 5000 bytes were {', '.join(map(str, states))}"
+    target.record_finding(REFUSED, states[-1] == "rejected" and taken >= 5, detail)
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit", "address-full"})

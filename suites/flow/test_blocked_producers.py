@@ -110,18 +110,12 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     )
     delivered = small_addresses.drain_queue(target, place, sum(crowd.sent) + len(filler))
     received = by_producer(delivered, producers)
-    target.record_finding(
-        BLOCKS,
-        received == crowd.expected(),
-        f"the producers sent {listed(crowd.sent)}; {'; '.join(map(listed, received))} arrived",
-    )
+    words = f"the producers sent {listed(crowd.sent)}; {'; '.join(map(listed, received))} arrived"
+    target.record_finding(BLOCKS, received == crowd.expected(), words)
     target.wait_until(lambda: all(crowd.credit()), PATIENCE)
     left = crowd.credit()
-    target.record_finding(
-        UNBLOCKS,
-        all(number > 0 for number in left),
-        f"once there was room again, the producers held {listed(left)} credits",
-    )
+    words = f"once there was room again, the producers held {listed(left)} credits"
+    target.record_finding(UNBLOCKS, all(number > 0 for number in left), words)
 
 
 @case(BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
@@ -153,17 +147,11 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
             ]
             target.wait_until(_credit_on_any(waiting), PATIENCE)
     went_on = min(crowd.sent) >= goal
-    target.record_finding(
-        UNBLOCKS,
-        went_on,
-        f"the producers sent {listed(crowd.sent)} messages; {len(results)} were accepted",
-    )
+    words = f"the producers sent {listed(crowd.sent)} messages; {len(results)} were accepted"
+    target.record_finding(UNBLOCKS, went_on, words)
     received = by_producer(results, 2)
-    target.record_finding(
-        BLOCKS,
-        received == crowd.expected(),
-        f"the producers sent {listed(crowd.sent)}; {'; '.join(map(listed, received))} arrived",
-    )
+    words = f"the producers sent {listed(crowd.sent)}; {'; '.join(map(listed, received))} arrived"
+    target.record_finding(BLOCKS, received == crowd.expected(), words)
 
 
 @case(BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
@@ -192,19 +180,13 @@ def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: 
     peer.flow(taking, link_credit=sent)
     got = collect(target, peer, taking, sent, quiet=0)
     received = [small_addresses.number_of(delivery.message.body) for delivery in got]
-    target.require(
-        BLOCKS,
-        received == list(range(sent)),
-        f"{sent} messages were accepted; {listed(received)} arrived",
-    )
+    words = f"{sent} messages were accepted; {listed(received)} arrived"
+    target.require(BLOCKS, received == list(range(sent)), words)
     for delivery in got:
         peer.disposition(delivery)
     target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
-    target.record_finding(
-        UNBLOCKS,
-        link.credit > 0,
-        f"once there was room again, {link.credit} credits arrived; {peer.instead()}",
-    )
+    words = f"once there was room again, {link.credit} credits arrived; {peer.instead()}"
+    target.record_finding(UNBLOCKS, link.credit > 0, words)
 
 
 @case(ADDRESS_WIDE, ONE_COPY, needs={"amqp", "multicast", "address-full"})
@@ -230,11 +212,8 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
         consumer.flow(taking, link_credit=together)
         got = collect(target, consumer, taking, together, quiet=0)
         received = [small_addresses.number_of(delivery.message.body) for delivery in got]
-        target.require(
-            ONE_COPY,
-            received == list(range(together)),
-            f"{together} messages were accepted; subscription {number} got {listed(received)}",
-        )
+        words = f"{together} messages were accepted; subscription {number} got {listed(received)}"
+        target.require(ONE_COPY, received == list(range(together)), words)
         for delivery in got:
             consumer.disposition(delivery)
         consumer.settle()
@@ -247,11 +226,8 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
             target.record_finding(ADDRESS_WIDE, state == "rejected", detail)
     small_addresses.room_again(target, place.address)
     state = small_addresses.send(target, peer, link, small_addresses.body(99, SMALLEST))
-    target.record_finding(
-        ONE_COPY,
-        state == "accepted",
-        f"after all subscriptions had settled all, a message was {state}",
-    )
+    words = f"after all subscriptions had settled all, a message was {state}"
+    target.record_finding(ONE_COPY, state == "accepted", words)
 
 
 Subscribed = tuple[Node, list[tuple[AmqpPeer, Link]], AmqpPeer, Link]
@@ -341,8 +317,5 @@ def test_a_producer_that_ignores_its_credit_harms_nobody(
     numbers = small_addresses.drain_queue(target, place, len(accepted))
     lost = [number for number in accepted if number not in numbers]
     fine = not lost and numbers == sorted(set(numbers))
-    target.record_finding(
-        OVERDRAWN,
-        fine,
-        f"{accepted} of {len(sent)} messages were accepted; {listed(numbers)} arrived",
-    )
+    words = f"{accepted} of {len(sent)} messages were accepted; {listed(numbers)} arrived"
+    target.record_finding(OVERDRAWN, fine, words)

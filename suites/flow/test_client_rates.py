@@ -171,21 +171,15 @@ def buffer_fills(
     sizes = [step.size for step in course if not step.ended]
     larger = 0 if to_the_byte else sum(max(0, size - sizes[0]) for size in sizes)
     wrong = rates.overrun(course, window + larger)
-    target.record_finding(
-        BUFFERS,
-        wrong is None,
-        f"at one message a second and a window of {window}: {wrong or 'no overrun'}",
-    )
+    words = f"at one message a second and a window of {window}: {wrong or 'no overrun'}"
+    target.record_finding(BUFFERS, wrong is None, words)
     held, taken = rates.peak(course), len(consumer.consumed)
     detail = (
         f"at one message a second, {taken} were consumed and up to {held} bytes waited, with a"
         f" window of {window}"
     )
-    target.record_finding(
-        BUFFERS,
-        held >= least(),
-        f"{detail}; expected at least {least()}; {consumer.peer.instead()}",
-    )
+    words = f"{detail}; expected at least {least()}; {consumer.peer.instead()}"
+    target.record_finding(BUFFERS, held >= least(), words)
 
 
 @case(BUFFERS, needs=STOMP)
@@ -255,11 +249,8 @@ def test_a_producer_with_a_rate_gets_rid_of_everything(
     taker = target.stomp()
     taker.subscribe(queue)
     received = bodies_of(receive(target, taker, count))
-    target.record_finding(
-        PRODUCES,
-        received == sent,
-        f"of {count} messages sent at {rate} a second, {listed(received)} arrived",
-    )
+    words = f"of {count} messages sent at {rate} a second, {listed(received)} arrived"
+    target.record_finding(PRODUCES, received == sent, words)
 
 
 @case(PRODUCES, needs=AMQP)
@@ -278,11 +269,8 @@ def test_a_sender_with_a_rate_gets_rid_of_everything(
     received = steps.bodies(
         steps.collect(target, taker, taker.receiver(node, credit=count), count, quiet=0)
     )
-    target.record_finding(
-        PRODUCES,
-        received == sent,
-        f"of {count} messages sent at {rate} a second, {listed(received)} arrived",
-    )
+    words = f"of {count} messages sent at {rate} a second, {listed(received)} arrived"
+    target.record_finding(PRODUCES, received == sent, words)
 
 
 def nothing_is_stranded(

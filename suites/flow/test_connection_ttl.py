@@ -146,11 +146,8 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
         )
     if expected.ttl_ms > LONGEST_JUDGED_MS:
         target.advance(seconds(86_400))
-        target.record_finding(
-            rules,
-            peer.ended is None,
-            f"a day of silence under a TTL of {expected.ttl_ms} ms: {peer.instead()}",
-        )
+        words = f"a day of silence under a TTL of {expected.ttl_ms} ms: {peer.instead()}"
+        target.record_finding(rules, peer.ended is None, words)
     else:
         judge_silence(target, peer, rules, expected.ttl_ms)
     if not target.virtual:
@@ -229,11 +226,8 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
         peer = target.stomp("1.2", acceptor=acceptor, heart_beat=asked)
         assert peer.connected is not None
         header = peer.connected.get("heart-beat")
-        target.record_finding(
-            requirement,
-            header == answer,
-            f"{acceptor}: heart-beat:{asked} was answered with {header!r}; expected {answer!r}",
-        )
+        words = f"{acceptor}: heart-beat:{asked} was answered with {header!r}; expected {answer!r}"
+        target.record_finding(requirement, header == answer, words)
     judged = {finding.requirement for finding in target.example_record.findings}
     for requirement in target.cited:
         if requirement not in judged:
@@ -330,11 +324,8 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
     peer = target.stomp("1.2", acceptor=where.acceptor, heart_beat=f"60000,{cy}")
     assert peer.connected is not None
     sx = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
-    target.require(
-        SERVER_BEATS,
-        sx > 0,
-        f"the client wants a heartbeat every {cy} ms; the server promises one every {sx} ms",
-    )
+    words = f"the client wants a heartbeat every {cy} ms; the server promises one every {sx} ms"
+    target.require(SERVER_BEATS, sx > 0, words)
     period = ms(max(sx, cy))
     signs = [target.now()]
     for _ in range(3):
@@ -378,9 +369,6 @@ def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
         expectation=silent.closed_by_now(),
     )
     answer = silent.take(ERROR)
-    target.record_finding(
-        MAY_SEND_ERROR,
-        answer is not None and bool(answer.get("message")),
-        f"{'nothing' if answer is None else answer.brief()} arrived before the close",
-    )
+    words = f"{'nothing' if answer is None else answer.brief()} arrived before the close"
+    target.record_finding(MAY_SEND_ERROR, answer is not None and bool(answer.get("message")), words)
     busy.settle()

@@ -354,11 +354,8 @@ def test_windows_are_apart(target: Bench) -> None:
     target.wait_until(lambda: peer.messages_seen >= 1, QUIET)
     peer.subscribe(second, "b", ack="client", headers={"consumer-window-size": "-1"})
     done = target.wait_until(lambda: _of(peer, "b") >= 6, ms(5000))
-    target.record_finding(
-        POSITIVE,
-        done,
-        f"the open subscription got {_of(peer, 'b')} of 6 messages beside a shut one",
-    )
+    words = f"the open subscription got {_of(peer, 'b')} of 6 messages beside a shut one"
+    target.record_finding(POSITIVE, done, words)
 
 
 def _of(peer: StompPeer, subscription: str) -> int:

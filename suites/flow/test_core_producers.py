@@ -221,11 +221,8 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     if gap >= 0:
         drain(target, name, 1)
         got = grants(target, peer, 1)
-        target.record_finding(
-            BLOCKS,
-            got == [1],
-            f"once there was room again, {sum(got)} credits were granted; 1 was requested",
-        )
+        detail = f"once there was room again, {sum(got)} credits were granted; 1 was requested"
+        target.record_finding(BLOCKS, got == [1], detail)
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -241,11 +238,8 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
         seen.append(grants(target, peer, int(number < MESSAGES)))
         peer.publish(sized(name, number))
     expected = [[100]] * MESSAGES + [[]]
-    target.record_finding(
-        BLOCKS,
-        seen == expected,
-        f"with 0 to {MESSAGES} messages, the credits granted were {'; '.join(map(shown, seen))}",
-    )
+    words = f"with 0 to {MESSAGES} messages, the credits granted were {'; '.join(map(shown, seen))}"
+    target.record_finding(BLOCKS, seen == expected, words)
     # the fourth was sent without credit: the address has room once two are consumed
     drain(target, name, 2)
     got = grants(target, peer, 1)
@@ -341,18 +335,12 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     drained = drain(target, queues[0], count)
     target.control(len(drained) == count, f"the first queue has {len(drained)} messages of {count}")
     got = grants(target, peer, 0)
-    target.record_finding(
-        ADDRESS_WIDE,
-        not got,
-        f"the other queue still has everything; {sum(got) or 'no'} credits were granted",
-    )
+    detail = f"the other queue still has everything; {sum(got) or 'no'} credits were granted"
+    target.record_finding(ADDRESS_WIDE, not got, detail)
     drain(target, queues[1], count)
     got = grants(target, peer, 1)
-    target.record_finding(
-        ADDRESS_WIDE,
-        got == [100],
-        f"both queues are empty; {sum(got) or 'no'} credits were granted",
-    )
+    detail = f"both queues are empty; {sum(got) or 'no'} credits were granted"
+    target.record_finding(ADDRESS_WIDE, got == [100], detail)
 
 
 @case(ONLY_BLOCK, needs=FULL)
@@ -406,8 +394,5 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
     received = [number_of(body) for body in drain(target, name, count)]
     judge_arrivals(target, OVERDRAWN, received, count, "accepted")
     got = grants(target, peer, 1)
-    target.record_finding(
-        BLOCKS,
-        sum(got) == 700,
-        f"once there was room again, the credits granted were {shown(got)}; expected 700",
-    )
+    detail = f"once there was room again, the credits granted were {shown(got)}; expected 700"
+    target.record_finding(BLOCKS, sum(got) == 700, detail)

@@ -144,11 +144,8 @@ def test_with_a_window_of_zero_nothing_comes_unasked(target: Bench) -> None:
     for number in (0, 1, 2):
         window.wants()
         got = take(target, peer, 1)
-        target.record_finding(
-            BOUND,
-            numbers(got) == [number],
-            f"a consumer waited and got {listed(numbers(got))}; expected {number}",
-        )
+        detail = f"a consumer waited and got {listed(numbers(got))}; expected {number}"
+        target.record_finding(BOUND, numbers(got) == [number], detail)
         for delivery in got:
             window.consumed(delivery)
     window.wants()
@@ -191,11 +188,8 @@ def test_a_window_is_never_overrun_and_never_dries_up(
         target.judge_count(BOUND, "bytes in the buffer", buffered, (0, most), "bytes")
         received.append(held.pop(0))
         watched.consumed(received[-1])
-    target.record_finding(
-        BOUND,
-        numbers(received) == list(range(25)),
-        f"25 messages were sent; {listed(numbers(received))} arrived",
-    )
+    words = f"25 messages were sent; {listed(numbers(received))} arrived"
+    target.record_finding(BOUND, numbers(received) == list(range(25)), words)
     judge_trace(target, peer, core_credit.consumers)
 
 
@@ -300,16 +294,10 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
         peer.create_consumer(name, number)["default-consumer-window-size"]
         for number, name in enumerate((plain, small))
     ]
-    target.record_finding(
-        BOUND,
-        reported[0] == DEFAULT,
-        f"the default window is {DEFAULT} bytes; {reported[0]} were reported",
-    )
-    target.record_finding(
-        OVERRIDDEN,
-        reported[1] == SMALL,
-        f"the address-setting says {SMALL} bytes; {reported[1]} were reported",
-    )
+    words = f"the default window is {DEFAULT} bytes; {reported[0]} were reported"
+    target.record_finding(BOUND, reported[0] == DEFAULT, words)
+    words = f"the address-setting says {SMALL} bytes; {reported[1]} were reported"
+    target.record_finding(OVERRIDDEN, reported[1] == SMALL, words)
     publish(peer, small, [600 - HEAD] * 20)
     peer.credit(reported[1] if reported[1] is not None else SMALL, 1)
     got = take(target, peer, -(-SMALL // 600), 1)

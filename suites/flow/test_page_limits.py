@@ -85,11 +85,8 @@ def limited(
         return
     if policy == "fail":
         count = states.count("accepted")
-        target.record_finding(
-            requirement,
-            states[-1] == "rejected",
-            f"the last of {len(states)} messages was {states[-1]}",
-        )
+        words = f"the last of {len(states)} messages was {states[-1]}"
+        target.record_finding(requirement, states[-1] == "rejected", words)
         bounded(target, requirement, "messages accepted before one was refused", count, bounds)
         received = small_addresses.drain_queue(target, place, count)
     else:
@@ -104,17 +101,11 @@ def limited(
         if target.virtual:
             target.record_finding(requirement, lost > 0, detail)
         bounded(target, requirement, "messages kept before they were lost", count, bounds)
-    target.record_finding(
-        requirement,
-        received == list(range(count)),
-        f"{count} messages were accepted; {brief(received)} arrived",
-    )
+    words = f"{count} messages were accepted; {brief(received)} arrived"
+    target.record_finding(requirement, received == list(range(count)), words)
     again = taken_again(target, place, policy)
-    target.record_finding(
-        requirement,
-        again,
-        f"all messages are consumed; another is {'' if again else 'not '}accepted",
-    )
+    words = f"all messages are consumed; another is {'' if again else 'not '}accepted"
+    target.record_finding(requirement, again, words)
 
 
 @case(BYTES, needs=NEEDS)

@@ -47,11 +47,8 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
         consumer.ack(first["delivery-tag"])
         received = arrive(consumer, 1)
         # A consumer that missed it would take a message that later controls look for.
-        target.require(
-            OTHERS_GO_ON,
-            bodies(received) == [b"two"],
-            f"under the alarm, a consumer at node a got {listed(bodies(received))}",
-        )
+        words = f"under the alarm, a consumer at node a got {listed(bodies(received))}"
+        target.require(OTHERS_GO_ON, bodies(received) == [b"two"], words)
 
     _one_alarm(b, "memory", _node(target, "a", "amqp"), BLOCKED_ON_ALL_NODES, consumes)
     _one_alarm(b, "disk", a, BLOCKED_ON_ALL_NODES)
@@ -84,11 +81,8 @@ def _held(
     target = at.target
     publisher.publish(body, at.queue)
     answer = publisher.expect(BLOCKED, proves=proves)
-    target.record_finding(
-        proves,
-        answer["reason"] == f"low on {resource}",
-        f"node {at.name} gives the reason {answer['reason']!r}",
-    )
+    detail = f"node {at.name} gives the reason {answer['reason']!r}"
+    target.record_finding(proves, answer["reason"] == f"low on {resource}", detail)
     publisher.expect_nothing(
         for_=QUIET, of=UNBLOCKED, proves=proves, why="the alarm is still raised"
     )

@@ -135,11 +135,8 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     words = f"the connection that publishes now and then was {seen_states}; expected running"
     target.record_finding(HELD_BACK_BY_QUEUE, FLOW not in reported, words)
     whole = flood.end()
-    target.record_finding(
-        HELD_BACK_BY_QUEUE,
-        whole,
-        f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}",
-    )
+    detail = f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}"
+    target.record_finding(HELD_BACK_BY_QUEUE, whole, detail)
     state, quiet = target.management().state_of(flooding, {"running"}, seconds(20))
     target.record_finding(
         HELD_BACK_BY_QUEUE, quiet, f"when all was accepted, the state was {state}; expected running"
@@ -193,11 +190,8 @@ def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
     peer.declare(queue)
     peer.write(batch(peer, queue, 8000), as_event=False)
     target.wait_until(lambda: peer.ended is not None, seconds(7))
-    target.record_finding(
-        (HELD_BACK_BY_QUEUE, SILENCE_ALLOWED),
-        peer.ended is None,
-        f"the client was silent for 7 s while its connection was in flow: {peer.instead()}",
-    )
+    words = f"the client was silent for 7 s while its connection was in flow: {peer.instead()}"
+    target.record_finding((HELD_BACK_BY_QUEUE, SILENCE_ALLOWED), peer.ended is None, words)
     peer.expect_end(within=seconds(5), proves=SILENCE_ALLOWED)
     depth = target.amqp091().count(queue)
     target.record_finding(

@@ -58,11 +58,8 @@ def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
     assert peer.connected is not None
     value = peer.connected.get("heart-beat")
     should = agreed(rules(target), promised, expected)
-    target.record_finding(
-        AGREED,
-        value == should,
-        f"heart-beat:{promised},{expected} was answered with {value}; expected {should}",
-    )
+    words = f"heart-beat:{promised},{expected} was answered with {value}; expected {should}"
+    target.record_finding(AGREED, value == should, words)
     peer.settle()
 
 

@@ -53,11 +53,8 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
         (alarm, used, limit), above = api.until(
             lambda: memory_of(api), lambda events: events[0] and events[1] > events[2]
         )
-        target.record_finding(
-            NO_CAP,
-            above,
-            f"{used} bytes are used, which should be above the mark of {limit}; alarm: {alarm}",
-        )
+        detail = f"{used} bytes are used, which should be above the mark of {limit}; alarm: {alarm}"
+        target.record_finding(NO_CAP, above, detail)
         fresh = target.amqp091(channels=5)
         others = [queue_of(fresh, channel=number) for number in range(1, 6)]
         for other in others:
@@ -67,17 +64,11 @@ def test_the_watermark_throttles_and_caps_nothing(target: Bench) -> None:
                 proves=NO_CAP,
             )
         target.advance(QUIET * 4)
-        target.record_finding(
-            NO_CAP,
-            owner.count(queue) == 20,
-            f"{owner.count(queue)} of 20 messages are left above the mark",
-        )
+        detail = f"{owner.count(queue)} of 20 messages are left above the mark"
+        target.record_finding(NO_CAP, owner.count(queue) == 20, detail)
         received = bodies(drained(owner, queue))
-        target.record_finding(
-            NO_CAP,
-            received == [b"%d" % at for at in range(20)],
-            f"above the mark, {listed(received)} could be received; expected 0 to 19",
-        )
+        detail = f"above the mark, {listed(received)} could be received; expected 0 to 19"
+        target.record_finding(NO_CAP, received == [b"%d" % at for at in range(20)], detail)
         words = f"two connections that publish nothing: {fresh.instead()}; {owner.instead()}"
         target.record_finding(NO_CAP, fresh.ended is None and owner.ended is None, words)
     finally:
@@ -109,11 +100,8 @@ def test_the_disk_limit_may_be_a_multiple_of_the_memory(target: Bench) -> None:
         target.set_limits(disk=1_000_000.0)
         publisher.publish(b"held", queue)
         answer = publisher.expect(BLOCKED, proves=DISK_LIMIT)
-        target.record_finding(
-            DISK_LIMIT,
-            answer["reason"] == "low on disk",
-            f"the reason is {answer['reason']!r}; expected the disk",
-        )
+        detail = f"the reason is {answer['reason']!r}; expected the disk"
+        target.record_finding(DISK_LIMIT, answer["reason"] == "low on disk", detail)
     finally:
         target.set_limits(disk=1_000_000)
     publisher.expect(UNBLOCKED, proves=DISK_LIMIT)
@@ -133,10 +121,7 @@ def test_the_disk_limit_is_worked_out_from_the_memory(target: Bench) -> None:
             return node.get("mem_limit", 0), node.get("disk_free_limit", -1)
 
         (memory, disk), held = api.until(told, lambda both: abs(both[1] - 4 * both[0]) <= 4)
-        target.record_finding(
-            DISK_LIMIT,
-            held,
-            f"half the memory is {memory}, twice it is {disk}; expected four times as much",
-        )
+        words = f"half the memory is {memory}, twice it is {disk}; expected four times as much"
+        target.record_finding(DISK_LIMIT, held, words)
     finally:
         target.set_limits(memory=0.9, disk=1_000_000)

@@ -100,22 +100,16 @@ def test_where_paging_begins(
         peer.publish(b"more", queue)
         peer.settle()
         messages.append(b"more")
-        target.record_finding(
-            PAGED_BEFORE_BLOCKING,
-            peer.take(BLOCKED) is None,
-            f"{label}: below the mark publishers should go on",
-        )
+        words = f"{label}: below the mark publishers should go on"
+        target.record_finding(PAGED_BEFORE_BLOCKING, peer.take(BLOCKED) is None, words)
     else:
         other = target.amqp091()
         other.publish(b"held", queue)
         other.expect(BLOCKED, proves=NEVER_PAGED if ratio > 1.0 else PAGED_BEFORE_BLOCKING)
     target.advance(LOOKS)
     received = bodies(drained(peer, queue))
-    target.record_finding(
-        PAGED_BEFORE_BLOCKING,
-        received == messages,
-        f"{label}; {len(received)} of {len(messages)} arrived unchanged",
-    )
+    words = f"{label}; {len(received)} of {len(messages)} arrived unchanged"
+    target.record_finding(PAGED_BEFORE_BLOCKING, received == messages, words)
 
 
 @case(SHORT_OF_DISK, PAGED_BEFORE_BLOCKING, needs=NEEDS | {"readings"})
@@ -129,19 +123,13 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=999))
     target.advance(4 * LOOKS)
     _, left = in_memory(target, queue)
-    target.record_finding(
-        SHORT_OF_DISK,
-        left == 20,
-        f"without disk space, {left} of 20 messages are in memory; expected all",
-    )
+    words = f"without disk space, {left} of 20 messages are in memory; expected all"
+    target.record_finding(SHORT_OF_DISK, left == 20, words)
     target.readings(ResourcesRead(TOTAL * 3 // 10, TOTAL, disk_free=PLENTY))
     target.advance(seconds(10) + LOOKS)
     _, left = in_memory(target, queue)
-    target.record_finding(
-        PAGED_BEFORE_BLOCKING,
-        left == 0,
-        f"once there was disk space again, {left} of 20 messages are in memory; expected none",
-    )
+    words = f"once there was disk space again, {left} of 20 messages are in memory; expected none"
+    target.record_finding(PAGED_BEFORE_BLOCKING, left == 0, words)
 
 
 @case(PAGED_BEFORE_BLOCKING, needs=NEEDS | {"readings"})
@@ -194,11 +182,8 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
                 )
             peer.settle()
         received = bodies(drained(peer, queue))
-    target.record_finding(
-        PAGED_BEFORE_BLOCKING,
-        received == sent,
-        f"{way}: {listed(received)} arrived; expected {listed(sent)}",
-    )
+    words = f"{way}: {listed(received)} arrived; expected {listed(sent)}"
+    target.record_finding(PAGED_BEFORE_BLOCKING, received == sent, words)
 
 
 # --- as far as any broker can be tested -----------------------------------------------------------

@@ -209,8 +209,5 @@ def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: i
             since + interval,
         )
     else:
-        target.record_finding(
-            DISK_CHECK_INTERVAL,
-            False,
-            f"space was free again, but the alarm was not over at {again}",
-        )
+        words = f"space was free again, but the alarm was not over at {again}"
+        target.record_finding(DISK_CHECK_INTERVAL, False, words)

@@ -112,11 +112,8 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
     target.control(
         bool(back), "messages of the slow consumer should be redelivered when it has left"
     )
-    target.record_finding(
-        IN_TURN,
-        sorted(back) == sorted(kept),
-        f"after the slow consumer left, the other got {listed(back)} of {listed(kept)}",
-    )
+    words = f"after the slow consumer left, the other got {listed(back)} of {listed(kept)}"
+    target.record_finding(IN_TURN, sorted(back) == sorted(kept), words)
 
 
 @case(SAME_COURSE, needs={"stomp-1.2", "consumer-window"})

@@ -53,11 +53,8 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
         for body in bodies(collect(target, consumer(target, to), count + 1))
     ]
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
-    target.record_finding(
-        UNBLOCKS,
-        received == list(range(count + 1)),
-        f"{count + 1} were sent; {listed(received)} arrived",
-    )
+    words = f"{count + 1} were sent; {listed(received)} arrived"
+    target.record_finding(UNBLOCKS, received == list(range(count + 1)), words)
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
@@ -122,11 +119,8 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     ]
     for receipt in (first, second):
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
-    target.record_finding(
-        UNBLOCKS,
-        received == list(range(count + 2)),
-        f"{count + 2} were sent; {listed(received)} arrived",
-    )
+    words = f"{count + 2} were sent; {listed(received)} arrived"
+    target.record_finding(UNBLOCKS, received == list(range(count + 2)), words)
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)

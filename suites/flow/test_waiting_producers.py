@@ -217,11 +217,8 @@ def test_all_who_wait_go_on_when_there_is_room(
     )
     target.advance(QUIET)
     early = [waiter.way for waiter in waiters if not waiter.at.emptied and waiter.went_on()]
-    target.record_finding(
-        BLOCKS,
-        not early,
-        f"while their address was still full, {', '.join(early) or 'no producers'} continued",
-    )
+    detail = f"while their address was still full, {', '.join(early) or 'no producers'} continued"
+    target.record_finding(BLOCKS, not early, detail)
     lost = [waiter.way for waiter in waiters if waiter.gone and waiter.went_on()]
     words = f"producers that left and were granted credit afterwards: {', '.join(lost) or 'none'}"
     target.record_finding(NO_CREDIT, not lost, words)
