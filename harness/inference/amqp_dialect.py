@@ -209,9 +209,8 @@ def _gives_again(queue: Candidate, state: str | Described | None, bench: Bench) 
         peer.disposition(delivery, state)
         peer.settle()
     peer.detach(link)
-    default = codec.fields_of(link.answer and link.answer.fields.get("source")).get(
-        "default-outcome"
-    )
+    source = None if link.answer is None else link.answer.fields.get("source")
+    default = codec.fields_of(source).get("default-outcome")
     if state is None and not delivery.settled and codec.name_of(default) == "released":
         return True
     other, link = _receiver(bench, node)
