@@ -582,9 +582,11 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
         if again is None or not is_first:
             left = target.amqp091().get(queue).body
             detail += f", and another channel gets {listed([left])}"
+            behind = again or peer.watch_for(method("basic.deliver", channel=1), within=PATIENCE)
+            is_late = again is None and behind is not None and behind.body == b"first"
+            target.control(not is_late, f"{detail}; the first was delivered late")
             target.record_finding("AMQP091-REJ-01", left == b"first", detail)
-            if left == b"first" and again is None:
-                behind = peer.watch_for(method("basic.deliver", channel=1), within=PATIENCE)
+            if left == b"first":
                 got = "nothing" if behind is None else repr(behind.body)
                 detail += f"; then {got} is delivered"
                 target.record_finding("AMQP091-QOS-02", behind is not None, detail)
