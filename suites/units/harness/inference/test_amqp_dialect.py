@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_no_declare_is_sent_to_a_target_that_is_no_coordinator(
     monkeypatch.setattr(Frame, "kind", lambda self, name: "target")
     monkeypatch.setattr(AmqpPeer, "post", lambda self, *fields: pytest.fail("a message was sent"))
     assert not Questions(started("reference"), 1).asked(amqp_dialect._has_transactions)
+
+
+@pytest.mark.parametrize(("state", "expected"), [(None, True), ("released", False)])
+def test_cases_judge_a_redelivery_that_was_announced_and_not_seen(
+    state: str | None, expected: bool, started: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(amqp_dialect, "_comes", lambda *arguments: False)
+    question = partial(amqp_dialect._gives_again, ("{name}", "queue"), state)
+    assert Questions(started("reference"), 1).asked(question) is expected
 
 
 def test_a_broker_without_a_queue_leaves_cases_unmet_by_one_cause(
