@@ -206,7 +206,7 @@ def test_without_flow_control_messages_are_taken_until_the_disk_is_full(target: 
     before = empty(target, statistics, "temp")
     count, waiting = on_disk(target, producer, to, "temp", before, (TO_THE_DISK,))
     more = count * SIZE // to.policy.memory_limit
-    words = f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit"
+    words = f"{count} messages of {SIZE} bytes were accepted, {more} times the queue's memoryLimit"
     target.record_finding(SWITCHED_OFF, more >= 10, words)
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "once there was room on disk again, a message")
@@ -227,7 +227,7 @@ def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None
     before = empty(target, statistics, kind)
     count, waiting = on_disk(target, producer, to, kind, before, (TO_THE_DISK, LIMITS))
     more = count * SIZE // to.policy.memory_limit
-    words = f"{count} messages of {SIZE} bytes were accepted, {more} times its memoryLimit"
+    words = f"{count} messages of {SIZE} bytes were accepted, {more} times the queue's memoryLimit"
     target.record_finding(TO_THE_DISK, more >= 10, words)
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "once there was room on disk again, a message", LIMITS)
