@@ -120,6 +120,8 @@ class Subscription:
     """The numbers of the messages that it should get."""
     held: list[Frame] = field(default_factory=list)
     arrived: list[int] = field(default_factory=list)
+    most: int | None = None
+    """How many unacknowledged messages closed a window that no document describes."""
 
     @property
     def has_all(self) -> bool:
@@ -168,7 +170,7 @@ class Play:
         if self.row[NEIGHBOUR] is not None:
             self._judge_neighbour()
         while goes_on and not self.first.has_all:
-            self._acknowledge()
+            self._acknowledge(self.first)
             goes_on = self._collect(self.first)
         if goes_on:
             self._judge_surplus()
@@ -286,10 +288,14 @@ class Play:
 
         def is_over() -> bool:
             self._take()
-            shut = subscription.mode != AUTO and not subscription.window.open
+            full = subscription.most is not None and len(subscription.held) >= subscription.most
+            shut = subscription.mode != AUTO and (full or not subscription.window.open)
             return shut or subscription.has_all or self.peer.ended is not None
 
         if not self.target.wait_until(is_over, PATIENCE) or self.peer.ended is not None:
+            if subscription.held and self.peer.ended is None and not self.sentences.windows:
+                subscription.most = len(subscription.held)  # acknowledgements must open it
+                return True
             missing = sorted(set(subscription.due) - set(subscription.arrived))
             whose = (
                 "the other subscription, which names nothing,"
@@ -319,6 +325,10 @@ class Play:
     def _judge_neighbour(self) -> None:
         if not self._collect(self.second):
             return
+        while self.second.most is not None and not self.second.has_all:
+            self._acknowledge(self.second)
+            if not self._collect(self.second):
+                return
         sentence = self._stall_sentence(self.second)
         arrived = len(self.second.arrived)
         detail = (
@@ -326,17 +336,17 @@ class Play:
         )
         self.target.record_finding(sentence, self.second.has_all, detail)
 
-    def _acknowledge(self) -> None:
-        held = self.first.held
-        for message in held if self.first.mode == INDIVIDUAL else held[-1:]:
+    def _acknowledge(self, subscription: Subscription) -> None:
+        held = subscription.held
+        for message in held if subscription.mode == INDIVIDUAL else held[-1:]:
             self.peer.ack(message)
         held.clear()
-        self.first.window.held.clear()
+        subscription.window.held.clear()
 
     def _judge_surplus(self) -> None:
         """Judge all arrivals: each due message once, and no other."""
         if self.first.mode != AUTO:
-            self._acknowledge()
+            self._acknowledge(self.first)
         self.peer.settle()
         self.target.wait_until(lambda: self.peer.ended is not None, QUIET)
         self._take()
