@@ -56,7 +56,7 @@ class Part:
 
     @property
     def length(self) -> int:
-        """The number of bytes that they take in the file."""
+        """How many bytes of the file the part takes."""
         end = min(self.size, -(-self.end // BLOCK) * BLOCK)
         return _position(self.path, end) - self.offset
 

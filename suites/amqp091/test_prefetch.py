@@ -28,8 +28,8 @@ LIMITS = st.sampled_from([1, 1, 2, 3, 5, 10, 0])
 def test_a_consumer_has_as_much_as_its_prefetch(
     target: Bench, limit: int, count: int, steps: list[int]
 ) -> None:
-    """More messages wait than the consumer's prefetch. It gets as many as the prefetch allows, and
-    each acknowledgement lets as many more arrive; 0 means no limit."""
+    """If more messages wait than the consumer's prefetch, it gets as many as the prefetch allows,
+    and each acknowledgement lets as many more arrive; 0 means no limit."""
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -242,7 +242,7 @@ def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
 @case(PREFETCH_LIMIT, needs={"amqp091"})
 @over(examples=4, limit=st.sampled_from([1, 4]))
 def test_acknowledgements_that_never_come_hold_a_consumer_back(target: Bench, limit: int) -> None:
-    """A consumer at its prefetch acknowledges nothing. It gets no further message, and another
+    """A consumer at its prefetch acknowledges nothing: it gets no further message, and another
     consumer gets the rest."""
     peer = target.amqp091(channels=3)
     queue = queue_of(peer)

@@ -58,7 +58,7 @@ def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: s
 def test_errors_of_sessions_have_names_of_the_standard(
     target: Bench, handle: int, link: bool
 ) -> None:
-    """A flow or a detach has a handle without a link. The condition that ends the session is in one
+    """A flow or a detach has a handle without a link: the condition that ends the session is in one
     of the standard's lists, or outside its namespace; another connection still works."""
     with bystander(target):
         peer = target.amqp()

@@ -468,7 +468,7 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
 @case(PRIORITIES, needs={"amqp", "priorities"})
 @over(examples=20, order=st.permutations(list(range(10))))
 def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
-    """A queue with ten priorities holds one message of each. They arrive in order of priority, so
+    """A queue with ten priorities holds one message of each: they arrive in order of priority, so
     all ten are distinguished."""
     node = target.node()
     peer = target.amqp()

@@ -266,7 +266,7 @@ def few_channels(target: Target) -> st.SearchStrategy[Where]:
 def test_a_channel_above_the_announced_maximum_is_refused(
     target: Bench, where: Where, beyond: int
 ) -> None:
-    """A session on the highest channel that the broker's open allows works. A frame on a higher one
+    """A session on the highest channel that the broker's open allows works; a frame on a higher one
     closes the connection with framing-error; another connection still works."""
     other = target.amqp()
     peer = target.amqp(begin=False)
@@ -296,7 +296,7 @@ def _ready(target: Bench, peer: AmqpPeer) -> Link:
     harm="a thread that reads the same frame for ever, and no answer to the connections it serves",
 )
 def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
-    """A link with the highest handle that the broker's begin allows works. An attach with the next
+    """A link with the highest handle that the broker's begin allows works; an attach with the next
     handle closes the connection with framing-error; another connection still works."""
     with bystander(target):
         peer = target.amqp()

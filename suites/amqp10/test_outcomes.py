@@ -579,7 +579,7 @@ def test_a_rejected_message_is_kept_with_its_error(
 @case(ACCEPTED_NOT_COUNTED, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-copy"})
 @over(examples=10, count=st.integers(1, 3))
 def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count: int) -> None:
-    """A link of distribution-mode copy accepts its copies. They are not sent again on it, and a
+    """A link of distribution-mode copy accepts its copies: they are not sent again on it, and a
     later consumer gets the messages with an unchanged delivery-count."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)

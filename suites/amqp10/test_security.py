@@ -151,7 +151,7 @@ def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> 
     wrong=st.sampled_from(["passcode", "login", "empty", "swapped", "longer", "shorter"]),
 )
 def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
-    """A client logs in by PLAIN with a wrong name or password. The outcome is 1, without
+    """A client logs in by PLAIN with a wrong name or password: the outcome is 1, without
     additional-data, and the connection ends; another connection still works."""
     with bystander(target):
         identity = target.target.identity

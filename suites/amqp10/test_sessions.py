@@ -143,8 +143,8 @@ def test_nothing_follows_the_end_of_a_session_that_failed(target: Bench) -> None
 def test_a_session_that_failed_drops_what_still_comes(
     target: Bench, flows: int, publish: bool
 ) -> None:
-    """A session fails because of a flow without a link. Further flows, an attach and a transfer on
-    it are not answered, and the message is in no queue."""
+    """After a session fails because of a flow without a link, further flows, an attach and a
+    transfer on it are not answered, and the message is in no queue."""
     peer = target.amqp()
     node = target.node()
     session = peer.session

@@ -520,7 +520,7 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
 
 @case(TRANSACTIONAL_ACQUISITION, needs={"amqp", "amqp-transactions"})
 def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
-    """A receiver's flow has a txn-id in its properties. The broker sends with that
+    """A receiver's flow has a txn-id in its properties: the broker sends with that
     transactional-state, or ends the link with not-implemented."""
     with bystander(target):
         node = target.node()

@@ -240,7 +240,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
 def test_the_agreed_settle_mode_of_the_sender_is_kept(
     target: Bench, mode: int, sizes: list[int]
 ) -> None:
-    """A receiver asks for snd-settle-mode settled or unsettled. If the broker's attach agrees, at
+    """A receiver asks for snd-settle-mode settled or unsettled: if the broker's attach agrees, at
     least one transfer of each delivery is settled, or none is."""
     node = target.node()
     fill(target, node, [patterned(size) for size in sizes])

@@ -114,7 +114,7 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
 
 @case(QUEUE_MISSING, OTHER_CHANNELS_CONTINUE, needs={"amqp091", "amqp091-undeclared"})
 def test_pika_is_told_of_errors(target: Bench) -> None:
-    """A failed passive declaration closes pika's channel with 404. Another channel still works."""
+    """A failed passive declaration closes pika's channel with 404; another channel still works."""
     peer = target.pika()
     peer.open_channel(1)
     peer.open_channel(2)

@@ -143,7 +143,7 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp", "sockets"})
 @over(examples=4, count=st.integers(0, 3), credit=st.integers(4, 8))
 def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
-    """A Container drains a queue with fewer messages than its credit. It gets the messages, and the
+    """A Container drains a queue with fewer messages than its credit: it gets the messages, and the
     remaining credit is used up."""
     node = target.node()
     fill(target, node, numbered(count))

@@ -225,7 +225,7 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
 
 @case(UNSUBSCRIBED)
 def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
-    """stomp.py unsubscribes with a receipt after its first message. Messages sent later go to the
+    """stomp.py unsubscribes with a receipt after its first message: messages sent later go to the
     next consumer."""
     queue, consumer = target.destination(), target.stomppy(version)
     consumer.subscribe(queue)

@@ -109,8 +109,8 @@ def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
 
 @case(FIFO, needs={"queue-semantics", "multicast"})
 def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> None:
-    """Three subscriptions of a topic get thirty messages of one producer. Each gets them in the
-    order of sending."""
+    """Three subscriptions of a topic each get thirty messages of one producer in the order of
+    sending."""
     topic = target.destination(RoutingType.MULTICAST)
     producer, listeners = target.stomp("1.2"), [target.stomp("1.2") for _ in range(3)]
     for listener in listeners:

@@ -195,7 +195,7 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
 @case(KEEPS, needs=NEEDS)
 @over(examples=5, producers=st.integers(2, 4))
 def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
-    """Several producers send concurrently past the limit. Every message arrives once, in its
+    """Several producers send concurrently past the limit: every message arrives once, in its
     producer's order."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     peers = [target.stomp() for _ in range(producers)]
@@ -300,7 +300,7 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
 
 @case(NARROW, needs=NEEDS | {"selectors", "amqp", "amqp-copy"})
 def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) -> None:
-    """One red message waits behind a hundred blue ones in the pages. A browser sees all of them,
+    """One red message waits behind a hundred blue ones in the pages: a browser sees all of them,
     and a consumer that selects red gets its message once the blue ones are consumed."""
     to, admin, producer = (
         small_addresses.destination(target, "page"),

@@ -89,7 +89,7 @@ def test_a_message_waits_from_the_very_octet(
     size=st.integers(10, 5000),
 )
 def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int, size: int) -> None:
-    """SENDs of one connection wait at several full queues. Its other SENDs, deliveries and ACKs
+    """SENDs of one connection wait at several full queues; its other SENDs, deliveries and ACKs
     continue, and room at one queue confirms only the SEND to it."""
     statistics, producer, other = target.statistics(), StompProducer(target), place(target, "off")
     waiting = []
@@ -121,7 +121,8 @@ def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int,
 
 @case(ONE_BY_ONE, WAITS, needs=NEEDS)
 def test_who_waits_does_not_hold_up_an_amqp_session(target: Bench) -> None:
-    """In one AMQP session a link waits at a full queue. Its other links continue and make room."""
+    """While one link of an AMQP session waits at a full queue, the session's other links continue
+    and make room."""
     statistics, producer, other = target.statistics(), AmqpProducer(target), place(target, "off")
     to, still = place(target, "vm"), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
@@ -188,7 +189,7 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     size=st.integers(200, 6000),
 )
 def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size: int) -> None:
-    """Producers send many times the queue's capacity without waiting. The queue exceeds its limit
+    """Producers send many times the queue's capacity without waiting: the queue exceeds its limit
     by at most one message of each, and every message arrives once, in its producer's order."""
     statistics, to = target.statistics(), place(target, "vm")
     crowd = [StompProducer(target) for _ in range(producers)]

@@ -98,7 +98,7 @@ def on_disk(
 
 @case(LIMITS, WAITS, ONE_BY_ONE, needs=NEEDS)
 def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
-    """Two queues without limits of their own fill the broker's memory. A producer to either queue
+    """Two queues without limits of their own fill the broker's memory: a producer to either queue
     then waits, and continues when its connection consumes messages."""
     statistics, producer = target.statistics(), StompProducer(target)
     limit, weight = broker_limit(target, "memory"), Scale(target, producer, statistics).weight(SIZE)
@@ -173,7 +173,7 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
 @case(LIMITS, ONE_BY_ONE_ON_DISK, needs=NEEDS)
 @pytest.mark.parametrize("kind", ["store", "temp"])
 def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind: str) -> None:
-    """A SEND waits because the disk has no room for its kind of message. A SEND of the other kind
+    """A SEND waits because the disk has no room for its kind of message; a SEND of the other kind
     on the same connection is confirmed."""
     statistics, producer = target.statistics(), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN if kind == "temp" else "vm")

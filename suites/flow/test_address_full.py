@@ -157,7 +157,7 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
 @case(NO_CREDIT, UNBLOCK, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=8, always=lambda target: [{"gap": 0}, {"gap": -1}], gap=st.sampled_from((0, -1)))
 def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
-    """A consumer empties an address under BLOCK that exceeds its limit. A waiting producer gets
+    """A consumer empties an address under BLOCK that exceeds its limit: a waiting producer gets
     credit as soon as the address is below the limit, and not at exactly the limit."""
     place = small_addresses.node(target, "block")
     extra = small_addresses.overhead(target)
@@ -216,7 +216,7 @@ def test_the_threshold_rejects_above_its_very_octet(
 
 @case(REFUSED_AT_THRESHOLD, POLICIES, needs={"amqp", "address-full"})
 def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
-    """An address holds exactly the bytes of its reject threshold. The next message is rejected, as
+    """An address holds exactly the bytes of its reject threshold: the next message is rejected, as
     one chapter of the manual says and another does not."""
     place = small_addresses.node(target, "reject")
     peer, count = filled(target, place, threshold_of(target), [9000])

@@ -140,7 +140,7 @@ def test_drop_loses_from_the_very_octet(
     kind=st.sampled_from(["fail", "drop"]),
 )
 def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
-    """An address with max-size-messages accepts that many SENDs. The next is answered with ERROR
+    """An address with max-size-messages accepts that many SENDs; the next is answered with ERROR
     under FAIL; under DROP its message is lost."""
     to = small_addresses.destination(target, f"limited.{kind}")
     peer = target.stomp()

@@ -235,8 +235,8 @@ def test_a_full_address_gives_no_credit_until_there_is_room(target: Bench, late:
 
 @case(REFUSED, needs={"amqp", "amqp-credit", "address-full"})
 def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
-    """An address has max-size-bytes-reject-threshold 40960. Messages of 5000 bytes are accepted
-    below it and rejected with resource-limit-exceeded soon after."""
+    """With max-size-bytes-reject-threshold 40960, messages of 5000 bytes are accepted below it and
+    rejected with resource-limit-exceeded soon after."""
     node = full(target, "reject")
     peer, link = producer(target, "amqp", node)
     states: list[str | None] = []
@@ -255,7 +255,7 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
 
 @case(CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
-    """A producer uses up its credit at a full address under FAIL. Once a consumer has consumed all
+    """A producer uses up its credit at a full address under FAIL: once a consumer has consumed all
     messages, the producer gets credit and its message is accepted."""
     most, _ = limits(target, "amqp-credits-10")
     node = full(target, "fail")

@@ -83,7 +83,7 @@ def _credit_on_any(links: Sequence[Link]) -> Callable[[], bool]:
 @case(OVERSHOOT, NO_CREDIT, BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=6, always=lambda target: [{"producers": 3}], producers=st.integers(1, 4))
 def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers: int) -> None:
-    """Several producers hold credit when another fills the address. All messages sent on that
+    """Several producers hold credit when another fills the address: all messages sent on that
     credit are accepted and no more is granted until a consumer consumes everything. One scenario:
     it takes a full address and its recovery."""
     place = small_addresses.node(target, "block")

@@ -193,8 +193,8 @@ def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row:
 
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 def test_the_examples_of_the_chapter(target: Bench) -> None:
-    """CONNECT has the chapter's own numbers. CONNECTED answers with half the resulting TTL: 0,1000
-    for 1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: one formula."""
+    """CONNECTED answers the manual's example heart-beats with half the resulting TTL: 0,1000 for
+    1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: one formula."""
     examples: list[tuple[str, str, str, Requirements]] = [
         ("stomp", "1000,0", "0,1000", PRODUCT),
         ("stomp", "20000,0", "0,20000", PRODUCT),

@@ -324,7 +324,7 @@ def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, wind
 def test_what_is_sent_while_the_window_is_shut_comes_later(
     target: Bench, mode: str, window: int
 ) -> None:
-    """Ten messages exceed the window of a subscription to an empty queue. The surplus arrives one
+    """Ten messages exceed the window of a subscription to an empty queue: the surplus arrives one
     by one with the acknowledgements."""
     rule = ZERO if window == 0 else POSITIVE
     to, keeper = target.destination(), target.stomp("1.2")
@@ -345,7 +345,7 @@ def test_what_is_sent_while_the_window_is_shut_comes_later(
 
 @case(POSITIVE, needs={"consumer-window"})
 def test_windows_are_apart(target: Bench) -> None:
-    """Two subscriptions of one connection have windows. A closed one does not stop the other."""
+    """Two subscriptions of one connection have windows: a closed one does not stop the other."""
     first, second = target.destination(), target.destination()
     peer = target.stomp("1.2")
     fill(target, first, [500] * 6)
@@ -370,7 +370,7 @@ def _of(peer: StompPeer, subscription: str) -> int:
 def test_auto_subscriptions_have_no_window_unless_they_name_one(
     target: Bench, where: Where, count: int
 ) -> None:
-    """An auto subscription has the default window of -1. All messages arrive."""
+    """An auto subscription with the default window of -1 gets all messages."""
     holder = hold(target, UNLIMITED, [1000] * count, -1, {}, "auto", where.acceptor)
     holder.collect()
     target.judge_count(UNLIMITED, "messages delivered", holder.received, (count, count), "messages")

@@ -108,7 +108,7 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     always=lambda target: [{"asked": [1]}, {"asked": [MOST]}, {"asked": [65_536, 1, 65_536]}],
 )
 def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
-    """A producer repeatedly requests credit at an address without a limit. Each request is granted
+    """A producer repeatedly requests credit at an address without a limit: each request is granted
     in full, in order, and nothing more is granted."""
     peer = target.core()
     name = queue(target, peer)

@@ -272,7 +272,7 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
 @case(SAME_COURSE, needs={CORE})
 @over(examples=6, course=st.lists(st.integers(0, 2), min_size=4, max_size=12))
 def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int]) -> None:
-    """Three consumers without a buffer ask in some order. Each gets the next message immediately,
+    """Three consumers without a buffer ask in some order: each gets the next message immediately,
     and the same order gives the same shares."""
     expected: list[list[int]] = [
         [position for position, who in enumerate(course) if who == number] for number in range(3)

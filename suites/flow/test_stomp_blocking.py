@@ -67,7 +67,7 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
 def test_a_burst_does_not_get_past_the_limit(
     target: Bench, producers: int, size: int, receipts: bool
 ) -> None:
-    """Producers send far more than fits without waiting. The address exceeds its limit by at most
+    """Producers send far more than fits without waiting: the address exceeds its limit by at most
     one message, and every message arrives once, in its producer's order."""
     to, admin = small_addresses.destination(target, "block"), target.admin()
     weight = small_addresses.Scale(target, admin, to).weight(size)
@@ -100,7 +100,7 @@ def test_a_burst_does_not_get_past_the_limit(
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
-    """A connection waits with a SEND to a full address. Its subscription still gets messages. Once
+    """A connection waits with a SEND to a full address; its subscription still gets messages. Once
     another client has made room, its next SEND is confirmed."""
     to, other = small_addresses.destination(target, "block"), target.destination()
     peer = target.stomp()
@@ -126,7 +126,7 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=4, queues=st.integers(2, 4))
 def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> None:
-    """Several subscriptions of a full address hold their messages. A waiting producer continues
+    """Several subscriptions of a full address hold their messages: a waiting producer continues
     only when the last of them has acknowledged enough."""
     to = small_addresses.destination(target, "block", small_addresses.MULTICAST)
     holders = []

@@ -283,7 +283,7 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
 
 @case(COPY_NAMES, needs={"multicast"})
 def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: str) -> None:
-    """Two subscriptions of one connection each get a copy of a topic's message. Each copy is
+    """Two subscriptions of one connection each get a copy of a topic's message; each copy is
     acknowledged by the headers of its own MESSAGE, and these differ."""
     topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     for name in ("a", "b"):

@@ -426,7 +426,8 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
 @case(SERVED, REFUSED_WITH_ERROR, needs=NEEDS)
 def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) -> None:
     """A client subscribes to a second topic under the name of its durable subscription to a first.
-    The broker refuses, or delivers the second topic's messages. One scenario: both are legal."""
+    The broker refuses the second subscription, or delivers the second topic's messages. One
+    scenario: both are legal."""
     one, other = (
         target.destination(RoutingType.MULTICAST),
         target.destination(RoutingType.MULTICAST),

@@ -219,8 +219,8 @@ def judge(target: Bench, replaced: Replaced) -> None:
 @pytest.mark.parametrize("name", CONNECT_NUMBERS)
 @over_boundaries
 def test_a_number_of_connect_works_or_is_refused(target: Bench, name: str, position: int) -> None:
-    """A CONNECT has a boundary value in its heart-beat header. It is refused with ERROR, or
-    answered with CONNECTED and the session works; another connection is still served.
+    """A CONNECT with a boundary value in its heart-beat header is refused with ERROR, or answered
+    with CONNECTED and the session works; another connection is still served.
 
     One scenario: the stage at which it ends decides which sentence it breaks."""
     judge(target, NumberField("CONNECT", name, *ANY).replaced(position))

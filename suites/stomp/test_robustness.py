@@ -60,7 +60,7 @@ def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
 def test_others_do_not_notice_malformed_frames(
     target: Bench, version: str, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Several connections send malformed frames in pieces that end anywhere. An older connection
+    """Several connections send malformed frames in pieces that end anywhere: an older connection
     still gets its RECEIPTs and MESSAGEs, and a new one is admitted and served."""
     bystander = Bystander(target, version)
     misbehave(target, version, wrong, where)

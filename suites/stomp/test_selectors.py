@@ -176,8 +176,8 @@ def test_not_speaks_of_the_whole_comparison_behind_it(
 def test_what_is_compared_with_nothing_is_unknown_on_either_side(
     target: Bench, condition: str
 ) -> None:
-    """A comparison has a missing header on its right side or on both. Neither the comparison nor
-    its opposite selects the message."""
+    """If a header on the right side or on both sides of a comparison is missing, neither the
+    comparison nor its opposite selects the message."""
     sent = [
         {"color": "red"},
         {"color": "red", "absent": "y"},
@@ -314,7 +314,7 @@ def test_a_name_in_quotation_marks_may_have_any_characters(target: Bench, name: 
 
 @case(SELECTOR, needs=NEEDS)
 def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
-    """A selector has foo-bar without quotation marks. It means foo minus bar, not a header."""
+    """In a selector, foo-bar without quotation marks means foo minus bar, not a header."""
     judge_selected(target, "1.2", "foo-bar = '0'", [{"foo-bar": "0"}], [], "hyphen")
 
 
@@ -458,7 +458,7 @@ def test_a_queue_keeps_what_nobody_selects(
 def test_what_a_selective_consumer_held_comes_back_to_its_place(
     target: Bench, count: int, held: int, lost: bool
 ) -> None:
-    """A consumer with a selector leaves with unsettled messages. The next consumer with that
+    """A consumer with a selector leaves with unsettled messages: the next consumer with that
     selector gets them all, oldest first, and the unselected messages keep their order."""
     queue, producer, first = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     first.subscribe(queue, ack="client-individual", headers={"selector": "color = 'red'"})

@@ -85,7 +85,7 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
 
 @case(SSL, SERVER_BEATS, needs={"tls-fixtures", "heart-beat"})
 def test_heart_beats_come_over_tls(target: Bench) -> None:
-    """CONNECT over TLS asks for a heartbeat every 500 ms. In three seconds, at least every other
+    """CONNECT over TLS asks for a heartbeat every 500 ms: in three seconds, at least every other
     heartbeat arrives, and then a SEND works."""
     peer = target.stomp(acceptor=MAY, heart_beat="2000,500")
     assert peer.connected is not None

@@ -191,7 +191,7 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
 
 @case(SERVER_BEATS, ACCEPTED, needs={"websocket", "websocket-acceptors", "heart-beat"})
 def test_heart_beats_come_over_websocket(target: Bench) -> None:
-    """CONNECT over WebSocket asks for a heartbeat every 500 ms. For 2.5 seconds data arrives within
+    """CONNECT over WebSocket asks for a heartbeat every 500 ms: for 2.5 seconds data arrives within
     each agreed interval plus its margin."""
     socket = target.websocket()
     peer = target.stomp(heart_beat="2000,500", over=socket)

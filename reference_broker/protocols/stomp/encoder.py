@@ -78,7 +78,7 @@ class FrameEncoder:
         """Return a MESSAGE. ``opening`` is from :meth:`opening`; ``ack`` is a whole header line, or
         empty.
 
-        Of a large message this is everything before the body; a NUL follows the body.
+        For a large message, the result ends before the body, which is sent separately with its NUL.
         """
         envelope = message.envelope
         headers = envelope.wire.get(self._key)

@@ -44,7 +44,7 @@ def test_a_client_begins(target: Bench) -> None:
 @pytest.mark.parametrize("channels", [0, 1, 7, 65535])
 @pytest.mark.parametrize("frame", [0, 4096, 131072])
 def test_tune_ok_keeps_the_limits_of_the_server(target: Bench, channels: int, frame: int) -> None:
-    """A server proposes limits (0 means none). tune-ok has none that is higher, and no frame-max
+    """A server proposes limits (0 means none): tune-ok has none that is higher, and no frame-max
     below 4096. Then the application opens a channel."""
     trial = target.amqp091_client()
     agreed = trial.connect(channel_max=channels, frame_max=frame)

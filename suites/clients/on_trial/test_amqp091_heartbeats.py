@@ -35,7 +35,7 @@ def still_receives(trial: Amqp091Trial) -> None:
 @case(SENT, needs=TRIAL)
 @pytest.mark.parametrize("interval", [1, 3])
 def test_a_client_with_nothing_to_send_beats(target: Bench, interval: int) -> None:
-    """A client has nothing to send for four intervals. It is never silent for longer than one."""
+    """A client that has nothing to send for four intervals is never silent for longer than one."""
     trial = target.amqp091_client()
     trial.connect(interval)
     trial.server.beat_every(INTERVAL // 2, target.now() + 5 * seconds(interval))
@@ -113,7 +113,7 @@ def test_no_heart_beats_were_agreed(target: Bench) -> None:
 @pytest.mark.parametrize("interval", [1, 8])
 @pytest.mark.parametrize("after", ["connected", "message"])
 def test_a_client_leaves_a_silent_server(target: Bench, interval: int, after: str) -> None:
-    """The server falls silent after open-ok or after a message. The client disconnects without a
+    """The server falls silent after open-ok or after a message: the client disconnects without a
     handshake, not before two intervals, and within five intervals and fifteen seconds.
 
     One scenario: the end of a silent connection.

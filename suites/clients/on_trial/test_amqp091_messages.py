@@ -257,7 +257,7 @@ def test_the_application_learns_that_a_consumer_was_cancelled(target: Bench) -> 
 
 @case(BLOCKED, BEATS, needs=TRIAL | {"amqp091-blocked"})
 def test_a_blocked_client_goes_on_beating(target: Bench) -> None:
-    """The server blocks a connection for four heartbeat intervals. The application learns of the
+    """The server blocks a connection for four heartbeat intervals: the application learns of the
     block and of its end, and the client is never silent for longer than an interval.
 
     One scenario: what is reported, and what must continue.

@@ -235,8 +235,8 @@ def test_the_application_learns_each_outcome(target: Bench) -> None:
 @case(ONE, ROLE, needs=TRIAL)
 @pytest.mark.parametrize("outcome", ["accepted", "rejected", "released"])
 def test_one_delivery_is_settled(target: Bench, outcome: str) -> None:
-    """The application settles the third of four messages. Only that message is named by a
-    disposition, with the requested outcome."""
+    """The application settles the third of four messages: a disposition with the requested outcome
+    names only that message."""
     trial, link = receiving(target)
     ids = [trial.server.deliver(link, b"%d" % number) for number in range(3)]
     trial.driver.expect(event_named("message", number=4))

@@ -129,8 +129,8 @@ def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, versio
 
 @case(HEART_BEAT_GIVEN, needs=TRIAL | {"stomp-1.2", "heart-beat"})
 def test_a_client_may_announce_heart_beats(target: Bench) -> None:
-    """A 1.2 client that was told to send heartbeats connects. Its CONNECT has a heart-beat header,
-    and the client continues after CONNECTED."""
+    """A 1.2 client that was told to send heartbeats sends CONNECT with a heart-beat header, and
+    continues after CONNECTED."""
     trial = target.stomp_client("1.2")
     first = trial.dial(heart_beat=(1000, 1000))
     trial.server.accept("1.2", (0, 0))

@@ -175,7 +175,7 @@ def test_letters_of_any_script_arrive(target: Bench, version: str) -> None:
 
 @case(READ_ESCAPES, needs=TRIAL)
 def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
-    """A MESSAGE has a header with every escape of the version. The application gets the characters
+    """A MESSAGE has a header with every escape of the version: the application gets the characters
     that they represent, in the header's name too. Control: one without escapes arrives unchanged.
 
     One scenario: the escapes of one table.

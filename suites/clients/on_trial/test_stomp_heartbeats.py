@@ -77,7 +77,7 @@ def test_a_client_with_nothing_to_send_beats(
 def test_no_heart_beats_where_one_side_said_zero(
     target: Bench, version: str, can: int, wanted: int
 ) -> None:
-    """The client or the server announced 0 for the client's heartbeats. The client sends nothing
+    """The client or the server announced 0 for the client's heartbeats: the client sends nothing
     for three seconds, and then gets a message."""
     trial = target.stomp_client(version)
     trial.connect((can, 0), (0, wanted))

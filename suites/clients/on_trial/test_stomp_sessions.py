@@ -67,7 +67,7 @@ def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str
 
 @case(TWO_IDS, needs=TRIAL)
 def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
-    """The application subscribes twice to one destination. The SUBSCRIBEs have different ids."""
+    """The application subscribes twice to one destination: the SUBSCRIBEs have different ids."""
     trial = target.stomp_client(version)
     trial.connect()
     first, second = trial.subscribe(id="s1"), trial.subscribe(id="s2")
