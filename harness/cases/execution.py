@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -391,12 +391,15 @@ def _batch(
 ) -> int:
     """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
     return the next number. Examples that the host's lateness left undecided run again. In the
-    ``last`` attempt a few examples with a failed control run again too, one by one at the end,
-    because the cause may have been a race in the broker. An example whose kind of address is
-    missing does not end the others."""
+    ``last`` attempt so do a few with a failed control, one by one at the end, which may have been a
+    race. As many as run at once end the others; a missing kind of address does not."""
     plans = plans_in_real_time(run, call, seed, fixed=not played)
+    jobs: list[Future[ExampleRecord]] = []
 
     def example(record: ExampleRecord, number: int, plan: Mapping[str, Any]) -> ExampleRecord:
+        failed = [problem for job in jobs if job.done() and (problem := job.exception())]
+        if len(failed) >= SIDE_BY_SIDE_EXAMPLES:
+            raise failed[0]
         one_example(run, call, record, plan, seed + number, number)
         if not any(finding.uncertain for finding in combine(record.findings)):
             return record
@@ -407,7 +410,7 @@ def _batch(
 
     records = [ExampleRecord() for _ in plans]
     with ThreadPoolExecutor(SIDE_BY_SIDE_EXAMPLES, thread_name_prefix="example") as pool:
-        jobs = [
+        jobs += [
             pool.submit(example, record, played + number, plan)
             for number, (plan, record) in enumerate(zip(plans, records, strict=True))
         ]

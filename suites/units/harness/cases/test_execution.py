@@ -274,6 +274,21 @@ def test_examples_in_real_time_run_at_once_and_report_the_worst() -> None:
     assert found.detail == f"{MUST}: size 3"
 
 
+def test_examples_that_fail_a_control_end_the_others() -> None:
+    runs: list[int] = []
+
+    def unmet(bench: Bench, size: int) -> None:
+        runs.append(size)
+        bench.control(False, "nothing arrived")
+
+    over = Over({"size": st.just(0)}, 1, always=lambda target: [{"size": n} for n in range(400)])
+    found = execute(
+        run_of(RealTimeTwin(target_file.load("reference"))), made(unmet, MUST, over=over)
+    )
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert len(runs) < 400, "three attempts would be 1200"
+
+
 def test_what_the_host_leaves_uncertain_is_tried_again_and_then_inconclusive() -> None:
     target = RealTimeTwin(target_file.load("reference"))
     tries: list[int] = []
