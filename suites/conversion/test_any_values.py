@@ -32,6 +32,7 @@ NAMES = {
 
 OTHERS = ("message-id", "subscription", "destination", "ack", "x-death", "a:b\n")
 """Names of headers to which a broker, or another protocol, gives its own meaning."""
+OWN = ("_AMQ_INGRESS_TIMESTAMP", "_AMQ_SCHED_DELIVERY", "JMSXDeliveryCount", "x-delay", "CC")
 _NUMBERS = {
     **{"ubyte": 2**8 - 1, "ushort": 2**16 - 1, "uint": 2**32 - 1, "ulong": 2**64 - 1},
     **{"byte": -(2**7), "short": -(2**15), "int": -(2**31), "long": -(2**63)},
@@ -60,6 +61,7 @@ _ODDITIES: Mapping[str, Mapping[str, Values]] = {
     "stomp": {
         **{f"é as {name}": {name: "é"} for name in ("correlation-id", "content-type", "type")},
         **{f"{name!r} of another protocol": {name: "1"} for name in OTHERS},
+        **{f"{name!r} of a broker": {name: "x"} for name in OWN},
     },
     "amqp": {
         **{
