@@ -376,8 +376,8 @@ def transactions_belong_to_the_connection(patch, reached):
 def a_rollback_undoes_other_transactions(reached, self):
     """A rollback also drops the outcomes in other transactions of its control link."""
     for other in {*self.coordinator._opened.values()} - {self}:
-        reached(other._outcomes)
-        other._outcomes.clear()
+        while reached(other._outcomes):
+            other._outcomes.popitem()[0].transaction = None
 
 
 @amqp_transactions.override(CoordinatorLink, "_discharge", breaks="AMQP10-TXN-04")
