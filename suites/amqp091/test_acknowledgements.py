@@ -14,7 +14,9 @@ from brokerproof.suites.amqp091.steps import (
     drained,
     eventually,
     fill,
+    kinds,
     queue_of,
+    queue_of_kind,
     settling,
 )
 from brokerproof.suites.api import Bench, Target, case, listed, over, shown
@@ -31,6 +33,7 @@ REDELIVERED_FLAG = "AMQP091-RED-01"
 RECOVER_SETS_REDELIVERED = "AMQP091-REC-01"
 RECOVERED = "AMQP091-REC-02"
 FOR_REDELIVERY = "AMQP091-CHAN-04"
+DELIVERED = "AMQP091-QUEUE-13"
 REQUEUE_POSITION = "RABBITMQ-AMQP091-NACK-02"
 
 ALIASES = {f"the right one and 2^{power}": 2**power for power in (8, 16, 31, 32, 62, 63)}
@@ -268,3 +271,28 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
     received = {*beside, *bodies([again])}
     words = f"{listed(sorted(received))} arrived again or at the other consumer; expected 0, 1, 2"
     target.record_finding(REJECT_REQUEUE, received == {b"0", b"1", b"2"}, words)
+
+
+@case(DELIVERED, needs={"amqp091"})
+@over(
+    examples=6,
+    always=lambda target: [{"kind": kind, "tags": ["a", "a", "b", "a"]} for kind in kinds(target)],
+    kind=lambda target: st.sampled_from(kinds(target)),
+    tags=st.lists(st.sampled_from(["a", "b"]), min_size=2, max_size=5),
+)
+def test_consumers_follow_each_other_on_a_channel(
+    target: Bench, kind: str, tags: list[str]
+) -> None:
+    """Consumers of a queue begin and end on one channel, some with the tag of an earlier one, and
+    acknowledge nothing. Each gets the messages published in its time."""
+    peer = target.amqp091(channels=2)
+    queue = queue_of_kind(target, peer, kind, {})
+    for turn, tag in enumerate(tags):
+        peer.consume(queue, tag, channel=2)
+        sent = [b"%d-%d" % (turn, at) for at in range(2)]
+        for body in sent:
+            peer.publish(body, queue)
+        got = bodies(arrive(peer, 2, channel=2))
+        words = f"consumer {turn + 1} of the tags {listed(tags)} got {listed(got)}"
+        target.record_finding(DELIVERED, got == sent, f"{words}; expected {listed(sent)}")
+        peer.call("basic.cancel", {"consumer-tag": tag}, channel=2, proves=DELIVERED)

@@ -93,11 +93,11 @@ def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
 def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, str]]) -> None:
     """On a channel in confirm mode, runs of messages are each acknowledged exactly once, whether
     they go to a queue, to several, to a consumer, or nowhere (some of these are returned). Each run
-    is one write, so that one basic.ack may cover several. Messages published before confirm.select
-    are not counted."""
+    is one write, so that one basic.ack may cover several. Messages of each kind published before
+    confirm.select are not counted."""
     peer = target.amqp091(channels=2)
     publication = publications(target, peer)
-    peer.write(publication["a queue"])
+    peer.write(b"".join(publication.values()))
     peer.call("confirm.select", proves=PUBLISHER_CONFIRMS)
     last = 0
     for count, fate in runs:

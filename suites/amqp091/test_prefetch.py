@@ -204,10 +204,12 @@ def test_all_messages_come_as_they_are_settled(
 @case(PREFETCH_LIMIT, PREFETCH_REPLENISHED, needs={"amqp091"})
 @over(
     examples=6,
-    always=lambda target: [{"limit": 2, "rounds": 3, "way": "reject"}],
+    always=lambda target: [{"limit": 2, "rounds": 3, "way": way} for way in ("reject", "recover")],
     limit=st.sampled_from([1, 2, 5]),
     rounds=st.integers(1, 6),
-    way=lambda target: st.sampled_from(settling(target, ["reject", "nack", "nack multiple"])),
+    way=lambda target: st.sampled_from(
+        settling(target, ["reject", "recover", "nack", "nack multiple"])
+    ),
 )
 def test_what_is_given_back_makes_room(target: Bench, limit: int, rounds: int, way: str) -> None:
     """A consumer repeatedly returns all messages that its prefetch allows, to be redelivered. Each
@@ -227,6 +229,9 @@ def test_what_is_given_back_makes_room(target: Bench, limit: int, rounds: int, w
         target.record_finding(PREFETCH_LIMIT, len(tags) <= limit, detail)
         if not target.record_finding(PREFETCH_REPLENISHED, len(tags) >= limit, detail):
             return
+        if way == "recover":
+            peer.call("basic.recover", {"requeue": True}, channel=2)
+            continue
         for tag in tags[-1:] if multiple else tags:
             fields = {"delivery-tag": tag, "requeue": True}
             more = {"multiple": multiple} if verb == "nack" else {}

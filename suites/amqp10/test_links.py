@@ -258,19 +258,22 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
     count=st.integers(0, 6),
     credit=near([1, 6, 100], low=1),
     then=st.integers(0, 3),
+    others=st.integers(0, 2),
 )
 def test_a_drain_uses_the_credit_up(
-    target: Bench, where: Where, count: int, credit: int, then: int
+    target: Bench, where: Where, count: int, credit: int, then: int, others: int
 ) -> None:
-    """A receiver grants credit and drains: waiting messages arrive, and a flow uses up the
-    remaining credit by advancing delivery-count. The next flow resets drain, and later messages
-    need new credit.
+    """A receiver grants credit and drains, perhaps beside others of its queue without credit:
+    waiting messages arrive, and a flow uses up the remaining credit by advancing delivery-count.
+    The next flow resets drain, and later messages need new credit.
 
     One scenario: the four requirements describe one answer.
     """
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
+    for _ in range(others):
+        filler.receiver(node)
     link = peer.receiver(node)
     peer.flow(link, link_credit=credit, drain=True)
     expected = min(count, credit)

@@ -15,6 +15,7 @@ from brokerproof.suites.stomp.error_recovery_steps import Bystander, Fate, fate
 
 MAY_LIMIT = {"1.1": "STOMP11-LIMIT-01", "1.2": "STOMP12-LIMIT-01"}
 ALL_PASSED_ON = {"1.1": "STOMP11-SEND-06", "1.2": "STOMP12-SEND-06"}
+WHOLE = {"1.1": "STOMP11-MSG-07", "1.2": "STOMP12-MSG-09"}
 OVER_LIMIT = {"1.1": "STOMP11-LIMIT-02", "1.2": "STOMP12-LIMIT-02"}
 
 HEADERS = (16, 256, 2048, 8192)
@@ -22,6 +23,7 @@ LINE = (256, 4096, 32_768, 262_144)
 BODY = (1024, 65_536, 1_048_576, 4_194_304)
 
 TAKEN_WITHIN = seconds(1)
+BYTES_OF_BODY = "bytes of body"
 
 
 def look_for(
@@ -48,6 +50,10 @@ def look_for(
             message = consumer.watch_for(frame("MESSAGE"), within=TAKEN_WITHIN)
             if what == "headers" and message is not None:
                 _judge_headers(target, version, message, size)
+            if what == BYTES_OF_BODY and message is not None:
+                same = message.body == b"b" * size
+                detail = f"of a body of {size} bytes, {len(message.body)} arrived"
+                target.record_finding(WHOLE[version], same, detail)
             continue
         bystander.check()
         target.control(
@@ -119,15 +125,15 @@ def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: st
     )
 
 
-@case(MAY_LIMIT, OVER_LIMIT)
+@case(MAY_LIMIT, OVER_LIMIT, WHOLE)
 def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> None:
-    """SENDs with a body of up to 4 MiB are accepted, or answered with ERROR and a close. Another
-    connection is still served."""
+    """SENDs with a body of up to 4 MiB are accepted, or answered with ERROR and a close. Accepted
+    ones arrive whole. Another connection is still served."""
     most = target.profile.parameters["largest_body_tried_bytes"]
     look_for(
         target,
         version,
-        "bytes of body",
+        BYTES_OF_BODY,
         [size for size in BODY if size <= float(most or 0)],
         lambda to, size: _send(to, version, [("content-length", size)], b"b" * size),
     )

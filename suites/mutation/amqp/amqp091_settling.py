@@ -1,6 +1,7 @@
 """Faults of AMQP 0-9-1's messages: confirms, transactions, a channel's prefetch, rejecting,
 getting, consumers that end."""
 
+from contextlib import nullcontext
 from unittest import mock
 
 from pamqp import commands
@@ -10,7 +11,7 @@ from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.amqp091 import message as content
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
-from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
+from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Prefetch
 from brokerproof.reference_broker.protocols.amqp091.errors import PRECONDITION_FAILED, Refusal
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.suites.mutation.mutant import Group, Reached, breaks
@@ -69,6 +70,33 @@ def what_is_returned_is_not_confirmed(patch, reached):
             returned.clear()
         else:
             original(self, number, taken)
+
+
+@amqp091_settling.mutant("RABBITMQ-AMQP091-CONF-01", recreates="rabbitmq-server#3870")
+def mandatory_messages_count_before_confirm_select(patch, reached):
+    """Mandatory messages published before confirm.select are counted too."""
+    patch.set(Channel, "early", 0)
+
+    @patch.before(Channel)
+    def frame(self, type, payload, method):
+        if isinstance(method, commands.Basic.Publish) and self.confirms is None:
+            self.early += method.mandatory
+
+    @patch.after(HANDLERS, commands.Confirm.Select)
+    def select(channel, method):
+        if reached(channel.early):
+            channel.confirms.published, channel.early = channel.early, 0
+
+
+@amqp091_settling.override(Consumer, "deliver", recreates="rabbitmq-server#9158")
+@breaks("AMQP091-QUEUE-13")
+def a_tag_used_again_gets_nothing_yet(original, reached, self, entry):
+    """The first message for a consumer is booked and not sent, if an earlier one with its tag holds
+    a delivery."""
+    others = [held.consumer for held in self.channel.unacked.values() if held.consumer]
+    again = self not in others and any(other.tag == self.tag for other in others)
+    with mock.patch.object(self.channel, "send_delivery") if reached(again) else nullcontext():
+        original(self, entry)
 
 
 # --- transactions ---------------------------------------------------------------------------------
@@ -135,6 +163,14 @@ def a_prefetch_is_for_who_was_there_before(reached, self, type, payload, method)
         for consumer in self.consumers.values():
             reached()
             consumer.prefetch.limit = method.prefetch_count
+
+
+@amqp091_settling.override(HANDLERS, commands.Basic.Recover, recreates="QPID-2703")
+@breaks("AMQP091-QOS-02")
+def what_is_recovered_leaves_no_room(original, reached, channel, method):
+    """Recovered deliveries still count against their prefetch."""
+    with mock.patch.object(Prefetch, "give_back", side_effect=reached):
+        original(channel, method)
 
 
 # --- redelivery -----------------------------------------------------------------------------------

@@ -144,6 +144,14 @@ def drain_passed_over(reached, self, flow):
         flow.drain = False
 
 
+@amqp_credit.before(OutgoingLink, "flow", recreates="QPID-7962")
+@breaks("AMQP10-CREDIT-12 AMQP10-CREDIT-24")
+def drain_passed_over_beside_others(reached, self, flow):
+    """A drain is not answered if its queue has another consumer."""
+    if reached(flow.drain and self.queue.consumers > 1):
+        flow.drain = False
+
+
 @amqp_credit.override(SenderCredit, "drained")
 @breaks("AMQP10-CREDIT-12 AMQP10-CREDIT-16 AMQP10-CREDIT-24")
 def drained_without_counting(original, reached, self):

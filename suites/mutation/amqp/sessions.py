@@ -192,6 +192,15 @@ def window_never_opened_again(original, reached, self, transfer, payload):
     reached(self.incoming_window <= self._full_window // 2)
 
 
+@amqp_sessions.override(Session, "_transfer", recreates="QPID-8518")
+@breaks("AMQP10-WIN-05 AMQP10-WIN-06")
+def window_reset_behind_whole_deliveries_alone(original, reached, self, transfer, payload):
+    """The broker's incoming-window is not reset within a delivery."""
+    window = -2 if reached(transfer.more) else self._full_window
+    with mock.patch.object(self, "_full_window", window):
+        original(self, transfer, payload)
+
+
 @amqp_sessions.through(sent(Flow), "AMQP10-WIN-10")
 def flow_without_next_incoming_id(flow):
     """The broker's flows have no next-incoming-id."""

@@ -1,13 +1,21 @@
 """Faults at the limits of frames."""
 
-from brokerproof.reference_broker.protocols.stomp import refusal
+from brokerproof.reference_broker.protocols.stomp import commands, refusal
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 from brokerproof.suites.mutation.stomp.shared_faults import cut_off, kept
 
 limits = Group("limits")
 
 REFUSED = "STOMP11-LIMIT-02 STOMP12-LIMIT-02"
+
+
+@limits.override(commands, "new_message", recreates="ARTEMIS-1268")
+@breaks("STOMP11-MSG-07 STOMP12-MSG-09")
+def the_end_of_a_large_body_is_lost(original, reached, session, envelope, body):
+    """Bodies of more than 50,000 bytes lose the last 17, if they are held in memory."""
+    cut = reached(isinstance(body, bytes) and len(body) > 50_000)
+    return original(session, envelope, body[:-17] if cut else body)
 
 
 @limits.variant(cut_off, refusal.TOO_LARGE, breaks=REFUSED)
