@@ -382,7 +382,7 @@ IN_ONE = -1
     always=lambda target: [
         {"where": Where(target.identity.default_amqp_acceptor), "start": 0, "settled": settled}
         | {"count": 0, "size": size}
-        for settled, size in ((True, 0), (False, IN_ONE))
+        for settled, size in ((False, 600), (True, 0), (False, IN_ONE))
     ],
     start=NEAR_WRAP,
     count=st.integers(1, 12),
