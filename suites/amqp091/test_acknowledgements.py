@@ -287,6 +287,7 @@ def test_consumers_follow_each_other_on_a_channel(
     acknowledge nothing. Each gets the messages published in its time."""
     peer = target.amqp091(channels=2)
     queue = queue_of_kind(target, peer, kind, {})
+    peer.call("basic.qos", {"prefetch-count": 100}, channel=2)
     for turn, tag in enumerate(tags):
         peer.consume(queue, tag, channel=2)
         sent = [b"%d-%d" % (turn, at) for at in range(2)]
