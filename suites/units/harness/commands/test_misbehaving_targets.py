@@ -226,7 +226,7 @@ def test_a_broker_that_dies_of_one_case(
     for result in dead.values():
         assert case in result.case
         assert result.verdict is Verdict.FAIL
-        assert "beside other cases and twice with nothing else" in result.detail
+        assert "beside other cases and twice alone" in result.detail
 
 
 @pytest.mark.parametrize(
