@@ -86,7 +86,7 @@ def confirmed(
         small = _smaller(run, call, example.plan, failing, seed)
         plans = [*([small] if small is not None else []), example.plan]
     reason = IRREPRODUCIBLE
-    for number in range(run.attempts):
+    for number in range(max(run.attempts, len(plans))):
         plan = plans[min(number, len(plans) - 1)]
         outcome, error = run_again(run, call, plan, seed + number)
         if error is None and violates(run, call, outcome, failing):
