@@ -108,8 +108,8 @@ def test_a_body_that_was_cut_off_hides_nothing_else() -> None:
 
 def recording_text(number: int) -> str:
     return (
-        f"message {number} of producer 7 was confirmed and never delivered, and a later one of its"
-        " producer was"
+        f"message {number} of producer 7 was confirmed but never delivered,"
+        " although a later one of its producer was"
     )
 
 

@@ -48,7 +48,7 @@ def test_one_folder_twice_is_refused(tmp_path: Path) -> None:
         ("[]", "run.json: holds a list; it must be a JSON object"),
         (
             '{"format": 1, "brokerproof": "0.1.0"}',
-            "run.json: has format 1 and this version reads format 2; read it with brokerproof"
+            "run.json: has format 1 but this version reads format 2; read it with brokerproof"
             " 0.1.0, or run again",
         ),
         ('{"format": 2}', "run.json: run is None; it should be the name of the run"),
