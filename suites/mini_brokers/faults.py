@@ -215,7 +215,7 @@ BROKERS = {
     "window-ignored": MiniBroker(
         Parts(WindowIgnored),
         r"consumer_window\.(the_window_is_exact|what_is_sent_while)",
-        r"window-[23] .*were held, and another one",
+        r"window-[23] .*were held, but another one",
         r"-STOMP-window-|-FLOW-consumer-",
     ),
     "window-not-refilled": MiniBroker(
