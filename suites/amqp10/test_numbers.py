@@ -7,7 +7,6 @@ a message in each direction, its outcome, detach, end. The fields are taken from
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.harness.protocols.amqp10.tables import COMPOSITES
 from brokerproof.harness.worlds.bounds import LimitReached
 from brokerproof.suites.amqp10.steps import QUIET, bystander, control_whole
-from brokerproof.suites.api import PATIENCE, Bench, Duration, Match, case, ms
+from brokerproof.suites.api import PATIENCE, Bench, Match, case
 from brokerproof.suites.api.amqp10 import AmqpPeer, Frame, Link, Node, either, ending, frame
 from brokerproof.suites.steps.boundaries import (
     RANGES,
@@ -133,20 +132,21 @@ def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str, str]:
 def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None:
     peer.open(answered=False, **replaced.inside("open"))
     _await(peer, frame("open"))
+    peer.keeps_alive = True  # a broker that ends a silent connection refuses no number
+    peer.keep_alive()
     session = peer.begin(answered=False, **replaced.inside("begin"))
     _await(peer, frame("begin"))
     sender = _attach(peer, peer.sender, node, replaced, SENDER_HANDLE, codec.SENDER)
     receiver = _attach(peer, peer.receiver, node, replaced, RECEIVER_HANDLE, codec.RECEIVER)
-    wait = partial(_within, target, peer)
-    if not wait(lambda: sender.credit > 0 or _over(peer)):
+    if not target.wait_until(lambda: sender.credit > 0 or _over(peer), PATIENCE):
         raise _Answered(Outcome.SILENT, "the sender got no credit")
     # A sender of that mode sends only settled deliveries, which get no disposition.
     settled = str(replaced.field) == "attach.snd-settle-mode" and replaced.value == SETTLED
     delivery = peer.transfer(
         sender, _message(replaced), **{"settled": settled or None, **replaced.inside("transfer")}
     )
-    answered = settled or _within(
-        target, peer, lambda: any(_is_about(reply, delivery) for reply in peer.inbox) or _over(peer)
+    answered = settled or target.wait_until(
+        lambda: any(_is_about(reply, delivery) for reply in peer.inbox) or _over(peer), PATIENCE
     )
     if _over(peer):
         raise _ended(target, peer)
@@ -158,7 +158,7 @@ def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None
     peer.flow(
         receiver, **replaced.inside("flow", {"incoming-window": CREDIT, "link-credit": CREDIT})
     )
-    came = wait(
+    came = target.wait_until(
         lambda: bool(peer.deliveries) or _over(peer),
         QUIET if silence_is_right(replaced) else PATIENCE,
     )
@@ -221,19 +221,6 @@ def _settle(peer: AmqpPeer, replaced: Replaced) -> None:
 
 
 TROUBLE: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
-
-
-def _within(
-    target: Bench, peer: AmqpPeer, enough: Callable[[], bool], patience: Duration = PATIENCE
-) -> bool:
-    """Wait until ``enough()`` and beat meanwhile: a broker that ends a silent connection refuses
-    no number."""
-    idle = ms(peer.opened.get("idle-time-out", 0)) if peer.opened is not None else 0
-    until = target.now() + patience
-    step = idle // 3 or patience
-    while not (done := target.wait_until(enough, step)) and target.now() < until:
-        peer.beat()
-    return done
 
 
 def _over(peer: AmqpPeer) -> bool:

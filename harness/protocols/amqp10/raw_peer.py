@@ -103,8 +103,7 @@ class AmqpConnection(Conversation[Frame]):
         self.require: Callable[[str], None] = lambda capability: None
         """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.container = container
-        """Our container-id. Link names are unique between two containers, so every peer should have
-        another."""
+        """Our container-id. Link names are unique between two of them: each peer needs its own."""
         self.endpoint = Endpoint()
         self.keeps_alive = False
         """True if empty frames keep the broker's idle-time-out, until a wrong frame or a close."""
@@ -207,6 +206,14 @@ class AmqpConnection(Conversation[Frame]):
         self.keeps_alive = False
         super().close_socket(how)
 
+    def keep_alive(self) -> None:
+        """Send empty frames as the broker's open requires, while ``keeps_alive``."""
+        announced = self.opened and self.opened.get("idle-time-out")
+        idle = announced * NS_PER_MS if isinstance(announced, int) else 0
+        if 0 < idle <= 2 * PATIENCE:  # no wait of a case outlasts half of a longer one
+            # Late, so that a beat seldom wakes a broker which a case has just asked for something.
+            self._keep_alive(idle * 3 // 4)
+
     def _keep_alive(self, every: Duration) -> None:
         """Send an empty frame if nothing was sent for ``every``, and check again."""
         if not self.keeps_alive or self.ended is not None:
@@ -257,11 +264,7 @@ class AmqpConnection(Conversation[Frame]):
         if not answered:
             return None
         opened = self.expect(frame("open"), proves=proves)
-        announced = opened.get("idle-time-out", 0)
-        idle = announced * NS_PER_MS if isinstance(announced, int) else 0
-        if 0 < idle <= 2 * PATIENCE:  # no wait of a case outlasts half of a longer one
-            # Late, so that a beat seldom wakes a broker which a case has just asked for something.
-            self._keep_alive(idle * 3 // 4)
+        self.keep_alive()
         return opened
 
     def close(
