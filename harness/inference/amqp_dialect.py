@@ -211,9 +211,8 @@ def _gives_again(queue: Candidate, state: str | Described | None, bench: Bench) 
         peer.disposition(delivery, state)
         peer.settle()
     peer.detach(link)
-    source = None if link.answer is None else link.answer.fields.get("source")
-    default = codec.fields_of(source).get("default-outcome")
-    if state is None and not delivery.settled and codec.name_of(default) == "released":
+    announced = codec.name_of(link.default_outcome) == "released"
+    if state is None and not delivery.settled and announced:
         return True
     other, link = _receiver(bench, node)
     if not _comes(other, link):

@@ -295,8 +295,7 @@ def again(
 def returns_by_default(link: Link) -> bool:
     """True if the default-outcome of the broker's attach lets other links receive what the link
     holds when it closes."""
-    assert link.answer is not None
-    default = codec.fields_of(link.answer.fields.get("source")).get("default-outcome")
+    default = link.default_outcome
     back = codec.name_of(default) in ("released", "modified")
     return back and not codec.fields_of(default).get("undeliverable-here")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from brokerproof.harness.protocols.amqp10 import messages, types
+from brokerproof.harness.protocols.amqp10 import codec, messages, types
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.messages import Message
 
@@ -89,6 +89,12 @@ class Link:
     def attached(self) -> bool:
         """True if the broker has answered the attach."""
         return self.answer is not None
+
+    @property
+    def default_outcome(self) -> Any:
+        """The outcome that the broker's attach announces for what is never settled; or None."""
+        source = None if self.answer is None else self.answer.fields.get("source")
+        return codec.fields_of(source).get("default-outcome")
 
     def is_of(self, frame: Frame) -> bool:
         return (
