@@ -18,7 +18,7 @@ from brokerproof.suites.amqp10.transaction_steps import control, post
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer
-from brokerproof.suites.delivery.test_stomp_amounts import judge_connections
+from brokerproof.suites.delivery.connection_steps import judge_connections, most_amqp
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import (
     CLIENTS,
@@ -462,8 +462,7 @@ def test_a_message_passes_to_any_number_of_queues(target: Bench, position: int, 
 @amounts.over_amounts(4)
 def test_any_number_of_amqp091_connections_is_served(target: Bench, position: int) -> None:
     """Any number of connections is open at a time, and what each publishes arrives."""
-    count = amounts.at(target, position, least=1, most=100 if target.virtual else 64)
-    judge_connections(target, Amqp091QueueClient, count, AMQP091.once)
+    judge_connections(target, Amqp091QueueClient, position, most_amqp(target), AMQP091.once)
 
 
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})

@@ -21,7 +21,7 @@ from brokerproof.suites.amqp10.steps import (
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.amqp10 import SENDER
-from brokerproof.suites.delivery.test_stomp_amounts import judge_connections
+from brokerproof.suites.delivery.connection_steps import judge_connections, most_amqp
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import AmqpQueueClient, wait_while_frames_come
 from brokerproof.suites.steps.queues import QUIET
@@ -253,8 +253,7 @@ def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
 @amounts.over_amounts(4)
 def test_any_number_of_amqp_connections_is_served(target: Bench, position: int) -> None:
     """Any number of connections is open at a time, and what each sends arrives."""
-    count = amounts.at(target, position, least=1, most=100 if target.virtual else 64)
-    judge_connections(target, AmqpQueueClient, count, KEPT)
+    judge_connections(target, AmqpQueueClient, position, most_amqp(target), KEPT)
 
 
 @case(LINKS, SETTLES, needs={"amqp"})

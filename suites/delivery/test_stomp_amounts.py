@@ -11,12 +11,9 @@ from collections import Counter
 
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, listed
 from brokerproof.suites.api.stomp import frame
+from brokerproof.suites.delivery.connection_steps import judge_connections
 from brokerproof.suites.steps import amounts
-from brokerproof.suites.steps.queue_clients import (
-    QueueClient,
-    StompQueueClient,
-    wait_while_frames_come,
-)
+from brokerproof.suites.steps.queue_clients import StompQueueClient, wait_while_frames_come
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
     Sentences,
@@ -47,27 +44,6 @@ STOMP = {
 """What STOMP itself requires: no order, and a redelivery only if one was seen before."""
 CONNECTIONS = 200
 """The most connections that a case opens at a time."""
-
-
-def judge_connections(
-    target: Bench, client: type[QueueClient], count: int, arrives: str, confirmed: str | None = None
-) -> None:
-    """Judge that what each of ``count`` connections sends to a queue reaches the oldest."""
-    name = target.fresh_name()
-    clients = [client(target, name) for _ in range(count)]
-    target.used_amount("connections", count)
-    for number, sender in enumerate(clients):
-        sender.confirmed_by = confirmed
-        sender.send([b"%d" % number])
-    clients[0].join()
-    got: set[bytes] = set()
-    while len(got) < count and (arrived := clients[0].receive(1)):
-        got.update(arrived)
-        clients[0].settle(len(clients[0].held))
-    lost = [number for number in range(count) if b"%d" % number not in got]
-    words = listed(lost or ["(none)"])
-    detail = f"each of {count} connections sent a message; those whose message was lost: {words}"
-    target.record_finding(arrives, not lost, detail)
 
 
 @case({version: each.ids for version, each in STOMP.items()}, needs={"transactions", "anycast"})
@@ -191,5 +167,5 @@ def test_any_number_of_subscriptions_gets_a_copy(
 def test_any_number_of_connections_is_served(target: Bench, position: int) -> None:
     """Any number of connections is open at a time. Each is answered, and what each sends
     arrives."""
-    count = amounts.at(target, position, least=1, most=CONNECTIONS)
-    judge_connections(target, StompQueueClient, count, "STOMP12-SUB-02", "STOMP12-RCPT-01")
+    rules = ("STOMP12-SUB-02", "STOMP12-RCPT-01")
+    judge_connections(target, StompQueueClient, position, CONNECTIONS, *rules)
