@@ -409,10 +409,11 @@ def test_frames_that_keep_coming_keep_the_connection(
                 peer.flow()
             case _:
                 peer.beat(codec.encode_frame(b"", channel=other))
-    judged = {
-        "empty": (TIMEOUT_RESTARTED_BY_FRAMES,),
-        "flow": (TIMEOUT_RESTARTED_BY_FRAMES, FLOW_KEEPS_ALIVE),
-    }.get(kind, (TIMEOUT_RESTARTED_BY_FRAMES, *[EMPTY_FRAME_ON_ANY_CHANNEL] * (other > 0)))
+    judged: tuple[str, ...] = (TIMEOUT_RESTARTED_BY_FRAMES,)
+    if kind == "flow":
+        judged += (FLOW_KEEPS_ALIVE,)
+    elif kind != "empty" and other:
+        judged += (EMPTY_FRAME_ON_ANY_CHANNEL,)
     alive = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
     target.require(
         judged,

@@ -23,7 +23,6 @@ LINE = (256, 4096, 32_768, 262_144)
 BODY = (1024, 65_536, 1_048_576, 4_194_304)
 
 TAKEN_WITHIN = seconds(1)
-BYTES_OF_BODY = "bytes of body"
 
 
 def look_for(
@@ -32,8 +31,10 @@ def look_for(
     what: str,
     sizes: Iterable[int],
     encode: Callable[[Destination, int], bytes],
+    judge: Callable[[Bench, str, Frame, int], None] | None = None,
 ) -> None:
-    """Send increasingly large frames until one is refused. Judge the refusal."""
+    """Send increasingly large frames until one is refused. Judge the refusal and, by ``judge``,
+    what arrives before."""
     bystander = Bystander(target, version)
     accepted = 0
     for size in sizes:
@@ -48,12 +49,8 @@ def look_for(
         if seen is None or peer.take(receipt) is not None:
             accepted = size
             message = consumer.watch_for(frame("MESSAGE"), within=TAKEN_WITHIN)
-            if what == "headers" and message is not None:
-                _judge_headers(target, version, message, size)
-            if what == BYTES_OF_BODY and message is not None:
-                same = message.body == b"b" * size
-                detail = f"of a body of {size} bytes, {len(message.body)} arrived"
-                target.record_finding(WHOLE[version], same, detail)
+            if judge is not None and message is not None:
+                judge(target, version, message, size)
             continue
         bystander.check()
         target.control(
@@ -75,6 +72,12 @@ def _judge_headers(target: Bench, version: str, message: Frame, count: int) -> N
     missing = [number for number in range(count) if message.get(f"x-{number}") is None]
     detail = f"{len(missing)} of {count} headers are missing: {listed(missing or ['(none)'])}"
     target.record_finding(ALL_PASSED_ON[version], not missing, detail)
+
+
+def _judge_body(target: Bench, version: str, message: Frame, size: int) -> None:
+    same = message.body == b"b" * size
+    detail = f"of a body of {size} bytes, {len(message.body)} arrived"
+    target.record_finding(WHOLE[version], same, detail)
 
 
 def _judge_refusal(target: Bench, version: str, words: str, seen: Fate) -> None:
@@ -109,6 +112,7 @@ def test_too_many_headers_are_refused_with_error(target: Bench, version: str) ->
         lambda to, size: _send(
             to, version, ((f"x-{number}", "value") for number in range(size)), b"body"
         ),
+        _judge_headers,
     )
 
 
@@ -133,9 +137,10 @@ def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> 
     look_for(
         target,
         version,
-        BYTES_OF_BODY,
+        "bytes of body",
         [size for size in BODY if size <= float(most or 0)],
         lambda to, size: _send(to, version, [("content-length", size)], b"b" * size),
+        _judge_body,
     )
 
 
