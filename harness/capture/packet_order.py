@@ -1,4 +1,4 @@
-"""Sorts the packets of several files by time: rotated files, and captures of several interfaces.
+"""Sorts the packets of several files (rotated, or captured on several interfaces) by time.
 
 A file is opened only when its time is reached. Packets slightly out of order (several processors or
 interfaces) are sorted within :data:`WINDOW`. If the clock was set back, time continues from its

@@ -1,7 +1,7 @@
 """Decodes both sides of a captured connection, and resumes after gaps.
 
-A speaker receives bytes, and notices of missing bytes, and returns events. After a gap it searches
-for the next plausible frame start. If the gap is within a body of known length, nothing else is
+A speaker takes bytes and notices of missing bytes, and returns events. After a gap it searches for
+the next plausible frame start. If the gap is within a body of known length, nothing else is
 lost."""
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class _WebSocket:
 
 def speaker(protocol: str, factory: CaptureEventFactory, *, begun: bool = True) -> Speaker:
     """Return the decoder of ``protocol``; raise ``KeyError`` for one without a decoder. ``begun``:
-    the capture has the connection's beginning."""
+    the capture contains the start of the connection."""
     if protocol == WEBSOCKET:
         return _WebSocket(factory)
     if protocol == STOMP:

@@ -2,10 +2,10 @@
 missing.
 
 A byte is dated by the packet that completed the stream up to it, so bytes after a retransmitted
-hole have the retransmission's time. Of duplicate bytes the first count. A hole is *lost* once the
-other side has acknowledged it and :data:`GRACE` has passed (the receiver has the bytes, but the
-capture never will), or once too many bytes wait behind it. A hole in one direction makes the other
-wait too, so that both are released in time order.
+hole have the retransmission's time. Of duplicate bytes, the first copy counts. A hole is *lost*
+once the other side has acknowledged it and :data:`GRACE` has passed (the receiver has the bytes,
+but the capture never will), or once too many bytes wait behind it. A hole in one direction makes
+the other wait too, so that both are released in time order.
 
 Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments).
 """
@@ -157,7 +157,7 @@ class _Half:
             yield Ended(self.at, self.side, CloseHow.EOF)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:
-        """Give up the missing bytes before the next ones."""
+        """Give up waiting for the bytes missing before the next ones."""
         assert self.next is not None
         ends = [run[0] for run in self.runs[:1]]
         if not ends:
@@ -344,7 +344,7 @@ class Stream:
         yield from self._in_order([], now)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:
-        """Release everything that waits: the capture or the connection ended."""
+        """Release everything still held: the capture or the connection has ended."""
         for half in self.halves:
             while half.holed:
                 self._held += half.give_up(now)

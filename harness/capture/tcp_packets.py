@@ -1,8 +1,8 @@
 """The TCP fields of a captured packet.
 
 Common packets (Ethernet, Linux cooked, loopback, raw IP; IPv4 or IPv6 directly followed by TCP) are
-read with two ``struct`` calls: a capture has millions of them, and every task that shares it reads
-each (measured: 4 µs against 46 µs with objects for each layer). dpkt reads packets with other
+read with two ``struct`` calls: a capture has millions of them, and every task reads all of them
+(measured: 4 µs each, against 46 µs with an object for each layer). dpkt reads packets with other
 headers before TCP (VLAN tags, IPv6 extension headers, PPP …)."""
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ _LAYERS = {_ETHERNET: dpkt.ethernet.Ethernet, _SLL: dpkt.sll.SLL, _SLL2: dpkt.sl
 
 def _unusual(at: Instant, link: int, data: bytes) -> Packet | None:
     """Return the packet that dpkt finds behind tags, labels, tunnels and extension headers.
-    ``link`` is IPv6's for a packet without a frame."""
+    ``link`` may also be IPv6 itself, without a link-layer header."""
     try:
         layer = dpkt.ip6.IP6(data) if link == _IPV6 else _LAYERS[link](data)
         while isinstance(layer, dpkt.Packet) and not isinstance(layer, (dpkt.ip.IP, dpkt.ip6.IP6)):

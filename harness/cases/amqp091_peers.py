@@ -69,8 +69,8 @@ class Amqp091Peers(Connections):
         return peer
 
     def management(self, *, acceptor: str | None = None) -> ManagementPeer:
-        """Connect to the management API with the target's login. For targets with the capability
-        "management-api"."""
+        """Connect to the management API with the target's login. For targets with the
+        "management-api" capability."""
         from brokerproof.harness.clients.rabbitmq_management_api import ManagementPeer  # needs h11
 
         def connect(peer: ManagementPeer) -> None:

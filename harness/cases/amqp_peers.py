@@ -21,8 +21,8 @@ Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
 
 
 def _require_proton() -> None:
-    """Skip the case if Proton is not installed. Trying to import it is not enough: a concurrent
-    failing import in another thread leaves a partial module."""
+    """Skip the case if Proton is not installed. Trying to import it is not enough: an import that
+    fails in another thread meanwhile leaves a partial module."""
     if find_spec("proton") is None:
         raise ControlFailed(extras.sentence("proton"), Symptom.ABSENT)
 

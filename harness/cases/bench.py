@@ -128,8 +128,8 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.world.feed(reading)
 
     def admin(self) -> Admin:
-        """Return Artemis management over a separate connection. For targets with the capability
-        "admin"."""
+        """Return Artemis management over a separate connection. For targets with the "admin"
+        capability."""
         self.has_administered = True
         address = str(self.profile.parameters["management_address"])
         return Admin(self, self.stomp(), address, self.destination())

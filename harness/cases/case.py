@@ -54,14 +54,14 @@ Situations = tuple[str, ...] | Callable[[Target], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Over:
-    """The strategies of a property, and its number of examples at normal effort in virtual time."""
+    """The strategies of a property, and its number of examples before the factor of the effort."""
 
     strategies: Mapping[str, Any]
     examples: int
     least: int = 0
     """The least number in virtual time, unless the effort is smoke."""
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None
-    """Examples that always run: corners without which the property would prove less."""
+    """Examples that always run: corner cases without which the property would prove less."""
     situations: Situations = ()
     """The situations that the drawn examples should reach."""
 
@@ -187,8 +187,8 @@ def over(
 ) -> Callable[[Function], Function]:
     """Turn a case into a property; written below ``@case``.
 
-    ``examples`` is for virtual time: normal effort draws 0.3 of it, but at least ``least``. The
-    examples in ``always`` run in addition. In virtual time more examples are drawn while any of
+    ``examples`` is for virtual time: normal effort draws 0.3 times as many, but at least ``least``.
+    The examples in ``always`` run in addition. In virtual time more examples are drawn while any of
     ``situations`` is unreached; a case that never reaches one is INCONCLUSIVE."""
 
     def decorate(function: Function) -> Function:
@@ -234,7 +234,7 @@ def _names(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def _spoken(name: str) -> frozenset[str]:
-    """Return the protocol that a case uses, from its module: its target must speak it."""
+    """Return the protocol that a case uses, by its module; the target must speak it."""
     return frozenset({"stomp"} if name.startswith(_STOMP) else ())
 
 

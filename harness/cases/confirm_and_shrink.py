@@ -39,7 +39,7 @@ def violations(outcome: ExampleRecord) -> Iterator[Finding]:
 
 
 def violates(run: Run, call: Call, outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
-    """True if one of ``requirements`` was certainly violated in an unlisted way."""
+    """True if one of ``requirements`` was certainly violated, and not as a listed deviation."""
     return any(
         finding.requirement in requirements and not is_listed(run, call, finding)
         for finding in violations(outcome)
@@ -80,7 +80,7 @@ def confirmed(
     run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], seed: int
 ) -> tuple[ExampleRecord | None, str]:
     """Repeat the failure on the same target, with a smaller example if possible, and more often if
-    the host leaves it uncertain. Return what failed, or None and why it is no confirmation."""
+    the host leaves it uncertain. Return what failed, or None and why this confirms nothing."""
     plans = [example.plan]
     if call.case.over is not None:
         small = _smaller(run, call, example.plan, failing, seed)

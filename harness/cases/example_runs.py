@@ -101,7 +101,7 @@ class Call:
 
 def binding(run: Run, call: Call) -> tuple[str, ...]:
     """Return the requirements of ``call`` that bind the target, excluding other vendors' documents.
-    Unknown ids are reported when judged."""
+    An unknown id is reported when it is judged."""
     identity = run.target.identity
     return tuple(
         cited

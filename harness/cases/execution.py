@@ -102,7 +102,7 @@ def attempt(
     run: Run, call: Call, earlier: EarlierAttempts
 ) -> EarlierAttempts | tuple[Result, list[Event]]:
     """Run ``call`` once; return its result and its trace or, if it should run again, all attempts
-    so far. The next attempt need not follow immediately: a host that is late now may still be.
+    so far. The next attempt need not follow immediately, because the host may still be late.
 
     Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` if the broker no longer serves;
     nothing else that a broker does raises an exception."""
@@ -230,8 +230,8 @@ def _judge_completed(
 ) -> _Judgement:
     """Judge a completed case, and save a counterexample of a failure.
 
-    In real time a failure (or, without one, a recommendation not kept) counts only if it recurs and
-    the broker still serves others."""
+    In real time a failure (or, if there is none, an unmet recommendation) counts only if it recurs
+    and the broker still serves others."""
     findings = _unlisted_first(run, call, record, findings)
     judged = _judged(run, call, findings)
     failed, warned = (
@@ -391,8 +391,8 @@ def _batch(
 ) -> int:
     """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
     return the next number. Examples that the host's lateness left undecided run again. In the
-    ``last`` attempt so do a few with a failed control, one by one at the end, which may have been a
-    race. As many as run at once end the others; a missing kind of address does not."""
+    ``last`` attempt so do a few whose control failed, perhaps in a race, one by one at the end. If
+    as many fail as run at once, no more begin; a missing kind of address is no failure."""
     plans = plans_in_real_time(run, call, seed, fixed=not played)
     jobs: list[Future[ExampleRecord]] = []
 

@@ -186,7 +186,7 @@ class PairTrial:
         self._tick()
 
     def record(self, event: object) -> None:
-        """Keep no events: a cell is one sentence."""
+        """Keep no events: a cell of the table is one sentence."""
 
     def _accepted(self) -> tuple[_Half, Callable[[Channel], None]]:
         line = Line(self)

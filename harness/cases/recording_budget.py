@@ -35,7 +35,7 @@ class RecordingBudget:
         *,
         nearer_to_bound: bool,
     ) -> bool:
-        """Return True if the next passing example must be recorded, and charge its events.
+        """Return True if the next passing example must be recorded, and count its events.
 
         ``nearer_to_bound``: it has a measurement that replaces the case's previous one."""
         combined = combine([*self._findings, *findings])

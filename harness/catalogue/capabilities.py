@@ -1,5 +1,4 @@
-"""Capabilities: the names by which cases state what they need from a broker, and targets what they
-offer.
+"""Capabilities: names for what cases need from a broker and what targets offer.
 
 ``fixtures/capabilities.toml`` lists them. Names that begin with ``x-`` are free for third-party
 suites and targets."""
@@ -139,7 +138,7 @@ def missing(
 
 
 def main_reasons(skips: Iterable[str], most: int) -> tuple[list[tuple[str, int]], int]:
-    """Return the ``most`` main reasons in sentences of SKIPs, as "no NAME" with the number of
+    """Return the ``most`` main reasons from SKIP sentences, each as "no NAME" with its number of
     cases, and the number of cases with other reasons. A case counts once, for the most frequent
     capability among those that it needs and the target lacks. Other protocols are not named."""
     protocols = {f"no {name}" for name, known in listed().items() if known.protocol == name}

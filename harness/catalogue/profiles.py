@@ -1,9 +1,9 @@
 """Profiles: the parameters and capabilities expected of a broker family.
 
 ``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities``, ``[not_offered]`` and
-``[parameters]``. ``[not_offered]`` states for each capability that the family lacks the reason and
-its place in the manual or source. Parameter values are the family's defaults; a target file or the
-broker's own configuration overrides them. ``_ms`` parameters are milliseconds."""
+``[parameters]``. ``[not_offered]`` states, for each capability that the family lacks, the reason,
+and where the manual or the source says so. Parameter values are the family's defaults; a target
+file or the broker's own configuration overrides them. ``_ms`` parameters are milliseconds."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class Row:
 
     @property
     def coverage(self) -> str:
-        """``covered``, ``uncovered`` (needs a case but has none), ``optional`` (needs and has none)
-        or ``untestable``."""
+        """``covered``, ``uncovered`` (needs a case but has none), ``optional`` (needs none and has
+        none) or ``untestable``."""
         if self.cases:
             return "covered"
         if not self.requirement.testable:

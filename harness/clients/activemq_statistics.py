@@ -2,7 +2,7 @@
 
 A message to ``ActiveMQ.Statistics.Destination.NAME`` or ``ActiveMQ.Statistics.Broker`` is answered
 with a map at its reply-to (ActiveMQ documentation, "StatisticsPlugin"). Requests use a separate
-AMQP 1.0 connection, because AMQP delivers it as a map."""
+AMQP 1.0 connection, because AMQP delivers the answer as a map."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATISTICS = "statistics"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes used of a limit; ``percent`` is the broker's number, rounded down."""
+    """How many bytes of a limit are used; ``percent`` is the broker's number, rounded down."""
 
     used: int
     limit: int

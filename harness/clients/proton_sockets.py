@@ -56,8 +56,8 @@ class _ObservedIO(IOHandler):
         self._observed: list[Any] = []
 
     def close_sockets(self) -> None:
-        """Close the sockets that an ended container leaves open: the broker would see live
-        connections."""
+        """Close the sockets that an ended container leaves open, which the broker would take for
+        live connections."""
         for selectable in self._observed:
             selectable.close()
 

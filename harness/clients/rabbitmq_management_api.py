@@ -1,6 +1,6 @@
 """A client for RabbitMQ's management API over a link of the case's own world.
 
-So it works in virtual and real time, and the trace contains requests and answers. h11 reads and
+So it works in virtual and real time, and the trace contains requests and responses. h11 reads and
 writes HTTP. A real RabbitMQ refreshes most statistics only every five seconds, so
 :meth:`ManagementPeer.until` waits."""
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer; header names are in lower case."""
+    """A response; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -136,9 +136,9 @@ class ManagementPeer(Conversation[Answer]):
     # asking
 
     def ask(self, method: str, path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
-        """Request ``METHOD /api/PATH``; return any status. If the connection ends before an answer,
-        retry once, since no request changes anything. Raises :class:`ControlFailed` without an
-        answer."""
+        """Request ``METHOD /api/PATH``; return any status. If the connection ends before a
+        response, retry once, since no request changes anything. Raises :class:`ControlFailed`
+        without a response."""
         if self.ended is None:
             self._ask(method, f"/api/{path}", headers)
             if (
@@ -212,7 +212,7 @@ class ManagementPeer(Conversation[Answer]):
     def until(
         self, ask: Callable[[], T], reached: Callable[[T], bool], within: Duration = 3 * REFRESH
     ) -> tuple[T, bool]:
-        """Query until an answer satisfies the condition; return it, or after ``within`` the last
+        """Query until a response satisfies the condition; return it, or after ``within`` the last
         one."""
         deadline = self.world.now() + within
         while not reached(answer := ask()):

@@ -408,7 +408,7 @@ def parse(*reads: bytes) -> list[Frame]:
 def encode(
     command: str, headers: HeadersLike = (), body: bytes = b"", *, version: str = "1.2"
 ) -> bytes:
-    """Return a frame as stomp.py writes it: headers sorted by name, repeated ones in given
+    """Return a frame as stomp.py writes it: headers sorted by name, repeated ones in the given
     order."""
     transport = _Collecting()
     _CONNECTIONS[version](transport, (0, 0)).send_frame(command, dict(header_list(headers)), body)

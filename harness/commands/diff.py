@@ -323,7 +323,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
 
 
 def _whole(*names: str) -> list[Column]:
-    """Columns that a narrow terminal breaks but does not cut off: half a name helps nobody."""
+    """Columns that wrap in a narrow terminal but are not cut off: half a name helps nobody."""
     return [Column(name, overflow="fold") for name in names]
 
 

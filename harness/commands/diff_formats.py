@@ -120,7 +120,7 @@ def _legal(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return ``text`` such that Markdown renders it unchanged, even in a table's cell."""
+    """Return ``text`` escaped so that Markdown shows it unchanged, even in a table cell."""
     return " ".join(_MARKDOWN.sub(r"\\\g<0>", _legal(text)).split())
 
 

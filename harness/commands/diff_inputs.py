@@ -126,7 +126,7 @@ def releases(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
 
 
 def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:
-    """Yield reservations to read before the figures: incomplete runs, and differing conditions."""
+    """Yield caveats to read before the figures: incomplete runs, and differing conditions."""
     for side in (a, b):
         if not isinstance(side.header.get("footer"), dict):
             yield (

@@ -100,8 +100,8 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
     """Compare the run in ``folder`` with ``baseline``, case by case.
 
     Only cases that this run selected count: omitted cases are not a loss. Another release of a
-    target (``artemis@2.44.0`` and ``artemis``) is the same target. A violation that was listed as
-    known since, or is listed for only one of the releases, is no change of the broker.
+    target (``artemis@2.44.0`` and ``artemis``) is the same target. A violation that has since been
+    listed as known, or is listed for only one of the releases, is no change in the broker.
     """
     run = open_side("B", folder)
     renamed = _renamed(baseline.targets, run.targets)
@@ -118,7 +118,7 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
 def decide(
     code: int, gated: Gated | None, fail_on: str | None, results: Iterable[Result] = ()
 ) -> int:
-    """Return the exit code of a run; ``code`` is the one by its verdicts alone."""
+    """Return the exit code of a run; ``code`` is the one that its verdicts alone give."""
     if fail_on == "never":
         return 0
     if fail_on is not None and fail_on.startswith(IMPACT):
@@ -158,8 +158,8 @@ def _violated(result: Result) -> set[str]:
 
 
 def _renamed(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
-    """Map targets of the baseline to those targets of this run, under other names, with which they
-    are compared: by the name before ``@``, or because each run has only one."""
+    """Map targets of the baseline to the targets of this run with which they are compared if the
+    names differ: by the name before ``@``, or because each run has only one."""
     renamed = releases(before, now)
     if not renamed and len(before) == len(now) == 1 and before != now:
         renamed[before[0]] = now[0]

@@ -230,8 +230,8 @@ _SPELLED_OTHERWISE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "heart_beat_to_connection_ttl_modifier": ("silence_intervals_max", int),
     "unit of a window": ("prefetch_unit", str),
 }
-"""The parameter's name in other families' profiles, and the conversion of its value: a client that
-never beats is given up after ``silence_intervals_max`` of its intervals."""
+"""The parameter's name in other families' profiles, and the conversion of its value: a silent
+client is disconnected after ``silence_intervals_max`` of its intervals."""
 _OF_ADDRESSES = ("address_full_policy", "max_size_bytes", "max_size_messages")
 
 

@@ -100,7 +100,7 @@ class _EndedEarly(errors.SetUp):
 
 
 def with_endpoints(targets: tuple[str, ...], endpoints: tuple[str, ...], like: str | None) -> str:
-    """Return the only address among ``targets``, with further endpoints and its family."""
+    """Return the only one of ``targets``, an address, with further endpoints and its family."""
     if len(targets) != 1 or targets[0].endswith(".toml") or targets[0] in shipped_targets.paths():
         raise errors.Usage(
             "--endpoint and --like need exactly one --target, given as HOST:PORT or a URL; in a"
@@ -440,7 +440,7 @@ def _judge(
     stop_at_first: bool,
 ) -> None:
     """Run pytest for one target and follow it. ``held`` keeps others from using the folder until
-    pytest has ended, even if this process is killed. Raises what ended pytest without verdicts."""
+    pytest has ended, even if this process is killed. Raises the error that left no verdicts."""
     name = target.identity.name
     log = folder / "logs" / f"pytest-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)

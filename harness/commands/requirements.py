@@ -112,8 +112,8 @@ def _explain(requirement: str, as_json: bool) -> None:
 
 
 def _results(folder: Path, requirement: str | None) -> list[Result]:
-    """Return the results of the run in ``folder``, only of cases that cite ``requirement`` if
-    given."""
+    """Return the results of the run in ``folder`` (only of cases that cite ``requirement``, if
+    given)."""
     from brokerproof.harness.results import records  # imported only for options about a run
 
     try:
@@ -143,8 +143,8 @@ def _amounts(folder: Path, requirement: str | None, as_json: bool) -> None:
 
 
 def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
-    """Print the situations of the run in ``folder``, only of cases that cite ``requirement`` if
-    given."""
+    """Print the situations of the run in ``folder`` (only of cases that cite ``requirement``, if
+    given)."""
     results = [result for result in _results(folder, requirement) if result.situations]
     if as_json:
         fields = [

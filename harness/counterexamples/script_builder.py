@@ -30,7 +30,7 @@ from brokerproof.harness.protocols.byte_log import (
 from brokerproof.harness.targets.target import Identity
 
 SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
-"""A shorter gap is no pause but the harness's own work; by whether time was virtual."""
+"""By whether time was virtual: a shorter gap is not a pause but the harness's own work."""
 NEAR: Duration = 2 * NS_PER_MS
 """The greatest distance between an instant named by a measurement and the step that it refers
 to."""

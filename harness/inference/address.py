@@ -4,7 +4,7 @@ when there is room again.
 It uses AMQP, where each message has an outcome and credit shows room. Let s(k) be the smallest
 total body size with which k messages fill an address. Then s(k) + k · overhead is the limit to
 within one byte, so two values of k give both overhead and limit. Bodies stay small, because brokers
-may store large ones elsewhere, at no cost."""
+may store large ones elsewhere and not count them."""
 
 from __future__ import annotations
 

@@ -128,7 +128,8 @@ def _place(
 
 
 def is_queue(candidate: Candidate, bench: Bench) -> bool:
-    """True if a message waits for a receiver, reaches one of two, and is removed once accepted."""
+    """True if a message waits for a receiver, reaches just one of two, and is removed on
+    acceptance."""
     node = _node(candidate, bench, RoutingType.ANYCAST)
     _send(bench, node, b"kept")
     receivers = [_receiver(bench, node) for _ in range(2)]

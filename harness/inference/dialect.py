@@ -247,8 +247,8 @@ def _keeps(probes: Probes, place: Place, bench: Bench) -> bool:
 
 
 def _ends_with_its_consumer(probes: Probes, place: Place, bench: Bench) -> bool:
-    """True if the deliveries held by a lost consumer reach another present consumer, but none that
-    subscribes later."""
+    """True if the deliveries of a lost consumer go to another consumer that is already present, but
+    not to one that subscribes later."""
 
     def returns(*, later: bool) -> bool:
         to, holder, other = _destination(place, bench), probes.client(bench), probes.client(bench)

@@ -1,7 +1,7 @@
 """Premises: a plain message must pass through each kind of address before cases may judge with it.
 
 They are checked on brokers of a known family that brokerproof did not configure, where the family's
-addresses may not exist. If only the broker's address is known, the dialect determines them."""
+addresses may not exist. If only the broker's address is known, the dialect determines its nodes."""
 
 from __future__ import annotations
 

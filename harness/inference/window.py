@@ -3,7 +3,7 @@ mode.
 
 With a window of W, a second delivery begins only if the first costs less than W. So bisecting the
 cost of the first message yields the default. Frames with bodies and headers of different sizes show
-what is charged: the frame, its body, or the message."""
+what counts: the frame, its body, or the message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, StompPeer
 QUIET: Duration = ms(400)
 """Time without any arrival after which a window counts as closed."""
 LARGEST = 1 << 20
-"""Bytes: if a second message follows one of this size, there counts as no window …"""
+"""Bytes: if a second message follows one of this size, the subscription counts as unlimited …"""
 MANY = 1200
 """… unless the broker holds back this many messages."""
 _NAMES = {

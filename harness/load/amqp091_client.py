@@ -70,7 +70,7 @@ class _Confirms:
     least: int = 1
 
     def taken(self, tag: int, multiple: bool) -> list[Instant]:
-        """Return when the messages that this confirms were published."""
+        """Return when the messages that this ack confirms were published."""
         if not multiple:
             delivery = self.waiting.pop(tag, None)
             return [] if delivery is None else [delivery]

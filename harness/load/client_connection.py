@@ -1,7 +1,7 @@
-"""The common part of load connections. Some producers and consumers share each connection.
+"""The common part of load connections. Each is shared by some of the producers and consumers.
 
 Each protocol's subclass (``harness/load/PROTOCOL_client.py``) writes and reads its frames. The
-world passes it bytes, and its driver the time. It counts in :class:`Counters`."""
+world passes it bytes, its driver passes it the time, and it counts in :class:`Counters`."""
 
 from __future__ import annotations
 

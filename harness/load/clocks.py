@@ -57,7 +57,7 @@ def stated(
     driver: int, host: str, same: bool, before: Mapping[str, Any], after: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return a run header's entry on one driver's clock. ``added_ns`` is the correction of its
-    instants. ``drift_ns`` is how far the clocks diverged during the load, as certain as both
+    instants. ``drift_ns`` is how far the clocks diverged during the load, as accurate as the two
     readings."""
     data: dict[str, Any] = {
         "driver": driver,

@@ -58,7 +58,7 @@ class Drivers(Protocol):
         """Return why a driver did not start or was lost; empty if unknown."""
 
     def stop(self) -> None:
-        """Make the drivers end, and wait for their end."""
+        """End the drivers, and wait until they have ended."""
 
 
 @dataclass(frozen=True)

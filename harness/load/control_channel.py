@@ -66,7 +66,7 @@ class ControlConnection:
 
 
 class ControlListener:
-    """Listens for drivers. ``host`` is our address for them."""
+    """Listens for drivers, which reach us at ``host``."""
 
     def __init__(self, world: RealWorld, host: str, came: Callable[[socket.socket], None]) -> None:
         self._world, self._came = world, came

@@ -146,5 +146,5 @@ def _slow(
 
 
 def _without_length(head: bytes) -> bytes:
-    """Return the head without content-length, since it is decoded alone."""
+    """Return the head without content-length, which is decoded separately."""
     return b"\n".join(part for part in head.split(b"\n") if not part.startswith(b"content-length:"))

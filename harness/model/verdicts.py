@@ -67,7 +67,7 @@ class Seen(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a finding means for the broker. Worst first, as verdicts merge."""
+    """What a finding means for the broker. Worst first: when verdicts merge, the first wins."""
 
     ERROR = enum.auto()
     FAIL = enum.auto()

@@ -3,7 +3,7 @@ has ended.
 
 The terms are those of Jepsen's total-queue. An *attempt* is a message sent to the broker; it is
 *confirmed* once its receipt arrives. A message that was delivered but never confirmed is
-*recovered*, which is legal because the receipt may have been lost. Illegal are:
+*recovered*, which is legal because the receipt may have been lost. These are illegal:
 
 * *phantom*: delivered although never sent, or sent in an aborted transaction;
 * *shared*: delivered while a consumer still held an earlier delivery of it;

@@ -195,8 +195,8 @@ class _Waiting:
 
 def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
     """Check that the broker closes a channel on which the client acknowledges an unknown or already
-    settled tag. If it answers a later request instead, it did not. Channels with transactions are
-    skipped."""
+    settled tag. If it answers a later request instead, it did not close it. Channels with
+    transactions are skipped."""
     channels: dict[int, _Waiting] = {}
     findings: list[Finding] = []
     for event in events:

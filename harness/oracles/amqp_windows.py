@@ -47,12 +47,12 @@ class _Counts:
     """The last next-outgoing-id stated by the other side that is not ahead of its transfers. From
     then on, next-incoming-id may fall back to it (AMQP10-WIN-06)."""
     ends: dict[int | None, int] | None = field(default_factory=dict)
-    """The id behind the last transfer of each delivery of the other side; None once a flow of that
-    side states another next-outgoing-id than its transfers reached."""
+    """The id after the last transfer of each delivery of the other side; None once a flow of that
+    side states a next-outgoing-id that its transfers contradict."""
     latest: dict[str | None, int | None] = field(default_factory=dict)
     """The latest delivery of the other side, by handle."""
     accepted: int | None = None
-    """The id behind the last transfer that the judged side has accepted."""
+    """The id after the last transfer that the judged side has accepted."""
 
     def received(self, transfer: WireFrame) -> None:
         """Note how far a delivery of the other side reaches."""
@@ -141,7 +141,7 @@ def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Fi
     """Check that the flows of ``side`` state the session's true ids and windows.
 
     next-outgoing-id counts the transfers it sent. next-incoming-id is present once it has received
-    the other's begin, never decreases, never exceeds what the other has sent, and is behind every
+    the other's begin, never decreases, never exceeds what the other has sent, and is past every
     transfer of a delivery that ``side`` has accepted."""
     all_, findings = _All(side), []
     for step in placed(events, conn):

@@ -2,8 +2,8 @@
 
 A recording does not show how an acceptor was configured, but the broker's answer does: Artemis asks
 for beats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so the TTL is the
-interval in CONNECTED times the profile's modifier. A client that records may be late by an unknown
-delay. So intervals are widened by a margin, and a small excess is uncertain. A close that is too
+interval in CONNECTED times the profile's modifier. A recording client may be late by an unknown
+amount. So intervals are widened by a margin, and a small excess is uncertain. A close that is too
 early is certain, since a late recorder sees closes later, never earlier. Captured packets carry
 kernel timestamps, however late the program wrote them: near the broker, their only margin is the
 delay of one lost packet (:data:`RESENT`)."""

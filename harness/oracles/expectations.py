@@ -33,8 +33,8 @@ def expectations_of(
     profile: str, parameters: Mapping[str, Value], *, defaults: bool = True
 ) -> Expectations:
     """Return the expectations of a profile. Without ``defaults`` they hold for every configuration
-    of the family: only windows that frames request, and no TTL, whose factor an acceptor may
-    set."""
+    of the family: only windows that frames request, and no TTL, because an acceptor may set its
+    factor."""
     windows: dict[str, str] = {}
     if "stomp_consumer_window_size" in parameters:
         windows = {"consumer-window-size": "octets", "activemq.prefetchSize": "octets"}

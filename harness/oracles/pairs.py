@@ -2,8 +2,8 @@
 whose window stays closed.
 
 A silence is reported as soon as it is certain. A side that grants no credit for :data:`STUCK`
-violates no rule, but looks like a stalled application: this is reported once, and names the side
-that could open the window."""
+violates no rule, but looks like a stalled application: one report names the side that could open
+the window."""
 
 from __future__ import annotations
 

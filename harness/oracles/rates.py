@@ -48,7 +48,7 @@ def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | Non
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A message of ``size`` bytes went in flight, or (``ended``) no longer is."""
+    """A message of ``size`` bytes is now in flight or, if ``ended``, no longer is."""
 
     at: Instant
     size: int

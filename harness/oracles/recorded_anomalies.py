@@ -18,7 +18,7 @@ could have done is not a violation.
 * *overrun*: a delivery began while the window was closed.
 
 Bodies that were sent more than once identify no message and are ignored. Messages with headers that
-let a broker reorder or drop them (priority, expiry, …), and queues with selectors, need keep no
+let a broker reorder or drop them (priority, expiry, …), and queues with selectors, need not keep
 order and may retain messages."""
 
 from __future__ import annotations

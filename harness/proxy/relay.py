@@ -182,7 +182,7 @@ class _Half(asyncio.Protocol):
         return is_held
 
     def look(self, at: Instant) -> None:
-        """Check the socket of a side that is not being read for a reset."""
+        """Check for a reset on the socket of a side that is not being read."""
         if self.is_held(at) and self.transport.get_extra_info("socket").getsockopt(
             socket.SOL_SOCKET, socket.SO_ERROR
         ):
@@ -196,7 +196,7 @@ def _address(transport: asyncio.Transport) -> tuple[str, int]:
 
 
 def _round_trip(transport: asyncio.Transport) -> Duration:
-    """Return the round-trip time measured by the kernel, or a second."""
+    """Return the round-trip time measured by the kernel, or a second if it has none."""
     end: socket.socket = transport.get_extra_info("socket")
     with contextlib.suppress(OSError, AttributeError, struct.error):
         info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT + 4)

@@ -103,7 +103,7 @@ class AreaState:
 
     @property
     def _why_not(self) -> str:
-        """Return why nothing was judged, worded for a target of which other areas were judged."""
+        """Return why nothing was judged, worded for a target on which other areas were judged."""
         asked = Counter[str]()
         for (rule, reason), count in self.reasons.items():
             if rule in self.rules or not self.rules:

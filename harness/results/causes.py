@@ -1,7 +1,7 @@
 """Groups the cases that did not pass by cause, so that each fault is listed once.
 
 Versions and variants of a case, cases that failed the same requirement, and cases with the same
-observation share a cause. An unmet precondition alone is the cause."""
+observation share a cause. An unmet precondition is itself the cause."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NAME = "results.ndjson"
 MOST_BYTES = 1 << 30
 """The most bytes of the file that are read. The results of 100,000 cases have 68 MB."""
 MOST_ATTEMPTS = 1_000_000
-"""The most attempts at a case; a line with more is no result."""
+"""The most attempts at a case; a line with more is not a result."""
 HOST_LATENESS = "lateness of the host"
 """The measurement of an INCONCLUSIVE case: the host's worst delay during it."""
 LATE_HOST: Duration = 50 * NS_PER_MS

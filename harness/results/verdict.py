@@ -72,8 +72,8 @@ def with_verdict(
 
 
 def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Return ``judged``, but requirements never reached become SKIP if a known deviation, or a
-    recommendation not kept, may have ended the case early: the case then has its verdict."""
+    """Return ``judged``, but with requirements never reached as SKIP if a known deviation, or an
+    unmet recommendation, may have ended the case early: the case then has its verdict."""
     violated = {finding.verdict for finding in judged if finding.seen is Seen.VIOLATED}
     ended = next((words for verdict, words in _ENDS.items() if verdict in violated), None)
     return tuple(

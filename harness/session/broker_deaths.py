@@ -1,7 +1,7 @@
 """Handles a broker that dies during a run: finds the case that kills it and continues the run.
 
 If the broker's process ends, its port closes, or it refuses every connection, all running cases see
-closed connections. No case is judged by that. Once the broker serves again, restarted by its
+closed connections. No case is judged by these. Once the broker serves again, restarted by its
 supervisor or by the command of ``--restart``, the suspects run again one by one, starting with the
 one that sent the last frame. A case after which the broker dies twice more, with no other case
 running, is the culprit and gets a verdict; its variants run alone too. All others then run

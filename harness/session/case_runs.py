@@ -208,7 +208,7 @@ class CaseRuns:
             self._started[call.id] = future.result
 
     def _run_in_fork(self, run: Run, processes: int, name: str) -> Run:
-        """Return the run as one of the ``processes`` sees it that judge the target together."""
+        """Return the run as seen by one of the ``processes`` that judge the target together."""
         assert isinstance(run.target, SocketTarget)
         run.target.continue_in_fork(run.target.identity.limits.share_of(processes))
         assert run.health is not None

@@ -6,9 +6,9 @@ nothing is imported, collected or configured twice. That process becomes the dis
 holds its current case and one more, so it never waits for the dispatcher. It records trace and
 result, and sends the outcome. A case depends only on the seed and itself, so any worker can run it.
 
-If a worker dies (a crash in C, the kernel out of memory), its current case is lost and reported as
-our error, and another worker takes over the rest. If the dispatcher dies, the kernel ends its
-workers. On SIGTERM a worker keeps the traces of finished cases.
+If a worker dies (it crashes in C, or the kernel runs out of memory), its current case is lost and
+reported as our error, and another worker takes over the rest. If the dispatcher dies, the kernel
+ends its workers. On SIGTERM a worker keeps the traces of finished cases.
 
 pytest-xdist does much of this, but each of its workers is a new process that imports and collects
 everything again, which is a quarter of the whole work here. Also, a case whose worker dies is

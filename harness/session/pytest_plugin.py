@@ -6,8 +6,8 @@ reaches an item, it waits for that case and reports it.
 
 pytest-xdist may distribute cases over its processes, mixed with other tests, in virtual time or
 against a broker at an address. Each process then runs its cases one by one, with its own names.
-This is rejected if the processes would interfere with each other: under an alarm, in one run
-folder, or if each would start a broker."""
+This is rejected if the processes would interfere with each other: with a target that can raise
+alarms, in one run folder, or if each would start a broker."""
 
 from __future__ import annotations
 
@@ -331,8 +331,8 @@ class _Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record an interrupt before the first case, but not a collection error. Leave pytest only
-        the first frame: it would fail with a traceback on a frame without a line number, as between
-        two lines."""
+        the first frame: it would fail with a traceback on a frame between two lines, which has no
+        line number."""
         if excinfo.type is KeyboardInterrupt:
             self._interrupted = True
             excinfo.traceback = excinfo.traceback[:1]

@@ -130,7 +130,7 @@ class RealTimeWorkers(Workers):
         self._stopping = False
         """True if no more results are kept: the run ended before the case."""
         self.lateness: list[Lateness] = []
-        """The lateness of each process that ended regularly."""
+        """The lateness of each process that ended normally."""
         super().__init__(calls, processes, make_run, target.identity.name, keep)
 
     def finish(self) -> None:

@@ -1,10 +1,10 @@
 """A clock that runs faster for one broker's process: two preloaded libraries.
 
-libfaketime replaces functions of the C library: clocks, sleeps, condition variables and polls keep
-the accelerated time, so a time-out of a minute takes six seconds at a rate of ten. Debian and most
-other distributions have the package ``libfaketime``. ``raw_waits.c``, compiled once into the cache,
-handles the waits that libfaketime leaves at the host's rate. ``suites/interop/accelerated`` shows
-that the waits of Java and Erlang follow.
+libfaketime replaces functions of the C library: clocks, sleeps, condition variables and polls
+follow the accelerated time, so a time-out of a minute takes six seconds at a rate of ten. Debian
+and most other distributions have the package ``libfaketime``. ``raw_waits.c``, compiled once into
+the cache, handles the waits that libfaketime leaves at the host's rate.
+``suites/interop/accelerated`` shows that the waits of Java and Erlang follow.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
     """``$BROKERPROOF_CACHE``, else ``$XDG_CACHE_HOME/brokerproof``, else ``~/.cache/brokerproof``.
-    Need not exist."""
+    It need not exist."""
     environment = os.environ if environment is None else environment
     if own := environment.get("BROKERPROOF_CACHE"):
         return Path(own).absolute()
@@ -32,7 +32,7 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of ``path`` against other threads and processes; wait for it without a limit.
+    """Hold the lock of ``path`` against other threads and processes; wait for it indefinitely.
 
     Raises :class:`SetUpFailed` if the folder cannot be written.
     """
@@ -70,8 +70,8 @@ def once(path: Path, make: Callable[[Path], Path]) -> Path:
 
 
 def unpacked(archive: Path, path: Path) -> Path:
-    """Unpack the only top-level folder of a ``.tar.gz`` as ``path``, unless done already. Raises
-    :class:`SetUpFailed`."""
+    """Unpack the only top-level folder of a ``.tar.gz`` as ``path``, unless that has been done.
+    Raises :class:`SetUpFailed`."""
 
     def unpack(folder: Path) -> Path:
         try:

@@ -34,7 +34,7 @@ def filled_in(text: str) -> str:
 
 
 def passcode(values: Mapping[str, Any], folder: Path) -> str | None:
-    """Return the passcode that ``values`` contain or name; relative paths begin in ``folder``.
+    """Return the passcode that ``values`` contain or name; relative paths start from ``folder``.
 
     Raises :class:`NoCredentials`, also if there is more than one.
     """

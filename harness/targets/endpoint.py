@@ -66,7 +66,7 @@ def scheme_of(name: str) -> str:
 def read(
     text: str, folder: Path, *, options: tuple[str, ...] = (), scheme: str = "stomp"
 ) -> Endpoint:
-    """Return the endpoint that ``text`` names; relative paths begin in ``folder``. ``scheme``
+    """Return the endpoint that ``text`` names; relative paths start from ``folder``. ``scheme``
     applies to ``HOST:PORT``. Raises :class:`BadEndpoint`.
 
     The options for TLS are ``ca`` (a file with the trusted authorities; default: those of this

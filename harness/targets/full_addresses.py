@@ -92,7 +92,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
 
 
 def read(values: Mapping[str, Any]) -> FullAddresses:
-    """Return the contents of the table ``[addresses]`` of a target file. Raises
+    """Return the contents of the ``[addresses]`` table of a target file. Raises
     :class:`BadAddresses`."""
     limits = set(BOUNDS)
     prefixes: dict[str, str] = {}

@@ -31,7 +31,7 @@ that does not run often enough to repay it."""
 class JavaBroker(ManagedBroker):
     """One broker of ``version`` (None: the family's default), as a context manager that starts and
     stops it. ``folder`` becomes the broker's: it is emptied at the start, and keeps the
-    configuration and the logs. ``ports="free"`` replaces every port in the file by a free one;
+    configuration and the logs. ``ports="free"`` replaces every port in the file with a free one;
     ``"file"`` keeps them. ``free`` leaves the broker running when the harness ends."""
 
     name: ClassVar[str]

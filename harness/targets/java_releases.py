@@ -44,8 +44,8 @@ class JavaReleases:
         return int(next(fitting, known[-1])["minimum"])
 
     def checked(self, version: str | None) -> str:
-        """Return ``version``, or the default one. Raises :class:`SetUpFailed` if it is no release
-        number."""
+        """Return ``version``, or the default one. Raises :class:`SetUpFailed` if it is not a
+        release number."""
         version = self.default_version if version is None else version
         if not _VERSION.fullmatch(version):
             raise SetUpFailed(

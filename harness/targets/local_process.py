@@ -23,7 +23,7 @@ PORTS = range(20_000, 32_000)
 
 
 class NativeProcess:
-    """One process. :meth:`stop` ends it, and so does any end of this process unless ``free``.
+    """One process. :meth:`stop` ends it, and so does the end of this process, unless ``free``.
 
     ``console`` receives its output. After ``grace_s`` seconds, a stopping process is killed.
     """
@@ -168,7 +168,7 @@ def started_at(pid: int) -> str | None:
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Return ``count`` different ports on which nothing listens now. Another program may take one
-    before its use.
+    before it is used.
 
     They are below the system's range for outgoing connections, so that no client of ours can take
     them. Raises :class:`SetUpFailed` if it finds too few.

@@ -34,7 +34,7 @@ _ENOUGH = {"memory": LimitsSet(memory=0.9), "disk": LimitsSet(disk=1_000_000)}
 
 class ProcessTarget(SocketTarget):
     """``command`` may contain ``{python}``, ``{config}``, ``{pid}`` (ours) and ``{data}`` (a folder
-    with the process's lifetime). The environment variable :data:`certificates.FOLDER` names a
+    that lives as long as the process). The environment variable :data:`certificates.FOLDER` names a
     folder of throw-away certificates.
 
     A command with ``--control`` accepts limits for memory and disk space on its standard input, one

@@ -124,7 +124,7 @@ class SocketTarget:
 
     def watch_the_host(self, broker: int | None = None) -> None:
         """Start the canary, once the broker is up so that its start does not count. A restarted
-        target gets another one. ``broker`` is its process if that is on this host."""
+        target gets a new one. ``broker`` is its process if that is on this host."""
         self._watched = broker
         self._watched_since = None if broker is None else started_at(broker)
         self._measure(self.identity.limits)

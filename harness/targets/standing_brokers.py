@@ -124,7 +124,7 @@ class Listed:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Download and unpack a release unless that is done already; return its folder. Raises
+    """Download and unpack a release unless that has been done; return its folder. Raises
     :class:`SetUpFailed`."""
     return _known(name).install(version)
 

@@ -179,9 +179,9 @@ class Target(Protocol):
         attached."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Cause an alarm for ``resource`` (memory or disk). For targets with the capability
-        "alarms"; raises :class:`SetUpFailed`. ``node``: a node of a target with "cluster" (default:
-        the first)."""
+        """Cause an alarm for ``resource`` (memory or disk). For targets with the "alarms"
+        capability; raises :class:`SetUpFailed`. ``node``: a node of a target with "cluster"
+        (default: the first)."""
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
         """End the alarm that :meth:`raise_alarm` raised."""
@@ -192,7 +192,7 @@ class Target(Protocol):
 
     def shipped_configuration(self) -> str:
         """Return the text of the configuration that the release ships. For targets with the
-        capability "shipped-configuration"; raises :class:`SetUpFailed`."""
+        "shipped-configuration" capability; raises :class:`SetUpFailed`."""
 
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]

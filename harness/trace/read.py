@@ -19,7 +19,7 @@ from brokerproof.harness.trace.columns import FIELDS, HEADERS, SCHEMA
 DAMAGED = (OSError, pa.ArrowException, MemoryError, OverflowError, ValueError)
 """Exceptions of Arrow for a damaged file. ``ValueError`` includes text that is not UTF-8."""
 MOST_ROWS = 1 << 31
-"""The most bytes of a segment. The recorder closes a segment near 50,000 rows."""
+"""The most rows of a segment. The recorder closes a segment near 50,000 rows."""
 _KINDS = {kind.__name__: kind for kind in events.ALL}
 
 _LEAVES = {field.name for field in SCHEMA if field.type != HEADERS} | {

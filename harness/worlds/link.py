@@ -1,7 +1,7 @@
 """Simulated links: latency, fragmentation and stalls, all from one seed.
 
 A link carries TCP, so it never reorders or loses bytes. It can delay bytes, split the stream
-anywhere, and break."""
+anywhere, and drop the connection."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Tls:
         return made
 
     def words(self) -> str:
-        """Return, for people, how the broker's identity is verified."""
+        """Describe, for people, how the broker's identity is verified."""
         if not self.verify:
             return "TLS, the broker's certificate NOT verified"
         return (

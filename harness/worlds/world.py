@@ -140,7 +140,7 @@ class World(Protocol):
 
     def page_files(self, content: bytes) -> Mapping[str, int]:
         """Return the sizes in bytes of the broker's page files that contain these bytes, by path
-        below its paging folder. For targets with the capability "page-files"."""
+        below its paging folder. For targets with the "page-files" capability."""
 
     def close(self) -> None:
         """End every connection of this world."""

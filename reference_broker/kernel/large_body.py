@@ -33,9 +33,9 @@ class Files(Protocol):
 
 
 class LargeBody:
-    """``length`` is its length, of which ``written`` bytes are in its file, which may exist once it
-    has ``begun``. ``is_text``: it is valid UTF-8, if that was checked. A ``damaged`` body can no
-    longer be delivered."""
+    """``written`` of its ``length`` bytes are in its file, which may exist once it has ``begun``.
+    ``is_text``: it is valid UTF-8, if that was checked. A ``damaged`` body can no longer be
+    delivered."""
 
     __slots__ = (
         "begun",

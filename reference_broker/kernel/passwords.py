@@ -31,7 +31,7 @@ def is_hash(stored: str) -> bool:
 def admitted(users: Mapping[str, str], name: str, password: bytes) -> bool:
     """True if ``name`` is a user with that password.
 
-    Takes constant time, even for an unknown name: as long as a hash, if any user has one."""
+    Takes constant time, even for an unknown name: the time of a hash, if any user has one."""
     stored = users.get(name)
     if stored is None:
         stored = _NOBODYS if any(map(is_hash, users.values())) else ""

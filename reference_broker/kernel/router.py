@@ -263,7 +263,7 @@ class Router:
         return queue
 
     def _dead_letter(self, address: str, entry: Entry) -> None:
-        """Send a given-up message, as originally sent, to the dead letter address, if any."""
+        """Send an undeliverable message, as originally sent, to the dead letter address, if any."""
         dead_letter_address = self._rules.of(address).dead_letter_address
         if dead_letter_address is None:
             return

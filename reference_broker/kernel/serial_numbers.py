@@ -43,8 +43,8 @@ def between(first: int, number: int, last: int) -> bool:
 class NumberIndex:
     """Serial numbers in order, so that a range is found without examining others.
 
-    Finished numbers need not be removed: the first range that meets them drops them, so each costs
-    one step in total."""
+    Finished numbers need not be removed: the first range that includes them drops them, so each
+    costs one step in total."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []

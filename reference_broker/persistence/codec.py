@@ -8,7 +8,7 @@ The kind is :attr:`Message.record_kind`, plus 2 if the body is large. The rest o
 its body. Each protocol with its own messages registers a codec for the rest of theirs, and AMQP 1.0
 also one for its peers' notes on a message (:data:`RECORDS`).
 
-Of a large message (:mod:`brokerproof.reference_broker.kernel.large_body`) the body is in a separate
+The body of a large message (:mod:`brokerproof.reference_broker.kernel.large_body`) is in a separate
 file. Between the envelope and the rest follows::
 
     body's number (8) | its bytes (8) | is text (1) | sections (4) | each: code, constructor (1

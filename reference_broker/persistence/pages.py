@@ -1,6 +1,6 @@
 """The paging store of one address: its pages, the cursors on them, and its page mode.
 
-An address enters page mode when a message arrives and it is full. From then on every message goes
+An address enters page mode when a message arrives while it is full. From then on every message goes
 to the last page, until every queue has consumed and acknowledged all pages: only then does the mode
 end, so a message in memory is never newer than one on a page. A page is removed when everything up
 to its end is finished. The last page is always in memory, so a queue that keeps up reads messages

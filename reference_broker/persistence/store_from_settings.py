@@ -143,7 +143,7 @@ def claim(settings: Settings, data: Path) -> FolderClaim:
 
 
 def forget_pages(disk: Disk) -> None:
-    """Remove the pages and large bodies left by a broker without a journal, which are useless."""
+    """Remove the useless pages and large bodies that a broker without a journal left behind."""
     for name in tuple(disk.names()):
         if (name.startswith("paging/") and name.endswith(".page")) or (
             name.startswith("large/") and name.endswith(".body")

@@ -10,10 +10,10 @@ on any acceptor with TLS and AMQP:
 * A plain TLS protocol header, which is echoed; TLS begins after it (AMQP10-TLS-01). Any other
   header is answered with the TLS header, and the connection is closed (AMQP10-VER-12).
 
-We end a connection with close_notify and then TCP. Either from the peer ends it: after close_notify
-alone the peer reads nothing more, as after a half-close of a plain connection. A TCP end without
-close_notify also counts: STOMP and AMQP frames mark their own ends, so a truncated frame is never
-taken as complete."""
+We end a connection with close_notify and then TCP. Either of these from the peer ends it: after
+close_notify alone the peer reads nothing more, as after a half-close of a plain connection. A TCP
+end without close_notify also counts: STOMP and AMQP frames mark their own ends, so a truncated
+frame is never taken as complete."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ def _check_regular(path: Path | None) -> None:
 
 
 def _sources(path: Path) -> tuple[Path, Path]:
-    """The certificate and key files that a PEMCFG file names in its properties
-    ``source.ANYTHING``."""
+    """The certificate and key files that a PEMCFG file names in its ``source.ANYTHING``
+    properties."""
     try:
         lines = input_file.read_text(path, MOST_BYTES).splitlines()
     except BadInput as problem:

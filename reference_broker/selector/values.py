@@ -137,8 +137,8 @@ def _written(value: Value) -> str:
 
 
 def pattern(like: str, escape: str | None) -> re.Pattern[str]:
-    """Return the LIKE pattern's meaning: ``%`` is any characters, ``_`` is one; after ``escape``
-    each of them, and ``escape``, is itself.
+    """Return the LIKE pattern's meaning: ``%`` is any characters, ``_`` is one; each of these, and
+    ``escape``, stands for itself after ``escape``.
 
     Each run between two ``%`` is matched at its first occurrence and never searched again, so that
     a match costs no more than the product of the two lengths, whatever a peer writes.

@@ -1,4 +1,4 @@
-"""``XPATH '…'``: a condition over an XML body. Any other body meets no condition.
+"""``XPATH '…'``: a condition over an XML body. Any other body satisfies no condition.
 
 Nothing outside the body is read: no document type, no entities, no network.
 """

@@ -2,9 +2,9 @@
 
 A match is a literal name, or has wildcards: ``#`` (any words, also none, together with the
 delimiter before it) and ``*`` (one word or a part of one). Of several elements that match, each
-value comes from the most specific element that gives it (ARTEMIS-STOMP-routing-6): without ``#``
-before with ``#``, of two with ``#`` the longer, without ``*`` before with ``*``, of two with ``*``
-the one whose ``*`` comes later as a word of its own, and then the shorter (which is the order of
+value comes from the most specific element that gives it (ARTEMIS-STOMP-routing-6): one without
+``#`` before one with it, the longer of two with ``#``, one without ``*`` before one with it, of two
+with ``*`` the one whose ``*`` comes later as a word of its own, and then the shorter (the order of
 release 2.56.0, ``HierarchicalObjectRepository``; the document is silent there).
 """
 

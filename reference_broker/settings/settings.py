@@ -88,7 +88,7 @@ class Settings:
     security_enabled: bool = False
     users: dict[str, str] = field(default_factory=dict)
     """Passcode by login, plain or hashed (:mod:`brokerproof.reference_broker.kernel.passwords`);
-    looked at only when ``security_enabled``."""
+    used only if ``security_enabled``."""
     certificate_users: dict[str, str] = field(default_factory=dict)
     """Login by the subject of a client's certificate."""
     address_settings: tuple[AddressSetting, ...] = ()
@@ -109,7 +109,7 @@ class Settings:
     """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it
     is part of the transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""
     core_grants_within_room: bool = True
-    """True: a CORE producer is granted no more credit than its address has room
+    """True: a CORE producer is granted no more credit than its address has room for
     (ARTEMIS-FLOW-producer-2). False: everything it requests while the address is not full, as in
     release 2.56.0."""
     quotas: Quotas = field(default_factory=Quotas)

@@ -87,7 +87,7 @@ class Packed:
 
 @dataclass
 class CaseData:
-    """What the driver has once the pages are written."""
+    """The driver's results once the pages are written."""
 
     pages: int = 0
     anomalies: list[Mapping[str, Any]] = field(default_factory=list)

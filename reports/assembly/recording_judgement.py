@@ -67,7 +67,7 @@ def command(
 
 @dataclass(frozen=True)
 class Judged:
-    """A recording's conclusion about the broker and, of a proxy's recording, about its clients."""
+    """A recording's conclusion about the broker and, if a proxy recorded it, about its clients."""
 
     profile: str
     conclusion: Conclusion
@@ -267,7 +267,7 @@ class readable:
     """Turns an unreadable trace or an unknown profile into a refusal."""
 
     def __enter__(self) -> None:
-        """Nothing yet."""
+        """Do nothing."""
 
     def __exit__(self, _: object, problem: BaseException | None, __: object) -> None:
         if isinstance(problem, (UnreadableTrace, profiles.UnknownProfile)):

@@ -28,8 +28,8 @@ from brokerproof.reports.spark import on_demand
 from brokerproof.reports.spark.gateway import NoGateway
 
 BRIEF_EVENTS = 400_000
-"""With fewer events in tables than this, an optimising compiler does not pay. Without tables of the
-trace, Python's workers handle the events."""
+"""With fewer events in tables than this, an optimising compiler does not pay off. Without tables of
+the trace, Python's workers handle the events."""
 WORKERS = "brokerproof.reports.assembly.case_workers"
 _CASES = "brokerproof.reports.assembly.case_data"
 _EARLY_NICENESS = 5

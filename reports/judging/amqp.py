@@ -5,8 +5,7 @@ deliveries, settlement, idle time-outs), CORE (credit of consumers and producers
 
 In AMQP 1.0 and CORE, the meaning of a frame depends on all earlier ones, so a piece of such a
 connection has no summary. Its frames are grouped by connection, and one task reads them in order.
-Of a connection, only the first :data:`MOST` frames are judged; further ones are reported as not
-judged.
+Only the first :data:`MOST` frames of a connection are judged; the rest are reported as not judged.
 """
 
 from __future__ import annotations

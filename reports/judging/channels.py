@@ -54,7 +54,7 @@ class ChannelTags:
     answered_early: int = 0
     """The highest tag answered before this piece delivered anything."""
     most_waiting: int = 0
-    """A bound of the waiting deliveries, in merged pieces."""
+    """A bound on the waiting deliveries, in merged pieces."""
     prefetch: int = 0
     """The least prefetch that was requested; 0 for none."""
     no_ack: bool = False

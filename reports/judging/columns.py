@@ -325,8 +325,8 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
 
 
 def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> Ints:
-    """Return the scope of each row. Every example of a property is a separate scope, as it has new
-    connections."""
+    """Return the scope of each row. Each example of a property has its own scope, because it opens
+    new connections."""
     parts = [_encoded(batch.column(name)) for name in ("run", "target", "case")]
     place = np.zeros(batch.num_rows, np.int64)
     for part in parts:
@@ -349,7 +349,7 @@ def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> 
 
 
 class Headers:
-    """The headers of a batch; of repeated ones the first counts."""
+    """The headers of a batch; of repeated headers, the first counts."""
 
     def __init__(self, column: pa.ListArray) -> None:
         offsets = column.offsets.to_numpy()

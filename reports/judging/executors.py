@@ -77,7 +77,7 @@ class InProcess:
     def join(
         self, rows: list[Row], table: list[Row], on: Sequence[str], *columns: str
     ) -> list[Row]:
-        """Look each row's key up."""
+        """Look up each row's key."""
         missing = dict.fromkeys(columns)
         known = {
             tuple(row[name] for name in on): {column: row[column] for column in columns}

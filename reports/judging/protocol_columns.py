@@ -1,5 +1,5 @@
-"""Protocol columns: for whole columns, the equivalents in AMQP 0-9-1 and CORE of STOMP's
-destination, subscription and message-id.
+"""Protocol columns: the AMQP 0-9-1 and CORE equivalents of STOMP's destination, subscription and
+message-id, for whole columns.
 
 The names are those of :mod:`brokerproof.harness.protocols.amqp091.fact_reader` and
 :mod:`brokerproof.harness.protocols.core.fact_reader`.

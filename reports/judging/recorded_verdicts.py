@@ -60,7 +60,7 @@ def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, An
     conn, queue, what, uncertain, at_ns, position``; the last two belong to the last event that
     shows it.
 
-    The oracles read a whole example at a time; of a load only the beginning.
+    The oracles read a whole example at a time, but only the beginning of a load.
     """
     spoken = [
         kind in _KINDS and vantage != "BROKER"

@@ -1,4 +1,4 @@
-"""The comparison of a run with its baseline, as the run's header has it."""
+"""The comparison of a run with its baseline, as stored in the run's header."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _number(value: int) -> int | str:
 _AMQP = ("begin", "attach", "flow", "transfer", "detach", "end", "open", "close")
 _STOMP = ("SUBSCRIBE", "UNSUBSCRIBE", "MESSAGE", "ACK", "NACK", "SEND")
 _AMQP091 = ("qos", "consume", "consume-ok", "deliver", "ack", "nack", "reject")
-"""Methods of the class basic."""
+"""Methods of the ``basic`` class."""
 _DRAWN = frozenset((*_AMQP, *_STOMP, *(f"basic.{method}" for method in _AMQP091)))
 _SHORT = 40
 """The most bytes of a body that may be an answer of the broker's management."""

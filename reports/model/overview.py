@@ -212,8 +212,8 @@ def overview(
 
 
 def _charts(states: Iterable[AreaState], cases: Iterable[CaseRow]) -> list[Chart]:
-    """Return the charts of a target. In a broken area whose charts do not show the violation, they
-    say so."""
+    """Return the charts of a target. If an area is broken but its charts do not show the violation,
+    they say so."""
     drawn = charts(cases)
     broken = {state.area.label for state in states if state.state is State.BROKEN}
     shown = {chart.area for chart in drawn if chart.outside}

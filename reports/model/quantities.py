@@ -19,7 +19,7 @@ _UNCOUNTED = frozenset(("credit",))
 
 
 def duration(nanoseconds: int) -> str:
-    """Return a duration with up to four significant figures and the suitable unit: ``2.1 s``, ``35
+    """Return a duration with up to four significant figures and a suitable unit: ``2.1 s``, ``35
     min``, ``-4 ms``."""
     if nanoseconds == 0:
         return "0 s"

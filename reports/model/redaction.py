@@ -18,7 +18,7 @@ BLANK = "(blanked)"
 
 _LINE = rf"(?im)^({'|'.join(NAMES)})([ \t]*:)[^\r\n]*"
 _PLAIN = r"(?s)(PLAIN(?:\xa0.|\xb0.{4}|\x00.{3})\x00).*"
-"""The mechanism PLAIN and its response (NUL, user, NUL, passcode), as a binary of AMQP 1.0 or a
+"""The PLAIN mechanism and its response (NUL, user, NUL, passcode), as a binary of AMQP 1.0 or a
 long string of 0-9-1."""
 
 

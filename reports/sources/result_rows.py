@@ -71,7 +71,7 @@ class Outcomes:
 def flatten(runs: Iterable[Run]) -> Outcomes:
     """Read every result of every run.
 
-    Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is no
+    Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is not a
     result.
     """
     results, findings = _Batches(RESULTS), _Batches(FINDINGS)

@@ -2,9 +2,10 @@
 
 Loading classes from 280 jars is nearly half of the processor time of a small report's JVM. A JVM
 can write the classes it has loaded to a file when it ends (``-XX:ArchiveClassesAtExit``). Writing
-costs about twice as much as one use of the file saves, and 90 to 170 MB in the cache folder. So an
-installation's first session only leaves a mark, the second writes the archive, and later ones use
-it: a machine used for a single report never pays. A JVM ignores an archive that does not fit it.
+takes about twice the time that one use of the file saves, and 90 to 170 MB in the cache folder. So
+an installation's first session only leaves a mark, the second writes the archive, and later ones
+use it: a machine used for a single report never pays. A JVM ignores an archive that does not fit
+it.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ def _gauges(case: CaseRow) -> list[list[Any]]:
 
 
 def _web_address(link: str) -> str:
-    """Return ``link``, or nothing for another scheme: a page must not execute content of a
-    result."""
+    """Return ``link`` if it is http or https, else nothing: a page must not execute a result's
+    content."""
     return link if link.startswith(("https://", "http://")) else ""
 
 

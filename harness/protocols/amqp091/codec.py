@@ -321,8 +321,8 @@ class _Open:
     parts: list[bytes] = field(default_factory=list)
 
     def add(self, frame: Frame) -> None:
-        """Add a content header or the next body. More bytes than announced end the content too:
-        nothing is judged here."""
+        """Add a content header or the next body. The content also ends if more bytes arrive than
+        were announced: nothing is judged here."""
         self.method = replace(
             self.method,
             size=self.method.size + frame.size,

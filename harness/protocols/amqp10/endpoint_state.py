@@ -92,7 +92,7 @@ class Link:
 
     @property
     def default_outcome(self) -> Any:
-        """The outcome that the broker's attach announces for what is never settled; or None."""
+        """The outcome that the broker's attach announces for unsettled deliveries; or None."""
         source = None if self.answer is None else self.answer.fields.get("source")
         return codec.fields_of(source).get("default-outcome")
 

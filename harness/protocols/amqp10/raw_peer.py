@@ -325,7 +325,7 @@ class AmqpConnection(Conversation[Frame]):
     def spare_channel(self) -> int:
         """Return a channel without a session, for a session that is begun and ended immediately. It
         is never the previous one: RabbitMQ drops frames on a channel whose last session has just
-        ended, a begin before 4.1.4 and an end in 3.10."""
+        ended: a begin before 4.1.4, an end in 3.10."""
         highest = 65535 if self.opened is None else self.opened.get("channel-max", 65535)
         free = max(self.sessions, default=-1) + 1
         first = max(free, min(_FIRST_BARRIER, highest + 1 - _BARRIER_CHANNELS))

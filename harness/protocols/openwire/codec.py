@@ -34,7 +34,7 @@ DEFAULTS: dict[str, Any] = {"boolean": False, "magic": MAGIC}
 """The value of a missing field: 0 for numbers, null for nullable values."""
 NULLABLE = frozenset({"string", "bytes", "structure", "structures", "throwable"})
 HEAD = 1024
-"""Bytes that ActiveMQ charges a message besides its content and its properties
+"""Bytes that ActiveMQ counts for a message besides its content and its properties
 (Message.getSize)."""
 
 
@@ -72,7 +72,7 @@ class Structure:
 
     @property
     def cost(self) -> int:
-        """Bytes that ActiveMQ charges this message, and returns in its ProducerAck."""
+        """The size that ActiveMQ counts for this message, and reports in its ProducerAck."""
         return HEAD + len(self.get("content") or b"") + len(self.get("marshalledProperties") or b"")
 
     def properties(self) -> dict[str, Any]:

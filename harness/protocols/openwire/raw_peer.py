@@ -3,7 +3,7 @@ bytes.
 
 Unlike ActiveMQ's own client, it does nothing by itself: it respects no window, acknowledges nothing
 and sends no KeepAliveInfo unless a case says so. :meth:`OpenWirePeer.send` and
-:meth:`OpenWirePeer.write` send anything else. Ids are structures, and all ids of a peer have its
+:meth:`OpenWirePeer.write` send anything else. Ids are structures, and all ids of a peer contain its
 connection id.
 """
 
@@ -299,7 +299,7 @@ class OpenWirePeer(Conversation[Structure]):
         return self.send(message.name, message.fields, response=response)
 
     def acks(self, producer: Structure) -> list[int]:
-        """Return the sizes in the ProducerAcks received so far, oldest first, and remove these."""
+        """Return and remove the sizes in the ProducerAcks received so far, oldest first."""
         sizes, expected = [], command("ProducerAck", producerId=producer)
         while (one := self.take(expected)) is not None:
             sizes.append(int(one["size"]))

@@ -73,8 +73,8 @@ class StompInbox(StompConversation):
 
     transaction = "t"
     """The name of a transaction; on a bench no other connection uses it. Some brokers let
-    connections share transactions, so concurrent cases would be refused each other's names, which
-    only the cases about names should show."""
+    connections share transactions, so concurrent cases would find each other's names taken, which
+    only the cases about names should test."""
 
     def message(
         self,

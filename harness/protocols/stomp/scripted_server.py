@@ -1,4 +1,4 @@
-"""The server end of a STOMP connection, for clients on trial. It acts only as a case tells it."""
+"""The server end of a STOMP connection, for clients on trial. It does only what a case says."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ sentence."""
 class StompTraceRecorder:
     """Records the bytes received on connection ``conn``, read with the harness's own codec.
 
-    Clients record their sent frames themselves, as intended.
+    Clients themselves record what they send, in the form that they intended.
     """
 
     def __init__(self, judge: Judge, conn: int, protocol: str = PROTOCOL) -> None:

@@ -180,7 +180,7 @@ class WebSocketPeer(Conversation[Item]):
         self.send(op, rest)
 
     def _mask(self) -> bytes:
-        """Return another mask for each frame: unpredictable for scripts, but the same in every
+        """Return a different mask for each frame: unpredictable for scripts, but the same in every
         run."""
         self._masks += 1
         return hashlib.sha256(b"%d mask %d" % (self.conn, self._masks)).digest()[:4]

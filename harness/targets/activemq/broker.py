@@ -14,7 +14,7 @@ from brokerproof.harness.targets.java_broker import SMALL, JavaBroker
 from brokerproof.harness.targets.java_releases import JavaReleases
 
 STOP_S = 15
-"""Seconds until a stopping broker is killed; 0.5 s are usual."""
+"""Seconds until a stopping broker is killed; 0.5 s is usual."""
 
 _STARTED = re.compile(r"Apache ActiveMQ .* started$", re.MULTILINE)
 RELEASES = JavaReleases("ActiveMQ", "activemq", "activemq-")
@@ -38,7 +38,7 @@ _POM = Template("""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def install(version: str | None = None) -> Path:
-    """Collect the jars of a release unless that is done already; return their folder. Raises
+    """Collect the jars of a release unless that has been done; return their folder. Raises
     :class:`SetUpFailed`."""
     version = RELEASES.checked(version)
     data = RELEASES.table

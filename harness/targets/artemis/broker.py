@@ -23,7 +23,7 @@ from brokerproof.harness.targets.java_broker import BRIEF, SMALL, JavaBroker
 from brokerproof.harness.targets.java_releases import JavaReleases, version_key
 
 STOP_S = 10
-"""Seconds until a stopping broker is killed; 0.3 s are usual."""
+"""Seconds until a stopping broker is killed; 0.3 s is usual."""
 
 CREATE_S = 60
 """Seconds for ``artemis create``; 2 to 7 s are usual."""
@@ -68,7 +68,7 @@ def absent_jars(version: str) -> list[Path]:
 
 
 def install(version: str | None = None) -> Path:
-    """Download and unpack a release unless that is done already; return its folder. Raises
+    """Download and unpack a release unless that has been done; return its folder. Raises
     :class:`SetUpFailed`."""
     version = RELEASES.checked(version)
     home = RELEASES.home_of(version)

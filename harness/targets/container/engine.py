@@ -1,7 +1,7 @@
-"""Runs a broker in its own container, through the library testcontainers: an extra
-(``brokerproof[containers]``), imported when needed. Files are copied into the container before it
-starts, so the daemon may be on another machine. On this machine, ports are open on the loopback
-interface only."""
+"""Runs a broker in its own container, through the testcontainers library, an extra
+(``brokerproof[containers]``) that is imported when needed. Files are copied into the container
+before it starts, so the daemon may be on another machine. On this machine, ports are open on the
+loopback interface only."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Container:
 
     def process(self) -> int | None:
         """Return the id of the container's first process if this machine's kernel runs it under
-        that id; else None (a virtual machine, another host, or we ourselves are in a container)."""
+        that id; else None (on a virtual machine or another host, or if we are in a container)."""
         attributes = self._attributes()
         identifier, process = attributes.get("Id"), attributes.get("State", {}).get("Pid")
         if not identifier or not process:

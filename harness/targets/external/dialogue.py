@@ -79,7 +79,7 @@ def dial(endpoint: Endpoint, deadline: Deadline | None = None) -> socket.socket:
 
 
 class Dialogue:
-    """One connection that asks question in protocol."""
+    """One connection that asks ``question`` in ``protocol``."""
 
     def __init__(
         self, endpoint: Endpoint, question: str, protocol: str, deadline: Deadline | None = None
@@ -103,7 +103,7 @@ class Dialogue:
             self._socket.sendall(data)
 
     def items(self, feed: Callable[[bytes], Iterable[T]]) -> Iterator[T]:
-        """Yield the replies as feed splits the bytes. Ends only with an exception."""
+        """Yield the replies as ``feed`` splits the bytes. Ends only with an exception."""
         asks = f"is it {'an' if self._protocol[0] == 'A' else 'a'} {self._protocol} port?"
         while True:
             self._socket.settimeout(self._deadline.left_s)

@@ -1,5 +1,5 @@
 """Greets a broker in each protocol, to learn whether it speaks it, and its name and release. Over
-STOMP these are in the header ``server`` of CONNECTED, over AMQP 1.0 in the properties of its open,
+STOMP these are in the ``server`` header of CONNECTED, over AMQP 1.0 in the properties of its open,
 over AMQP 0-9-1 in the server-properties of connection.start."""
 
 from __future__ import annotations

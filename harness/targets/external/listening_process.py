@@ -14,8 +14,8 @@ _EVERY = frozenset({"0.0.0.0", "::"})
 
 
 def listening_process(host: str, port: int) -> int | None:
-    """Return the process that listens at ``host`` and ``port``; None if it is not on this machine
-    or we may not inspect it."""
+    """Return the process listening on ``host`` and ``port``; None if it is not on this machine or
+    we may not inspect it."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ours = {address.address for card in psutil.net_if_addrs().values() for address in card}

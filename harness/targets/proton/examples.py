@@ -60,7 +60,7 @@ def installed(name: str) -> dict[str, Path]:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Fetch, unpack and build what ``name`` needs unless that is done already; return its folder.
+    """Fetch, unpack and build what ``name`` needs unless that has been done; return its folder.
 
     ``version`` is a release (None: the newest in the cache, else the one that apt offers). Raises
     :class:`SetUpFailed` if apt, dpkg-deb or a C compiler is missing, or if apt offers another

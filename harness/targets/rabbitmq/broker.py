@@ -1,8 +1,8 @@
 """Runs RabbitMQ as a native process: a private node, with its own folder, ports and epmd. It uses
-the launcher in the release's own ``sbin``, because the package's wrappers switch to the user
-``rabbitmq``. It neither reads nor writes data of the system's node, and listens only on 127.0.0.1.
-:mod:`brokerproof.harness.targets.rabbitmq.release` finds the release, on this machine or in a
-Debian root. See ``docs/explanation/brokers.md``."""
+the launcher in the release's own ``sbin``, because the package's wrappers switch to the
+``rabbitmq`` user. It neither reads nor writes data of the system's node, and listens only on
+127.0.0.1. :mod:`brokerproof.harness.targets.rabbitmq.release` finds the release, on this machine or
+in a Debian root. See ``docs/explanation/brokers.md``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 from brokerproof.harness.targets.rabbitmq.release import Release, our_files
 
 START_S = 90
-"""Seconds until a broker must accept connections; about 4 s are usual."""
+"""Seconds until a broker must accept connections; about 4 s is usual."""
 STOP_S = 20
 """Seconds until a stopping broker is killed; 1 to 6 s are usual."""
 CONTROL_S = 60
-"""Seconds that rabbitmqctl may take; about 2 s are usual."""
+"""Seconds that rabbitmqctl may take; about 2 s is usual."""
 TRIES = 3
 """The most attempts with other free ports, if another program took one before the broker
 listened."""

@@ -1,4 +1,4 @@
-"""RabbitMQ's management API, for targets' needs: declares queues that must exist before an AMQP 1.0
+"""RabbitMQ's management API, as targets need it: declares queues that must exist before an AMQP 1.0
 link."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import quote
 from brokerproof.harness.targets.failure import SetUpFailed
 
 TIMEOUT_S = 30
-"""Seconds that an answer may take; about 0.01 s are usual."""
+"""Seconds that an answer may take; about 0.01 s is usual."""
 
 
 class Management:

@@ -47,7 +47,7 @@ def _prefixes(text: str, where: Where) -> tuple[str, ...]:
 
 
 def _seconds(text: str, where: Where) -> int:
-    """Return milliseconds; 0 (no timeout) also for negative seconds, as Artemis reads them."""
+    """Return milliseconds; 0 (no timeout) for negative seconds too, as in Artemis."""
     return max(0, whole(-INT_MAX, INT_MAX)(text, where)) * 1000
 
 

@@ -1,9 +1,9 @@
 """Answers queries about the usage of destinations (ActiveMQ documentation, "StatisticsPlugin").
 
 A message to the queue or topic ``ActiveMQ.Statistics.Destination.NAME`` queries the destination of
-that name and kind, one to ``ActiveMQ.Statistics.Broker`` the broker's limits. The answer, a map, is
-sent to its reply-to with its correlation-id; without a reply-to or such a destination there is no
-answer. Neither query nor answer waits for space."""
+that name and kind, and one to ``ActiveMQ.Statistics.Broker`` queries the broker's limits. The
+answer, a map, is sent to its reply-to with its correlation-id; without a reply-to or such a
+destination there is no answer. Neither query nor answer waits for space."""
 
 from __future__ import annotations
 

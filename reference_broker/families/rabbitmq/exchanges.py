@@ -221,7 +221,7 @@ class Exchanges:
                 binding.target.sources += 1
 
     def unbind(self, source: Exchange, binding: Binding) -> None:
-        """Remove a binding if it exists. An ``auto_delete`` exchange goes with its last one."""
+        """Remove a binding if it exists. An ``auto_delete`` exchange ends with its last one."""
         if binding in source.bindings:
             self._unbind(source, binding)
             self._tidy(source)

@@ -1,5 +1,5 @@
-"""A queue with its own limits: a maximum number of messages, of body bytes and of waiting time, and
-a policy for messages beyond them.
+"""A queue with its own limits on messages, body bytes and waiting time, and a policy for messages
+beyond them.
 
 Limits count waiting messages, not unsettled ones held by consumers. They are inclusive: a message
 stays if the total that includes it is not above them. The policies:
@@ -10,7 +10,7 @@ stays if the total that includes it is not above them. The policies:
 * ``reject-publish-dlx``: the same, and it is dead-lettered.
 
 A message expires after its own waiting time or the queue's, whichever is less. Only the head of the
-queue is checked: a message after one that lives longer waits for that. A returned message keeps its
+queue is checked: a message behind one that lives longer waits for it. A returned message keeps its
 instant of expiry.
 """
 

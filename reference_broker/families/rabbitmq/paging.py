@@ -3,10 +3,10 @@
 Above ``vm_memory_high_watermark_paging_ratio`` of the watermark, queues write out the bodies of
 their messages every :data:`EVERY`, oldest first, and keep only their places. A body is read again
 when its message is sent. A ratio above 1.0 is never reached before publishers are blocked, so
-nothing is written out; nor is it while disk space is short.
+nothing is written out. Nothing is written out while disk space is short, either.
 
-RabbitMQ up to 3.13 writes out so much that all queues are equally far from empty. The chapter only
-speaks of queues' contents; here everything is written out. Release 4 has no such ratio.
+RabbitMQ up to 3.13 writes out so much that all queues are equally far from empty. The chapter
+mentions only the contents of queues; here everything is written out. Release 4 has no such ratio.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from brokerproof.reference_broker.kernel.message import Entry, LargeBodyClaim
 from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
 
 EVERY: Duration = ms(2500)
-"""Interval between checks whether memory is needed (``memory_monitor_interval``)."""
+"""Interval between checks of whether memory is needed (``memory_monitor_interval``)."""
 
 
 class PagingOut:

@@ -6,7 +6,7 @@ measured here. Readings are evaluated at these times:
 * memory every :data:`MEMORY_EVERY`. The limit is a fraction of the usable memory (the smaller of
   the machine's RAM and the address space), or a number of bytes, if that is less. If the amount of
   RAM is unknown, :data:`ASSUMED_MEMORY` is used (mem-5). Memory is short while more than the limit
-  is used: with 0 always, with a large multiple never (mem-2).
+  is used: always if the limit is 0, never if it is a large multiple (mem-2).
 * disk space every 10 s, and more often nearer to the limit, up to 10 times a second (disk-2): the
   remaining space would last twice as long at :data:`FASTEST` bytes per millisecond. The limit is a
   number of bytes, or a multiple of the RAM (disk-3). Disk space is short while less than the limit

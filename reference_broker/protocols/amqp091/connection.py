@@ -26,7 +26,7 @@ silence        handshake          handshake      handshake      ended           
 
 "ended" is a close of the transport without another method: before a connection is open, both sides
 answer errors this way (2.2.4). As in RabbitMQ, two errors are reported nevertheless: a refused
-login with 403, to a client with the capability ``authentication_failure_close``, and an unknown
+login with 403, to a client with the ``authentication_failure_close`` capability, and an unknown
 virtual host with 530. A number means connection.close with that reply code, then CLOSING.
 """  # noqa: E501
 

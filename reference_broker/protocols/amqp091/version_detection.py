@@ -4,9 +4,9 @@
 ==========================  ==========================================================================================
 the first eight bytes         what follows
 ==========================  ==========================================================================================
-``AMQP`` 3 1 0 0            AMQP 1.0, from its SASL on; so for ``AMQP`` 0 1 0 0
-``AMQP`` 0 0 9 1            AMQP 0-9-1; so for ``AMQP`` 1 1 0 9, by which 0-9 says that it is 0-9
-anything else               a header of ours, and the end: 0-9-1 for a peer that asked for a later 0-x, else what 1.0 begins with
+``AMQP`` 3 1 0 0            AMQP 1.0, from its SASL on; also ``AMQP`` 0 1 0 0
+``AMQP`` 0 0 9 1            AMQP 0-9-1; also ``AMQP`` 1 1 0 9, the header of 0-9
+anything else               our header, and a close: that of 0-9-1 for a peer that asked for a later 0-x, else that of 1.0
 ==========================  ==========================================================================================
 """  # noqa: E501
 

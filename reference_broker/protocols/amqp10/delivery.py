@@ -125,7 +125,7 @@ class Arrival:
 
     def spool_from(self, body_at: int, spool: ArrivingBody, scan: Scan) -> None:
         """Write the body, which begins at byte ``body_at`` of :meth:`payload`, and all further
-        payload to ``spool``. Raises ``BadMessage`` for bytes that are no body."""
+        payload to ``spool``. Raises ``BadMessage`` for bytes that are not a body."""
         data = self.payload()
         self._parts = [data[:body_at]]
         self._spool, self._scan = spool, scan

@@ -1,9 +1,9 @@
 """Large AMQP messages: everything up to the body is in memory, the body sections and the footer
 are in a file.
 
-While such a message arrives, only the beginnings of its sections are parsed, to locate their bodies
-in the file, and the whole footer, whose annotations must be understood (AMQP10-MSG-11). It is sent
-as it arrived (AMQP10-MSG-02); STOMP gets its content (see
+While such a message arrives, only two things are parsed: the beginnings of its sections, to locate
+their bodies in the file, and the footer, whose annotations must be understood (AMQP10-MSG-11). It
+is sent as it arrived (AMQP10-MSG-02); STOMP gets its content (see
 :mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion`).
 """
 

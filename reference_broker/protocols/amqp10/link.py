@@ -36,7 +36,7 @@ session ends   GONE                   GONE                      GONE
 Wart
 ----
 If we close a link and the peer answers with a detach that does not close, the peer believes that it
-may resume. The specification then requires us to attach once more, only to detach with closed
+may resume. The specification then requires us to attach once more, only to detach with closed=true
 (AMQP10-LINK-11)."""
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Link:
         self.state = LinkState.REFUSED
 
     def attach_to_close(self) -> None:
-        """Attach only to detach with closed: see the wart above."""
+        """Attach only to detach with closed=true: see the wart above."""
         self.session.send(
             Attach(
                 name=self.name,

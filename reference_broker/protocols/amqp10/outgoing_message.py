@@ -16,7 +16,7 @@ from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbo
 
 
 def encoded(entry: Entry, now: Instant) -> bytes:
-    """Return the message of ``entry`` as sent ``now`` (ns since 1970). Of a large message this is
+    """Return the message of ``entry`` as sent ``now`` (ns since 1970). For a large message, this is
     everything before its file."""
     message = entry.message
     if isinstance(message, AmqpMessage):

@@ -10,7 +10,7 @@ arrive and are unanswered:
    up its credit at a full address. Once there is room again, rules 1 and 2 are reapplied.
 
 The rule is applied after every delivery, so the times of refill do not depend on how many frames
-arrive together: with 100 and 30, after 70 deliveries, then 140.
+arrive together: with C = 100 and L = 30, after 70 deliveries, then 140.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Windows
 -------
 Each transfer frame takes the next number of its session's sequence (AMQP10-WIN-01); the number is
-not sent, both sides count. Names are those of the specification, all numbers are serial (RFC 1982):
+not sent; both sides count. Names are those of the specification; all numbers are serial (RFC 1982):
 
 1. Sending: ``next_outgoing_id`` goes up by one, ``remote_incoming_window`` down by one
    (AMQP10-WIN-02, -04). At zero we wait, possibly within a message.

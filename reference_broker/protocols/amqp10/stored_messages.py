@@ -5,7 +5,7 @@
     prefix's length (1) | has ttl (1) | ttl (8) | annotations' length (4) | prefix | annotations |
     bare message
 
-Of a large message the bare message lacks the body's sections. Notes are::
+The bare message of a large message lacks the body's sections. Notes are::
 
     length of rejected (4) | rejected, an AMQP error | annotations, an AMQP map
 """

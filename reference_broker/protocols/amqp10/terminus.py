@@ -1,8 +1,8 @@
 """Address and routing type that a source or target names.
 
-The routing type is given by a capability (``queue`` or ``topic``, as JMS clients and Artemis have
-it), else from the acceptor's longest prefix that fits, else from the address itself (the router
-knows). A prefix is always removed.
+The routing type is given by a capability (``queue`` or ``topic``, as in JMS clients and Artemis),
+else by the acceptor's longest matching prefix, else by the address itself (the router knows). A
+prefix is always removed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One HTTP connection to the management API: requests are read and answers written by h11, in
+"""One HTTP connection to the management API: h11 reads the requests and writes the responses, in
 order.
 
 A request is checked in the order of RabbitMQ's server: path (404), method (405), login (401),
@@ -91,7 +91,7 @@ class ManagementConnection:
                 return
 
     def pause_delivery(self, paused: bool) -> None:
-        """Do nothing: answers are small."""
+        """Do nothing: responses are small."""
 
     def on_peer_gone(self) -> None:
         """Forget the client, which is gone."""
@@ -199,7 +199,7 @@ _REASONS = {
 
 
 def _credentials(header: str | None) -> tuple[str, bytes] | None:
-    """Return name and password; None without any, ("", b"") for another scheme than basic."""
+    """Return name and password; None without any, ("", b"") for a scheme other than basic."""
     if header is None:
         return None
     scheme, _, given = header.partition(" ")

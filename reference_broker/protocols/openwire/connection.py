@@ -16,7 +16,7 @@ OPENED does not imply a login. Before ConnectionInfo, and after the RemoveInfo o
 the commands in ``_NEEDS_LOGIN`` are refused.
 
 A close sends no command. We begin with WireFormatInfo, with the newest version and without encoding
-options, so that the encoding is always loose. The lower of both versions is used. BrokerInfo
+options, so that the encoding is always loose. The lower of the two versions is used. BrokerInfo
 follows the peer's WireFormatInfo.
 """
 

@@ -1,6 +1,6 @@
-"""The opening handshake, from the server's side: one HTTP request in, one answer out (RFC6455-HS-01
-to -07). h11 parses the request and rejects anything but HTTP; this module checks the requirements
-of a WebSocket.
+"""The opening handshake, from the server's side: one HTTP request in, one response out
+(RFC6455-HS-01 to -07). h11 parses the request and rejects anything but HTTP; this module checks the
+requirements of a WebSocket.
 
 Any resource name and any origin are accepted: login and passcode in CONNECT decide who may connect.
 Of the client's sub-protocols, the first that we support is chosen. Without one in common the
@@ -29,7 +29,7 @@ _KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a request. If ``accepted``, WebSocket frames follow; ``rest`` has those bytes
+    """The response to a request. If ``accepted``, WebSocket frames follow; ``rest`` has those bytes
     that have already arrived."""
 
     data: bytes
@@ -53,7 +53,7 @@ class Upgrade:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MOST)
 
     def feed(self, data: bytes) -> Answer | None:
-        """Append bytes of the request; return the answer once it is complete."""
+        """Append bytes of the request; return the response once it is complete."""
         try:
             self._http.receive_data(data)
             request = self._http.next_event()
@@ -72,7 +72,7 @@ class Upgrade:
             return self._refuse(problem)
 
     def late(self, reason: str) -> Answer:
-        """Return the answer to a request that did not arrive in time."""
+        """Return the response to send when no complete request arrives in time."""
         return self._refuse(_bad(reason, HTTPStatus.REQUEST_TIMEOUT))
 
     def _check(self, request: h11.Request, headers: _Headers) -> None:

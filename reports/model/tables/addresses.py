@@ -25,7 +25,7 @@ _SHORT = 64
 
 def addresses(trace: DataFrame) -> DataFrame:
     """``run, target, case, part, position, at_ns, address, what, value``: a row for each reading,
-    at the instant of the answer. ``what`` is ``size`` (bytes of memory charged to the address),
+    at the instant of the answer. ``what`` is ``size`` (bytes of memory counted for the address),
     ``messages``, ``pages`` (files), or ``paging`` (1 while sent messages go to disk, are dropped or
     refused). Non-numeric answers are omitted."""
     stomp = trace.where((F.col("protocol") == "STOMP") & (F.col("vantage") != "BROKER"))

@@ -18,8 +18,8 @@ def deliveries(trace: DataFrame) -> DataFrame:
     size, settled_by, settled_ns, held_ns``.
 
     ``message`` is the id used in settlements (header ``ack``, else ``message-id``). ``settled_by``
-    is ``ACK`` or ``NACK``, null where no frame names the delivery: in mode auto, or where in mode
-    client a later one covers it. ``held_ns`` is the time between both.
+    is ``ACK`` or ``NACK``, null where no frame names the delivery: in ``auto`` mode, or in
+    ``client`` mode where a later one covers it. ``held_ns`` is the time between the two.
     """
     stomp = trace.where(F.col("protocol") == "STOMP")
     got = stomp.where((F.col("kind") == "FrameReceived") & (F.col("command") == "MESSAGE")).select(

@@ -22,9 +22,9 @@ def frames(trace: DataFrame) -> DataFrame:
     """``run, target, case, part, position, conn, at_ns, direction, protocol, command, headers,
     body, body_size, size``.
 
-    ``direction`` is ``sent`` or ``received`` as the harness saw it; ``headers`` is one
-    ``name:value`` a line, in the order of the wire; ``command`` is ``(heart-beat)`` or ``(octets)``
-    for what is not a frame.
+    ``direction`` is ``sent`` or ``received`` as the harness saw it; ``headers`` has one
+    ``name:value`` per line, in the order of the wire; ``command`` is ``(heart-beat)`` or
+    ``(octets)`` for what is not a frame.
     """
     kind = F.col("kind")
     return trace.where(kind.isin(*_OUT, *_IN)).select(

@@ -11,7 +11,7 @@ _WORST_FIRST = pa.array([verdict.value for verdict in WORST_FIRST])
 
 
 def rank(verdicts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """0 for the worst verdict, ascending as verdicts merge; -1 for a word that is not a verdict."""
+    """0 for the worst verdict, then in order of severity; -1 for a word that is not a verdict."""
     return pc.fill_null(pc.index_in(verdicts, value_set=_WORST_FIRST), -1)
 
 
