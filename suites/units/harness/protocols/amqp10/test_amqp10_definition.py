@@ -71,7 +71,7 @@ def test_defaults_in_the_catalogue_are_those_of_the_definition(definition: dict[
     written = {
         requirement.id: int(found[1])
         for requirement in CATALOGUE.values()
-        if (found := re.search(r"The XML definition: default (\d+)", requirement.note))
+        if (found := re.search(r"In the XML definition the default is (\d+)", requirement.note))
     }
     assert written == {
         "AMQP10-MFS-01": field(definition, "open", "max-frame-size")["default_value"],
@@ -81,7 +81,7 @@ def test_defaults_in_the_catalogue_are_those_of_the_definition(definition: dict[
     falses = {
         requirement.id
         for requirement in CATALOGUE.values()
-        if "The XML definition: default false" in requirement.note
+        if "In the XML definition the default is false" in requirement.note
     }
     assert falses == {"AMQP10-CREDIT-21", "AMQP10-CREDIT-22", "AMQP10-DISP-03"}
     for type_name, name in (("flow", "drain"), ("flow", "echo"), ("disposition", "settled")):
