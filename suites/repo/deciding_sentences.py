@@ -36,7 +36,7 @@ and the exit code stays 0. Each family has a page:
 INDEX_FOOT = """
 A page has a heading for each broken requirement, the worst [impact](../verdicts.md#impact) first,
 and below it the cases that show it, with the cause. Words in quotation marks are the document's.
-An entry holds for the releases in parentheses; *sometimes* means not in every run.
+An entry applies to the releases in parentheses; *intermittent* means not in every run.
 
 `python -m brokerproof.suites.repo.deciding_sentences` writes the pages from the catalogue and
 `fixtures/brokers/<family>/known_deviations.toml`.
@@ -95,7 +95,7 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
             for reason, showing in reasons.items():
                 first = causes.setdefault(reason, ids[0])
                 cause = f"{reason.replace('<', '&lt;')} {_sources(showing)}"
-                shown = cause if first == ids[0] else f"as under {first}."
+                shown = cause if first == ids[0] else f"see {first}."
                 lines.append(f"* {_shown_by(showing, usual)}: {shown}")
             lines.append("")
     return "\n".join(lines)
@@ -116,10 +116,10 @@ def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
 def _shown_by(showing: Entry, usual: str) -> str:
     limits = dict[str, list[str]]()
     for deviation in showing:
-        limit = "" if deviation.versions == usual else f" (`{deviation.versions or 'all'}`)"
-        limit += f", target `{deviation.target}`" if deviation.target else ""
-        limit += ", sometimes" * deviation.sometimes
-        limit += ", may crash the broker" * deviation.harm
+        notes = [] if deviation.versions == usual else [f"`{deviation.versions or 'all'}`"]
+        notes += [f"target `{deviation.target}`"] if deviation.target else []
+        notes += ["intermittent"] * deviation.sometimes + ["may crash the broker"] * deviation.harm
+        limit = f" ({'; '.join(notes)})" if notes else ""
         case = f"`{deviation.case}`" if deviation.case else "every case"
         limits.setdefault(limit, []).append(case)
     return "; ".join(", ".join(names) + limit for limit, names in limits.items())
