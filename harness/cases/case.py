@@ -130,7 +130,7 @@ def case(
 ) -> Callable[[Function], Function]:
     """Make a case. ``harm`` is the damage that it leaves on a broker that fails it.
 
-    Raises ``TypeError`` without requirements, or for a version map without a ``version`` argument.
+    Raises ``TypeError`` if there is no requirement, or a version map but no ``version`` argument.
     """
 
     def decorate(function: Function) -> Function:

@@ -139,7 +139,7 @@ class StompPeers(Connections):
 
     def stompjs(self, *, acceptor: str | None = None) -> StompJsPeer:
         """Return @stomp/stompjs in its own browser, not yet connected. Raises
-        :class:`ControlFailed` without Chromium."""
+        :class:`ControlFailed` if Chromium is missing."""
         from brokerproof.harness.clients.stompjs_in_chromium import StompJsPeer
 
         return StompJsPeer(

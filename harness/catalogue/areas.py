@@ -38,7 +38,7 @@ _IDS = tuple((Area(name), "|".join(_TABLE[name]["ids"])) for name in _TABLE["pat
 
 @functools.cache
 def area_of(requirement: str) -> Area:
-    """Return the area of a requirement id; without a match, protocol basics."""
+    """Return the area of a requirement id; protocol basics if none matches."""
     return next((area for area, ids in _IDS if re.search(ids, requirement)), Area.PROTOCOL)
 
 

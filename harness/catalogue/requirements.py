@@ -151,7 +151,7 @@ class Requirement:
     @property
     def required(self) -> str:
         """The required behaviour: the document's own words in quotation marks, after ours if they
-        are too few to be understood alone; without a quotation, only ours."""
+        are too few to be understood alone; if there is no quotation, only ours."""
         if not self.quotation:
             return self.statement
         quoted = f"“{self.quotation}”"

@@ -189,8 +189,8 @@ class BlockingPeer:
                 self.ended = content
 
     def _ask(self, words: str, action: Callable[[], T], proves: Requirements | None) -> T:
-        """Run ``action``. A failure in Proton is a violation of ``proves``; without ``proves`` it
-        is a failed control."""
+        """Run ``action``. A failure in Proton is a violation of ``proves``; if ``proves`` is not
+        given, a failed control."""
         trouble = ""
         try:
             done = action()

@@ -137,8 +137,8 @@ class ManagementPeer(Conversation[Answer]):
 
     def ask(self, method: str, path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
         """Request ``METHOD /api/PATH``; return any status. If the connection ends before a
-        response, retry once, since no request changes anything. Raises :class:`ControlFailed`
-        without a response."""
+        response, retry once, since no request changes anything. Raises :class:`ControlFailed` if
+        none arrives."""
         if self.ended is None:
             self._ask(method, f"/api/{path}", headers)
             if (

@@ -66,7 +66,7 @@ class ConsumerFlow(Generic[Item]):
         self.size += size
 
     def next_at(self, now: Instant) -> Instant | None:
-        """Return when the oldest message may be consumed; None without messages."""
+        """Return when the oldest message may be consumed; None if there is none."""
         return self.bucket.ready_at(now) if self.waiting else None
 
     def consume(self, now: Instant) -> Item:
@@ -111,7 +111,7 @@ class ProducerFlow(Generic[Item]):
         self.waiting.append((item, size))
 
     def next_at(self, now: Instant) -> Instant | None:
-        """Return when the first may be sent; None without messages or while the window is
+        """Return when the first may be sent; None if there is none, or while the window is
         closed."""
         if not self.waiting or not self._fits(self.waiting[0][1]):
             return None

@@ -2,7 +2,7 @@
 
 It starts before the run has ended, because a JVM and Spark take longer to start than a small report
 takes to write, and need nothing from the run to start. The process waits for a line on its standard
-input, and then reads the run folder; without a line it ends without a report.
+input, and then reads the run folder; if no line arrives, it ends without a report.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class Connected:
     ``acceptor``.
 
     ``certificate`` is the subject of the client certificate, such as ``CN=ann, O=Example``.
-    ``remote`` and ``local`` are the two ends, HOST:PORT; without ``local``, the acceptor's
+    ``remote`` and ``local`` are the two ends, HOST:PORT; if ``local`` is empty, the acceptor's
     configured address counts."""
 
     conn: int

@@ -69,7 +69,7 @@ class Measurement:
 
     @property
     def distance_to_bound(self) -> int | None:
-        """Distance from the value to the nearest bound: negative outside, None without bounds."""
+        """Distance from the value to the nearest bound: negative outside, None if there is none."""
         distances = [] if self.low is None else [self.value - self.low]
         if self.high is not None:
             distances.append(self.high - self.value)

@@ -1,7 +1,7 @@
 """General rules for a whole AMQP 0-9-1 connection, including what arrives after the last answer
 that a case waited for.
 
-They hold for every case: these sentences bind the broker whatever the client sent.
+They hold for every case, because they bind the broker whatever the client sent.
 
 * After its close, nothing but close-ok arrives on a channel or connection.
 * Deliveries go to existing consumers, have unique tags and stay within the prefetch.
@@ -58,7 +58,7 @@ class _Channel:
     cancelled: set[str] = field(default_factory=set)
     cancelling: list[str] = field(default_factory=list)
     published: int | None = None
-    """Messages sent since confirm.select; None without one."""
+    """Messages sent since confirm.select; None if there was none."""
     confirmed: set[int] = field(default_factory=set)
     """Tags confirmed individually."""
     confirmed_up_to: int = 0

@@ -1,7 +1,7 @@
 """General rules for a whole AMQP 1.0 connection, including what arrives after the last answer that
 a case waited for.
 
-They hold for every case: these sentences bind the broker whatever the client sent.
+They hold for every case, because they bind the broker whatever the client sent.
 
 * The broker's open is its first frame and its close the last, its frames respect the client's
   limits, and its error conditions are listed ones.

@@ -59,7 +59,7 @@ _OF_FRAME = {"close": CONNECTION, "end": SESSION, "detach": LINK}
 
 
 def condition_of(frame: WireFrame) -> str | None:
-    """Return the condition of the error that ``frame`` carries; None without one."""
+    """Return the condition of the error that ``frame`` carries; None if there is none."""
     error = frame.fields.get("error") or (
         frame.fields.get("state") if frame.name == "disposition" else None
     )

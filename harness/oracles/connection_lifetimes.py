@@ -87,7 +87,7 @@ def find_anomalies(
 
 
 def promised(life: Lifetime) -> Duration | None:
-    """Return the interval in which the broker must send something; None without an obligation."""
+    """Return the interval in which the broker must send something; None if it need not."""
     asked, agreed = heart_beat(life.asked), heart_beat(life.agreed)
     return beat_interval(agreed[0], asked[1]) or None
 

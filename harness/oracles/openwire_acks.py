@@ -1,8 +1,8 @@
 """Producer windows over OpenWire: compares the bytes that the broker acknowledged with those sent.
 
-Sources: the documentation of the class ProducerAck (OPENWIRE-ACK-1, -2), Message.getSize and
-Queue.send of ActiveMQ 6.3.1. The trace records the counted size of a message as its ``cost``. A
-message that requests a response receives one and is not included in any ProducerAck."""
+Sources: the documentation of ProducerAck (OPENWIRE-ACK-1, -2), Message.getSize and Queue.send of
+ActiveMQ 6.3.1. The trace records the counted size of a message as its ``cost``. A message that
+requests a response receives one and is not included in any ProducerAck."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Crowd:
 
 def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | None:
     """Return the worst interval with more messages than its length times ``rate`` per second plus
-    ``burst``; None without one.
+    ``burst``; None if there is none.
 
     ``instants`` are in order. Every pair of them is checked as an interval."""
     worst, excess = None, 0

@@ -1,7 +1,7 @@
 """General rules for a whole STOMP connection, including what arrives after the last answer that a
 case waited for.
 
-They hold for every case: these sentences bind the server whatever the client sent.
+They hold for every case, because they bind the server whatever the client sent.
 
 * After ERROR the server sends nothing and closes (1.2).
 * RECEIPT answers each frame that requested one exactly once, and never a refused frame.

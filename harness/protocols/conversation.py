@@ -60,7 +60,7 @@ class Symptom(StrEnum):
     UNREACHABLE = "unreachable"
     CLOSED = "closed"
     REFUSED = "refused"
-    """Another answer than expected."""
+    """An answer other than the expected one."""
 
 
 class ControlFailed(Exception):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 def tables(module: str) -> Mapping[str, Mapping[str, list[str]]]:
     """Return the tables of the TOML file next to ``module``. ``{NAME}`` in an entry stands for that
-    text in the table ``shared``."""
+    text in the ``shared`` table."""
     data = tomllib.loads(Path(module).with_suffix(".toml").read_text("utf-8"))
     shared: dict[str, str] = {}
     for name, text in data.pop("shared", {}).items():

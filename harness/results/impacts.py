@@ -52,7 +52,7 @@ def worst_finding(result: Result) -> JudgedFinding | None:
 
 def of_result(result: Result) -> Impact | None:
     """Return the worst impact of the requirements that the result shows violated or leaves
-    undecided; None without one."""
+    undecided; None if there is none."""
     finding = worst_finding(result)
     if finding is None or finding.verdict not in _BROKEN or finding.seen is Seen.UNMET:
         return None

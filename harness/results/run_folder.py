@@ -192,7 +192,7 @@ def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
 
 
 def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]], target: str = "") -> None:
-    """Describe the cases that judge ``target``; without a name, those of every target of the
+    """Describe the cases that judge ``target``; if no name is given, those of every target of the
     run."""
     all_cases = cases_of(folder)
     for case, facts in cases.items():

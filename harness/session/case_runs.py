@@ -52,7 +52,7 @@ milliseconds."""
 Outcome = TypeVar("Outcome")
 
 COLLECT_AT = 50_000
-"""Allocations between two garbage collections, also in workers. With Python's 700 a case of 10,000
+"""Allocations between two garbage collections, in workers too. With Python's 700 a case of 10,000
 messages took a third longer."""
 ALONE = frozenset({"alarms", "system-usage"})
 """On a target with one of these capabilities, cases affect the whole broker, so they run one after

@@ -36,7 +36,7 @@ def filled_in(text: str) -> str:
 def passcode(values: Mapping[str, Any], folder: Path) -> str | None:
     """Return the passcode that ``values`` contain or name; relative paths start from ``folder``.
 
-    Raises :class:`NoCredentials`, also if there is more than one.
+    Raises :class:`NoCredentials`, including if there is more than one.
     """
     given = [key for key in ("passcode", *SOURCES) if values.get(key) is not None]
     if len(given) > 1:

@@ -140,8 +140,8 @@ def start(
     """Start a broker that continues after this process ends.
 
     ``config`` is its configuration file (None: ours), ``ports`` is "free" or "file", ``folder`` the
-    instance's (None: one in the cache). Raises :class:`SetUpFailed`, also if that release is
-    running already.
+    instance's (None: one in the cache). Raises :class:`SetUpFailed`, including if that release is
+    already running.
     """
     kind = _known(name)
     version = kind.release(version)

@@ -46,7 +46,7 @@ class TargetFacts:
     """The configuration as text for people: a file's name and digest, or "unknown"."""
     endpoint: str
     tls: str = ""
-    """How TLS verified the broker's identity; empty without TLS."""
+    """How TLS verified the broker's identity; empty if it has no TLS."""
     judged_as: str = ""
     """The sentence on the rules by which a broker at an address is judged, unless its user named
     them."""

@@ -27,7 +27,7 @@ FORMS = (
 
 
 def joined(target: str, endpoints: tuple[str, ...], like: str | None = None) -> str:
-    """Return the URLs of a target with further ``endpoints`` and with the option ``like``. A
+    """Return the URLs of a target with further ``endpoints`` and with the ``like`` option. A
     ``HOST:PORT`` becomes a URL; anything else is returned unchanged."""
     if not endpoints and like is None:
         return target

@@ -31,7 +31,7 @@ class End(enum.Enum):
     HELD = "held"
     """Not at all."""
     ASKED = "asked"
-    """Acknowledged without a request for confirmation. Deliveries in mode auto start like this."""
+    """Acknowledged without a request for confirmation. Deliveries in auto mode start like this."""
     SETTLED = "settled"
     """Acknowledged, and the broker confirmed it."""
     TENTATIVE = "tentative"

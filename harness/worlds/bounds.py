@@ -106,7 +106,7 @@ class RunBounds:
         return next((action for action in latest if case in ("", action.case)), None)
 
     def unanswered(self) -> list[Action]:
-        """Return the frames sent after the target's last byte or, without any, the last frame
+        """Return the frames sent after the target's last byte or, if there are none, the last frame
         sent."""
         actions = self._actions.copy()
         return [act for act in actions if act.at > self.received_at] or list(actions)[-1:]

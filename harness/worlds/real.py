@@ -314,8 +314,8 @@ class RealWorld:
         self._tls = self._tls if tls is None else tls
 
     def tls(self, acceptor: str) -> Tls | None:
-        """Return the TLS settings of the acceptor for clients that open their own sockets; None
-        without TLS."""
+        """Return the TLS settings of the acceptor for clients that open their own sockets; None if
+        it has none."""
         return self._tls.get(acceptor)
 
     def adopt(self, foreign: Watched) -> None:
@@ -379,7 +379,7 @@ class RealWorld:
         self._endings.append(action)
 
     def tls_layer(self, acceptor: str, certificate: Certificate | None = None) -> TlsLayer | None:
-        """Return TLS for one connection to the acceptor; None without TLS. Raises
+        """Return TLS for one connection to the acceptor; None if it has no TLS. Raises
         :class:`Unreachable`."""
         tls = self._tls.get(acceptor)
         if tls is None:

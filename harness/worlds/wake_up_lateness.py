@@ -96,7 +96,7 @@ class Canary:
 
     def worst(self, since: Instant, until: Instant | None = None) -> Duration:
         """Return the worst lateness, including the broker's, of all readings at or after ``since``;
-        0 without any. With ``until``, only readings due or taken before it count."""
+        0 if there are none. With ``until``, only readings due or taken before it count."""
         self._look()
         since = self._clock.on_host(since)
         # The last reading first.
@@ -110,7 +110,7 @@ class Canary:
         return self._clock.of_host(worst)
 
     def quantile(self, share: float) -> Duration:
-        """Return this quantile of our own readings; 0 without readings."""
+        """Return this quantile of our own readings; 0 if there are none."""
         ordered = sorted(late for _, late in self._readings.copy())
         late = ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
         return self._clock.of_host(late)

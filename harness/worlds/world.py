@@ -39,7 +39,7 @@ class Channel(Protocol):
 
     @property
     def security(self) -> str:
-        """The agreed TLS, for people; empty without TLS."""
+        """The agreed TLS, for people; empty if there is none."""
 
     @property
     def all_received(self) -> bool:

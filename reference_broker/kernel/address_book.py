@@ -33,8 +33,8 @@ class AddressBook:
 
     ``clock`` knows the connection whose input creates an address. ``expires`` returns the current
     time (ns since 1970) by which messages expire; None if they do not. ``dead_letter`` receives
-    messages that a queue gives up. ``special`` creates the address for a name with special meaning,
-    None for all others."""
+    messages that a queue gives up on. ``special`` creates the address for a name with special
+    meaning, None for all others."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class AdmissionControl:
         self._disk = disk
 
     def disk_problem(self) -> str:
-        """Return why the disk cannot store anything; empty without a disk."""
+        """Return why the disk cannot store anything; empty if there is no disk."""
         return "" if self._disk is None else self._disk.problem()
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:

@@ -67,7 +67,7 @@ class Envelope:
 
     @property
     def expires(self) -> int:
-        """The first header ``expires``: milliseconds since 1970, 0 without one."""
+        """The first header ``expires``: milliseconds since 1970, 0 if there is none."""
         if self._expires is None:
             self._expires = selector_properties.expires(self.headers)
         return self._expires

@@ -11,7 +11,7 @@ DEAD_LETTERS = "ActiveMQ.DLQ"
 
 
 def qualified(name: str, routing: RoutingType | None) -> str:
-    """Return the qualified address of ``name``; without a ``routing`` it is a queue."""
+    """Return the qualified address of ``name``; if ``routing`` is None, a queue."""
     return (TOPIC if routing is RoutingType.MULTICAST else QUEUE) + name
 
 

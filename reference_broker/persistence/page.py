@@ -23,7 +23,7 @@ from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.persistence import codec, records
 
 DURABLE, SOURCE = 1, 2
-"""Flags: the message survives a restart; another queue gave it up, and its history follows."""
+"""Flags: the message survives a restart; it was dead-lettered, and its history follows."""
 
 _FIXED = struct.Struct(">BHQ")
 _ID = struct.Struct(">I")

@@ -53,8 +53,8 @@ def listen(acceptor: Acceptor) -> socket.socket:
 
 
 def layers(acceptor: Acceptor) -> Callable[[], TlsLayer | None]:
-    """Return the factory of an acceptor's TLS connections; it returns None without TLS. Raises
-    :class:`CannotListen`."""
+    """Return the factory of an acceptor's TLS connections; it returns None if there is no TLS.
+    Raises :class:`CannotListen`."""
     if acceptor.tls is None:
         return lambda: None
     try:

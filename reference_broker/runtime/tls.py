@@ -219,7 +219,7 @@ class TlsLayer:
 
     def certificate(self) -> str | None:
         """Return the subject of the client's certificate in Java's format, ``CN=ann, O=Example``;
-        None without a certificate."""
+        None if it has none."""
         shown: Any = self._tls.getpeercert()
         if not shown:
             return None

@@ -60,8 +60,8 @@ _CONDITIONS = (Kind.CONDITION, Kind.TRUTH, Kind.NULL)
 def condition(part: Part) -> Part:
     """``part`` as an operand of AND, OR and NOT, or as a whole selector. Raises :class:`Misuse`.
 
-    A name counts as a condition: its value if that is a truth value, else false (as release 2.56.0
-    has it).
+    A name counts as a condition: its value if that is a truth value, else false (as in release
+    2.56.0).
     """
     if part.kind in _CONDITIONS:
         return part

@@ -107,7 +107,7 @@ class Settings:
     """``journal-file-size``: bytes after which the journal continues in another file."""
     stomp_transactional_acks_ignored: bool = False
     """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it
-    is part of the transaction, as the specification has it (STOMP11-ACK-04, STOMP12-ACK-03)."""
+    is part of the transaction, as in the specification (STOMP11-ACK-04, STOMP12-ACK-03)."""
     core_grants_within_room: bool = True
     """True: a CORE producer is granted no more credit than its address has room for
     (ARTEMIS-FLOW-producer-2). False: everything it requests while the address is not full, as in

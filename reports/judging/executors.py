@@ -35,7 +35,7 @@ class Executor(Protocol[Rows]):
         order: Sequence[str] = (),
     ) -> Rows:
         """Return the rows that ``step`` yields, of ``schema``. The step sees rows with equal values
-        of ``by`` together, ordered by ``by`` and ``order``; without ``by`` the order is
+        of ``by`` together, ordered by ``by`` and ``order``; if ``by`` is empty, the order is
         arbitrary."""
         ...
 
@@ -43,7 +43,7 @@ class Executor(Protocol[Rows]):
 
     def join(self, rows: Rows, table: Rows, on: Sequence[str], *columns: str) -> Rows:
         """Return every row with these columns of the row of ``table`` that has the same values of
-        ``on`` (null without one)."""
+        ``on`` (null if there is none)."""
         ...
 
     def union(self, *parts: Rows) -> Rows: ...

@@ -4,7 +4,7 @@ a delivery is a running sum: deliveries add their size, settlements subtract it.
 Of a piece only the largest sum matters, relative to the amount at its beginning, so a piece is
 summarised where it is read. The size of a delivery of an earlier piece is unknown there, so its
 settlement divides the piece into *slices*. The ledger that merges the pieces then looks the size up
-among the deliveries carried over. In mode ``client`` settlements are cumulative. Both
+among the deliveries carried over. In ``client`` mode, settlements are cumulative. Both
 interpretations are kept until the SUBSCRIBE that decides has been read, in this piece or an earlier
 one.
 
@@ -61,7 +61,7 @@ class WindowClosed:
 
 @dataclass(frozen=True)
 class WindowSlice:
-    """The largest sum held before a delivery; NONE without a delivery."""
+    """The largest sum held before a delivery; NONE if there was none."""
 
     individual: int = NONE
     """If each settlement settles one delivery: relative to the beginning of the piece."""
@@ -86,7 +86,7 @@ class WindowSummary:
     """Deliveries not settled individually: token, size, and whether a cumulative settlement covers
     them."""
     covered: set[str] = field(default_factory=set)
-    """Subscriptions in which a delivery of this piece was settled. In mode ``client``, that settled
+    """Subscriptions in which a delivery of this piece was settled. In ``client`` mode, that settled
     everything before it too."""
     unsubscribed: bool = False
     """True if a subscription ended."""

@@ -79,7 +79,7 @@ class Bar:
 @dataclass(frozen=True, slots=True)
 class CaseRow:
     """One case on one target. ``page`` is the address of its page, relative to the report's folder;
-    None without a page."""
+    None if it has none."""
 
     run: str
     target: str

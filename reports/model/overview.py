@@ -127,7 +127,7 @@ class Overview:
     comparisons: Sequence[Comparison] = ()
     """Comparisons with a baseline, of the last run of each target."""
     has_past: bool = False
-    """True if for some cause it is known when it first appeared."""
+    """True if it is known when some cause first appeared."""
 
 
 _STYLES = {

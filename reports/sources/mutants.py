@@ -59,8 +59,8 @@ class Matrix:
 
 
 def read(folder: Path) -> Matrix | None:
-    """Return the matrix in ``folder``; None without one. Raises :class:`UnreadableRun` for another
-    format."""
+    """Return the matrix in ``folder``; None if there is none. Raises :class:`UnreadableRun` for
+    another format."""
     path = folder / NAME
     try:
         data = strict_json.read(path) if path.exists() else None

@@ -35,7 +35,7 @@ def installed() -> bool:
 
 
 def require(purpose: str) -> None:
-    """Raise :class:`NoSpark` without PySpark, which ``purpose`` needs."""
+    """Raise :class:`NoSpark` if PySpark, which ``purpose`` needs, is missing."""
     if not installed():
         raise NoSpark(f"{purpose} needs Spark: {install('spark')}")
 

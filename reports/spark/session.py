@@ -46,8 +46,8 @@ def context(
     is the module from which a local master forks its Python workers (by default PySpark's own);
     ``classes`` names the archive of classes (:mod:`brokerproof.reports.spark.class_archive`).
 
-    Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` without a Java of version 17 or
-    newer and :class:`brokerproof.reports.spark.gateway.NoGateway` if the JVM does not start.
+    Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` if there is no Java 17 or newer,
+    and :class:`brokerproof.reports.spark.gateway.NoGateway` if the JVM does not start.
     """
     where = master or f"local[{cores or '*'}]"
     scratch = Path(tempfile.mkdtemp(prefix="brokerproof-spark-"))

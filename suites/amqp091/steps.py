@@ -36,7 +36,7 @@ def offers(target: Target, extension: str) -> bool:
 
 
 def settling(target: Target, ways: Sequence[str]) -> list[str]:
-    """Return those of ``ways`` to settle deliveries that the broker offers (not all: "nack")."""
+    """Return the ``ways`` to settle deliveries that the broker offers ("nack" is an extension)."""
     return [way for way in ways if offers(target, NACK) or "nack" not in way]
 
 
@@ -128,7 +128,7 @@ def arrive(
 
 
 def drained(peer: Amqp091Peer, queue: str, *, channel: int = 1) -> list[Method]:
-    """Get all waiting messages of a queue one by one, without acknowledgement."""
+    """Get all messages waiting in a queue, one by one, without acknowledging them."""
     messages = []
     while (answer := peer.get(queue, channel=channel, no_ack=True)).name == "basic.get-ok":
         messages.append(answer)

@@ -85,7 +85,7 @@ def judge_queue(
     ttl: int | None,
     returned: set[bytes],
 ) -> None:
-    """Judge the contents of a queue, to which ``returned`` returned, and its dead letter queue."""
+    """Judge a queue, to which the messages ``returned`` came back, and its dead letter queue."""
     name, letters = queues
     every = {b"%d" % n: {life, ttl} <= {None, LONG} for n, life in enumerate(lives)}
     over = [body for body, lives_on in every.items() if not lives_on]

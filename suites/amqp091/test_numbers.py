@@ -82,7 +82,7 @@ class Conversation:
         self._confirms = offers(target.target, CONFIRMS)
 
     def play(self) -> None:
-        """Go through all methods. Raises :class:`ConversationOver` without the usual answer."""
+        """Go through all methods. Raises :class:`ConversationOver` if an answer is unusual."""
         peer, identity = self.peer, self.target.target.identity
         peer.start()
         tuned = peer.authenticate(identity.login, identity.passcode)

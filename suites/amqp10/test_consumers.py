@@ -1,5 +1,5 @@
 """Consumers and their credit (2.6.7, 2.6.10, 3.5.2): credit that changes during deliveries, slow
-consumers next to fast ones, available, and browsing links."""
+consumers next to fast ones, the available field, and browsing links."""
 
 from __future__ import annotations
 

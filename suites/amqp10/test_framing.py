@@ -1,4 +1,4 @@
-"""Frames (2.3) and their maximum size (2.7.1): malformed headers and bodies, limits to the byte."""
+"""Frames (2.3) and their maximum size (2.7.1): malformed headers and bodies, and exact limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acceptors for AMQP examples: the usual one, or one whose ids begin near the end."""
+"""Acceptors for AMQP examples: the usual one, or one whose ids will soon wrap."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An accepted message arrives over each protocol of a broker, whatever its headers contain.
 
-So does a plain message behind it. A value that one protocol can write may be unknown to another, or
+So does a plain message after it. A value that one protocol can write may be unknown to another, or
 resemble one of the broker's own.
 """
 
@@ -143,7 +143,7 @@ def through_a_queue(
 
 
 def arrived(receiver: str, consumer: QueueClient) -> int:
-    """Return how many of the two messages have arrived; a part of a broken MESSAGE is none."""
+    """Return how many of the two messages have arrived; part of a broken one does not count."""
     if receiver != "stomp":
         return consumer.waiting_here()
     bodies = [message.body for message in consumer.peer.inbox if message.command == "MESSAGE"]
@@ -161,7 +161,7 @@ def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient]) -> bo
 
 def judge(target: Bench, receiver: str, arrives: str) -> None:
     """Judge whether every message that the broker accepts reaches ``receiver``, and so does a plain
-    one behind it. Control: plain messages alone do."""
+    one after it. Control: plain messages alone do."""
     names = messages_for(target.target, receiver)
     owner = target.amqp091() if "amqp091" in target.capabilities else None
     for sender in dict.fromkeys(MESSAGES[name][0] for name in names):

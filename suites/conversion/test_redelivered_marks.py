@@ -11,7 +11,7 @@ from brokerproof.suites.steps.queues import QUIET
 
 MARKED = "AMQP091-RED-01"
 HOLDERS = ("stomp", "amqp091")
-"""Over AMQP 1.0, RabbitMQ's queue is of another kind than over these."""
+"""Over AMQP 1.0, RabbitMQ's queue is of a different kind."""
 SENT = 4
 
 

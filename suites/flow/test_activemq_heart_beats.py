@@ -49,8 +49,8 @@ def each_acceptor(target: Target) -> list[dict[str, Any]]:
 
 
 def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
-    """Return how long the documentation allows a client to be silent that promised a heartbeat
-    every ``promised`` ms."""
+    """Return how long a client that promised a heartbeat every ``promised`` ms may be silent
+    according to the documentation."""
     return ms(int(promised * multiplier(target.parameters(acceptor))))
 
 

@@ -298,7 +298,7 @@ def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, siz
 
 
 def _first_refusal(target: Bench, to: Destination, count: int, size: int) -> str | None:
-    """Send ``count`` messages, each after the previous was confirmed. Return the answer to the
+    """Send ``count`` messages, each after the previous one was confirmed. Return the answer to the
     first that was not accepted; None if all were."""
     peer = target.stomp()
     for number in range(count):

@@ -153,7 +153,7 @@ STALL = st.builds(Stall, st.lists(st.one_of(PUBLISH, CREDIT), min_size=1, max_si
 
 @dataclass(eq=False)
 class Consumer:
-    """A consumer; ``credit`` is None without limit, and may be below zero."""
+    """A consumer; ``credit`` is None if unlimited, and may be below zero."""
 
     session: int
     id: int

@@ -1,7 +1,7 @@
 """Brokers that make STOMP producers wait under BLOCK: at which byte, and what resumes them.
 
 The Artemis manual promises flow control of producers only for its own protocol and for AMQP, so
-these cases are for targets with the capability ``stomp-blocking``.
+these cases are for targets with the ``stomp-blocking`` capability.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ CLOSE, EOF, RESET = "close", "EOF", "RESET"
 """A close that the broker answers, the end of the socket without a close, and a reset."""
 ENDS = (CLOSE, CLOSE, CLOSE, EOF, RESET) * 10
 """How the connections end, in order. Measured: Artemis 2.56.0 keeps the charge after one to three
-of ten closes when it has just started, after eight of ten later, so all 30 rarely miss it."""
+of ten closes when it has just started, and after eight of ten later; so all 30 rarely miss it."""
 POSTS = 10
 """Messages that each connection posts."""
 SIZE = 100

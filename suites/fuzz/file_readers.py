@@ -446,7 +446,7 @@ READERS: tuple[Reader, ...] = (
 )
 
 MOST_CHARACTERS = 1200
-"""The longest refusal. Long names of a file and of keys fit, a dump of the file does not."""
+"""The longest refusal. Long names of a file and of keys fit; a dump of the file does not."""
 
 
 class BadRefusal(Exception):

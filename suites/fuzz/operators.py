@@ -29,7 +29,7 @@ NUMBERS = (
     *("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e-999", "0x10", "010", "1_000", ""),
     *("9" * 400, "9" * 4301, "0." + "3" * 5000, "1" + "0" * 400, "true", "null", "-"),
 )
-"""Numbers as text, and texts that some readers do not take as a number."""
+"""Numbers as text, and texts that some readers do not accept as numbers."""
 TEXTS = (
     *("", "\0", "\ufeff", "\u2028", "\x1b[31m", "\ud7ff", "é", "😀", "../../../etc/passwd", "\n"),
     *("${HOME}", "%s%n", "a" * 5000, "<!--", "-->", '"', "'", "\\", "=", ";", "[[", "{{", "#"),
@@ -129,7 +129,7 @@ def text_number(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def word(random: Random, seed: bytes, corpus: Sequence[bytes]) -> bytes:
-    """Replace a word by another word of the corpus, or by a boundary text."""
+    """Replace a word with another word of the corpus, or with a boundary text."""
     words = _WORD.findall(random.choice(corpus)[:4096]) or [b"x"]
     other = random.choice(words)
     if random.random() < 0.3:

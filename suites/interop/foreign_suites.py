@@ -133,7 +133,7 @@ def from_json(path: Path) -> Outcomes:
 
 
 def pytest_command(*words: str) -> tuple[str, ...]:
-    """Return pytest's command: hanging tests fail, and only there exceptions in threads count."""
+    """Return pytest's command: hanging tests fail, but not exceptions in threads."""
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:threadexception", "--timeout", "60")
     return (sys.executable, "-m", "pytest", *options, "--junitxml", "{outcomes}", *words)
 

@@ -26,7 +26,7 @@ once per broker, so its local variables are the state of one broker::
 
     @acks.mutant("STOMP12-ACK-01")
     def acknowledged_comes_back(patch, reached):
-        \"\"\"A acknowledged message returns to its queue when its connection is lost.\"\"\"
+        \"\"\"An acknowledged message returns to its queue when its connection is lost.\"\"\"
 
         @patch.override(Subscription)
         def take(original, self, delivery): ...

@@ -149,7 +149,7 @@ class Conversation:
         return self.peer.send(name, self._altered(name, right), response=response)
 
     def _altered(self, name: str, right: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields with the number replaced, also in the ids among them."""
+        """The fields with the number replaced, including in the ids among them."""
         known = {field for field, _, _ in BY_NAME[name].fields}
         inside = {
             field: Structure(value.name, self._altered(value.name, value.fields))

@@ -3,7 +3,7 @@
     python -m brokerproof.suites.repo.long_cases RUN RUN … > fixtures/long_cases.toml
 
 The runs should be of different targets. The second longest attempt of a case in any of them counts,
-so that a single run on a busy host makes no case long.
+so that no case counts as long because of one run on a busy host.
 """
 
 from __future__ import annotations

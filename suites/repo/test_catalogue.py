@@ -53,7 +53,7 @@ COUNTS = {
     "stomp11": 133,
     "stomp12": 166,
 }
-"""The number of statements by document. Whoever adds or removes one updates it."""
+"""The number of statements by document. Update it when you add or remove one."""
 
 STRENGTH = {
     "MUST": (

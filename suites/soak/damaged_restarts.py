@@ -2,10 +2,10 @@
 
 ``python -m brokerproof.suites.soak.damaged_restarts --restarts 2000 --seed 1``. A real process gets
 messages (in the journal, on pages, with large bodies, in transactions), and acknowledgements, all
-confirmed, and is killed. Each restart is on a copy of its files with one damage (``damages.py``).
-Then all queues are read. Nothing may be lost, reordered, repeated or altered unless standard error
-names one of the damaged files. Exit 1 if something was hidden. The checker shares no code with the
-broker. An interrupt (SIGINT) ends it with the figures so far.
+confirmed, and is killed. Each restart uses a copy of its files with one kind of damage
+(``damages.py``). Then all queues are read. Nothing may be lost, reordered, repeated or altered
+unless standard error names one of the damaged files. Exit 1 if something was hidden. The checker
+shares no code with the broker. An interrupt (SIGINT) ends it with the figures so far.
 """
 
 import contextlib
@@ -116,7 +116,7 @@ class History:
     # --- restarts ---------------------------------------------------------------------------------
 
     def restart(self, way: str, tally: Tally) -> None:
-        """Start a broker on files with a damage, and judge it."""
+        """Start a broker on damaged files, and judge it."""
         damage = damages.ALL[way](self._dice, damages.damageable(self._files))
         if damage is None:
             return

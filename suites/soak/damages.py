@@ -44,7 +44,7 @@ def boundaries(data: bytes) -> list[int]:
 
 
 def truncate(dice: random.Random, files: Files) -> Damage | None:
-    """Cut the end off, between records or within one."""
+    """Cut off the end, between records or within one."""
     name = _any(dice, files)
     data = files[name]
     places = boundaries(data)
@@ -130,7 +130,7 @@ def append(dice: random.Random, files: Files) -> Damage | None:
 
 
 def duplicate(dice: random.Random, files: Files) -> Damage | None:
-    """Replace a file by a copy of another one, or copy it under a new number."""
+    """Replace a file with a copy of another one, or copy it under a new number."""
     name = _any(dice, files)
     pair = _pair(dice, files)
     if pair is not None and dice.random() < 0.5:

@@ -1,8 +1,8 @@
 """Messages that a broker confirmed, queue by queue, and mistakes in its queues after it was killed.
 
-A message is known by its producer and its number there. It *must* be in a queue if its sender has a
-receipt and nobody requested its acknowledgement; it *must not* if an acknowledgement has a receipt;
-otherwise either is right. Order is that of each producer.
+A message is identified by its producer and its number there. It *must* be in a queue if its sender
+has a receipt and nobody requested its acknowledgement; it *must not* if an acknowledgement has a
+receipt; otherwise either is right. Order is judged for each producer.
 """
 
 from __future__ import annotations

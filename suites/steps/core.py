@@ -73,7 +73,7 @@ def bystander(target: Bench) -> AbstractContextManager[CorePeer]:
 class Window:
     """A consumer with a window of ``size`` bytes, managed like the manual's client (-1 and 0 too).
 
-    Above 0, credit for consumed messages is granted once they make half a window. At 0 each
+    Above 0, credit for consumed messages is granted once they amount to half a window. At 0 each
     :meth:`wants` requests one message.
     """
 

@@ -1,7 +1,7 @@
 """Small destinations of ActiveMQ (fixtures/brokers/activemq), and producers that fill them.
 
 How much a broker charges for a message is its own choice, so it is measured first, by querying the
-broker. Then limits can be hit to the byte.
+broker. Then limits can be hit exactly.
 """
 
 from __future__ import annotations
@@ -400,7 +400,7 @@ def _uses_at_least(size: int) -> Callable[[DestinationUsage], bool]:
 
 
 class Scale:
-    """What a message is charged beyond the bytes of its body, measured with two sizes."""
+    """What is charged for a message beyond the bytes of its body, measured with two sizes."""
 
     SIZES = (300, 1000)
 
@@ -427,7 +427,7 @@ class Scale:
         )
 
     def weight(self, size: int) -> int:
-        """Return the charge of a body of ``size`` bytes."""
+        """Return the charge for a body of ``size`` bytes."""
         return size + self.extra
 
     def bodies(self, total: int, sizes: Sequence[int]) -> list[bytes]:

@@ -234,8 +234,8 @@ def left_in(target: Bench, queue: Destination, version: str, count: int) -> list
     """Return the bodies that a new consumer gets from the queue; ``count`` are expected.
 
     A sentinel sent after them shows that the consumer is served and that the wait was long enough.
-    It is sent again if it does not arrive: a broker that has not yet noticed a gone consumer in
-    mode auto may have delivered the first one to that consumer.
+    It is sent again if it does not arrive: a broker that has not yet noticed that a consumer in
+    ``auto`` mode has left may have delivered the first one to it.
     """
     target.require_capability("anycast")
     consumer = target.stomp(version)

@@ -207,7 +207,7 @@ class Scene:
 
     @property
     def stranger(self) -> dict[str, str]:
-        """A header that names another subscription than the message's."""
+        """A header that names a subscription other than the message's."""
         is_first = self.held[-1].get("subscription") == "0"
         return {"subscription": "none" if self.row[BESIDE] is None else "1" if is_first else "0"}
 

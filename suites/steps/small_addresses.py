@@ -1,8 +1,8 @@
-"""Small addresses, by kind (harness/targets/full_addresses.py), and the charge of a message there.
+"""Small addresses, by kind (harness/targets/full_addresses.py), and the charge for a message there.
 
 How much a broker charges for a message is its own choice, so it is measured first: by querying its
 management or, without one, by searching for the largest message after which another is still
-accepted. Then thresholds can be hit to the byte.
+accepted. Then thresholds can be hit exactly.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def send(target: Bench, peer: AmqpPeer, link: Link, data: bytes) -> str | None:
 
 
 def overhead(target: Bench) -> int:
-    """Measure what an AMQP message is charged beyond its body (from :data:`SMALLEST` on)."""
+    """Measure what is charged for an AMQP message beyond its body (from :data:`SMALLEST` on)."""
     result = _asked(target) if ADMIN in target.capabilities else _searched(target)
     target.record_note(f"an AMQP message is charged the bytes of its body and {result} more")
     return result
@@ -152,8 +152,8 @@ def scratch_name(target: Bench, rest: str, length: int) -> str:
 
 
 class Scale:
-    """Measures what SENDs to a STOMP destination are charged, on addresses with names of the same
-    length, because names may be charged too."""
+    """Measures what is charged for SENDs to a STOMP destination, on addresses with names of the
+    same length, because names may be charged too."""
 
     def __init__(self, target: Bench, admin: Admin, to: Destination) -> None:
         self._admin, self._to, self._peer = admin, to, target.stomp()
@@ -161,7 +161,7 @@ class Scale:
         self._known: dict[int, int] = {}
 
     def weight(self, size: int) -> int:
-        """Return the charge of a body of ``size`` bytes, headers included."""
+        """Return the charge for a body of ``size`` bytes, headers included."""
         if size not in self._known:
             rest = f"{self._own}~{len(self._known)}"
             name = scratch_name(self._target, rest, len(self._to.name))

@@ -17,7 +17,7 @@ from brokerproof.harness.targets.target import Parameters
 from brokerproof.suites.api import RECONFIGURABLE, Clock, Target, Where
 
 LONGEST_REAL_TTL_MS = 4000
-"""In real time a case waits for no longer TTL than this …"""
+"""In real time a case waits for TTLs up to this …"""
 ACCELERATED_TTLS_MS = (500, 7000)
 """… and on an accelerated clock for those that take the host between these two times (ms)."""
 MINUTE_MS = 60_000

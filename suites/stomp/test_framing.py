@@ -40,9 +40,9 @@ GRAMMAR = {"1.0": "STOMP10-FRAME-01", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12
 BINARY = b"\x00MESSAGE\n\n\x00\xff"
 LINE_ENDS = {"1.0": [b"\n"], "1.1": [b"\n"], "1.2": [b"\n", b"\r\n"]}
 MANY_ENDS = 2**22 + 2**18
-"""More octets than RabbitMQ takes in one frame: beats of seven weeks, one a second."""
+"""More octets than RabbitMQ accepts in one frame: seven weeks of heartbeats, one per second."""
 MOST_MIXED = 5
-"""The most line ends in a row of which some are CR LF, where the version has it."""
+"""The most line ends in a row of which some are CR LF, where the version allows that."""
 
 
 def conversation(version: str, to: Destination, transaction: str) -> bytes:

@@ -40,8 +40,7 @@ EXCHANGE = "/exchange/"
 STRANGE = ("priority", "expiration")
 """Properties of a message that let a broker reorder or drop it."""
 DEAD = "x-death"
-"""The header of a message that one queue gave up and another received: nobody published it
-there."""
+"""The header of a message that one queue dead-lettered to another: nobody published it there."""
 CHANGEABLE = ("x-message-ttl", "x-expires", "x-max-", "x-dead-letter", "x-overflow")
 """Arguments of queues (prefixes of names) that may drop or reorder messages."""
 

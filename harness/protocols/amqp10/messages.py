@@ -53,8 +53,8 @@ class Message:
         return next((value for section, value in self.sections if section == name), None)
 
     def fields(self, name: str) -> Mapping[str, Any]:
-        """Return the fields of the header or the properties as plain Python; empty without that
-        section."""
+        """Return the fields of the header or the properties as plain Python; empty if there is no
+        such section."""
         section = self.first(name)
         if section is None:
             return {}
@@ -64,8 +64,8 @@ class Message:
         }
 
     def map(self, name: str) -> Mapping[Any, Any]:
-        """Return annotations, application properties or footer as a plain dict; empty without that
-        section."""
+        """Return annotations, application properties or footer as a plain dict; empty if there is
+        no such section."""
         section = self.first(name)
         return types.plain(section) if isinstance(section, Value) and section.type == "map" else {}
 

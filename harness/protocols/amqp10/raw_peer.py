@@ -43,7 +43,7 @@ them: above those that cases name, if the broker allows so many."""
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An address, and the capabilities that tell this broker family its kind."""
+    """An address, and the capabilities that show this broker family its kind."""
 
     address: str
     capabilities: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         why: str = "",
     ) -> None:
-        """Expect silence as :class:`Conversation` does; without ``of``, flows may arrive."""
+        """Expect silence as :class:`Conversation` does; if it is None, flows may arrive."""
         super().expect_nothing(for_=for_, of=of or ANY_BUT_FLOW, proves=proves, why=why)
 
     # sending

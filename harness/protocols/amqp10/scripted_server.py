@@ -37,7 +37,7 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
         """Frames that the case answers itself, if at all."""
 
         self.closing: Instant | None = None
-        """When the client's close arrived or, without a close, its connection ended."""
+        """When the client's close arrived or, if it sent none, its connection ended."""
 
     def decode(self, at: Instant, data: bytes) -> None:
         for item in self._recorder.on_bytes_received(at, data):

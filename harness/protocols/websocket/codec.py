@@ -73,7 +73,7 @@ class WsFrame:
 
     @property
     def code(self) -> int | None:
-        """The status code of a Close; None without one."""
+        """The status code of a Close; None if it has none."""
         return (
             int.from_bytes(self.payload[:2])
             if self.op == Op.CLOSE and len(self.payload) >= 2

@@ -31,7 +31,7 @@ class ClientTarget(SocketTarget):
     """``command`` starts the driver. It may contain ``{python}``, ``{here}`` (the folder of the
     target file), ``{drivers}`` (:data:`DRIVERS`) and ``{package}`` (the library's folder). The
     library is ``package`` in ``version``, from :mod:`~brokerproof.harness.targets.client.packages`;
-    without a version, the one installed on the machine."""
+    if no version is given, the one installed on the machine."""
 
     is_local = True
 

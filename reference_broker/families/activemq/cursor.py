@@ -84,7 +84,7 @@ class ChargedEntry:
         self._gone()
 
     def failed(self, failures: int) -> None:
-        """Record a failed delivery, also at its place on disk."""
+        """Record a failed delivery, and note it at its place on disk."""
         if self.lies is not None:
             self.lies.failed(failures)
 

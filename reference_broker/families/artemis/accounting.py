@@ -68,7 +68,7 @@ class AddressAccount(MemoryAccount):
 
     @property
     def room(self) -> int | None:
-        """Bytes until the address is full, 0 once it is; None without a limit, own or global."""
+        """Bytes until the address is full, 0 once it is; None if nothing limits it."""
         if self.full:
             return 0
         left = [
@@ -109,5 +109,5 @@ class Accounting(MemoryAccounting):
 
     @property
     def room(self) -> int | None:
-        """Bytes until the global limit is reached; None without one."""
+        """Bytes until the global limit is reached; None if there is none."""
         return self._max_size - self.size if self._max_size >= 0 else None

@@ -5,7 +5,7 @@ type     a message follows a binding
 =======  ==============================================================================================================
 direct   whose key is its routing key
 fanout   always
-topic    whose key, words separated by dots, fits its routing key: ``*`` is any word, ``#`` any words, also none
+topic    whose key, words separated by dots, fits its routing key: ``*`` is any word, ``#`` any words or none
 headers  whose arguments its headers have: all of them, or with ``x-match`` = ``any`` one; names with ``x-`` do not count
 =======  ==============================================================================================================
 

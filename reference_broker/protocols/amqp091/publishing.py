@@ -88,7 +88,7 @@ def _check_user(channel: Channel, properties: dict[str, Any]) -> None:
 
 
 def _lifetime(properties: dict[str, Any]) -> Duration | None:
-    """Return the lifetime from the decimal milliseconds of expiration, None without one."""
+    """Return the lifetime from the decimal milliseconds of expiration, None if there is none."""
     text = properties.get("expiration")
     if text is None:
         return None

@@ -49,8 +49,8 @@ _JMS = {
 
 
 def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
-    """Return the selector in a source's filter set, None without one. Raises :class:`Refusal` for
-    anything else in it."""
+    """Return the selector in a source's filter set, None if there is none. Raises :class:`Refusal`
+    for anything else in it."""
     selector = None
     for key, value in (filters or {}).items():
         if not isinstance(value, Described) or value.descriptor not in FILTERS:

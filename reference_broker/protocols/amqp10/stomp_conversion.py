@@ -23,7 +23,7 @@ other headers          application-properties          strings from STOMP; from 
 
 Bodies from AMQP: a string, or none, is text; any other simple value is bytes
 (ARTEMIS-CROSSING-body-2), written out; data sections are one run of bytes; lists, maps and
-sequences become the bytes of their AMQP encoding, with the header ``amqp-body``: ``value`` or
+sequences become the bytes of their AMQP encoding, with an ``amqp-body`` header of ``value`` or
 ``sequence``. An unreadable header is omitted, so that consumers still get the message.
 """  # noqa: E501
 
@@ -107,7 +107,7 @@ def prefix(envelope: Envelope) -> bytes:
 
 
 def ttl_ms(envelope: Envelope, now: Instant) -> int | None:
-    """Return the ms until the header's expiry; None without one (0: never). ``now`` since 1970."""
+    """Return the ms until the header's expiry; None if absent (0: never). ``now`` since 1970."""
     known = envelope.wire.get(_EXPIRES)
     if known is None:
         expires = _number(dict(reversed(envelope.headers)).get("expires", ""), _LONG_MAX)

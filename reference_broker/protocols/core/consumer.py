@@ -41,7 +41,7 @@ class Session(Protocol):
 
 
 class ConsumerCredit:
-    """``credit`` in bytes, None without limit."""
+    """``credit`` in bytes; None: unlimited."""
 
     __slots__ = ("credit",)
 

@@ -199,7 +199,7 @@ _REASONS = {
 
 
 def _credentials(header: str | None) -> tuple[str, bytes] | None:
-    """Return name and password; None without any, ("", b"") for a scheme other than basic."""
+    """Return name and password; None if there are none, ("", b"") for a scheme other than basic."""
     if header is None:
         return None
     scheme, _, given = header.partition(" ")

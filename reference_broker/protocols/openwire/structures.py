@@ -181,7 +181,7 @@ def listed(structures: list[Structure | None] | None, version: int) -> bytes:
 
 
 def structure(fields: Fields, version: int) -> Structure | None:
-    """Return the structure in a field, or None. Raises :class:`Malformed`, also for one that
+    """Return the structure in a field, or None. Raises :class:`Malformed`, including for one that
     commands cannot contain."""
     if not fields.unsigned():
         return None

@@ -30,8 +30,8 @@ class Head:
     """Command and headers, decoded.
 
     It is immutable, so frames with the same head share one. ``headers`` has every entry in order,
-    ``first`` the first entry of each name (STOMP12-REPEAT-02). ``content_length`` is None without
-    that header. ``envelope`` caches the one made for SEND.
+    ``first`` the first entry of each name (STOMP12-REPEAT-02). ``content_length`` is None if that
+    header is missing. ``envelope`` caches the one made for SEND.
     """
 
     __slots__ = ("command", "content_length", "envelope", "first", "headers")

@@ -3,7 +3,7 @@
 requirements of a WebSocket.
 
 Any resource name and any origin are accepted: login and passcode in CONNECT decide who may connect.
-Of the client's sub-protocols, the first that we support is chosen. Without one in common the
+Of the client's sub-protocols, the first that we support is chosen. If none is in common, the
 connection is opened without a sub-protocol, as in Artemis. CONNECT alone decides the STOMP version.
 """
 

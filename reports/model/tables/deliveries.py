@@ -70,5 +70,5 @@ def deliveries(trace: DataFrame) -> DataFrame:
 
 
 def value(name: str) -> Column:
-    """The first value of a header of the event, null without one."""
+    """The first value of a header of the event, null if there is none."""
     return F.get(F.filter("headers", lambda header: header["name"] == name), F.lit(0))["value"]

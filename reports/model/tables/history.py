@@ -32,7 +32,7 @@ HISTORY = pa.schema(
 
 def history(cases: pa.Table, runs: Sequence[str]) -> pa.Table:
     """``target, case, first, last, verdicts, course, runs``, by target and case, from the table of
-    cases. The argument ``runs`` has the names of the runs in order of start.
+    cases. The ``runs`` argument has the names of the runs in order of start.
 
     ``first`` and ``last`` are the verdicts of the first and the last run that judged the case,
     ``verdicts`` the number of different ones, ``course`` the change from first to last (in the

@@ -14,8 +14,8 @@ def measurements(trace: DataFrame) -> DataFrame:
     """``run, target, case, part, requirement, label, unit, value, lo, hi, margin, distance, lies``.
 
     ``distance`` is how far the value is from its nearest bound, in ``unit``: positive inside,
-    negative outside, null without bounds. ``lies`` is ``inside``, ``margin`` (outside, but by no
-    more than the margin) or ``outside``.
+    negative outside, null if there are no bounds. ``lies`` is ``inside``, ``margin`` (outside, but
+    by no more than the margin) or ``outside``.
     """
     above = F.col("value") - F.col("lo")
     below = F.col("hi") - F.col("value")

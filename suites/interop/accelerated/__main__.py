@@ -2,7 +2,7 @@
 seconds as the waiting process and the host measured it, and exits with 1 if one did not follow the
 accelerated clock.
 
-Needs a JDK, and what the target ``rabbitmq`` needs.
+Needs a JDK, and what the ``rabbitmq`` target needs.
 """
 
 import argparse

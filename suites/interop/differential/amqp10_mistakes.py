@@ -32,7 +32,7 @@ class Step(grammar.Step):
     """Bytes in place of a frame."""
     asks_for_flow: bool = False
     looks_at: str = ""
-    """A property of the terminus that the transcript includes, as the answer has it."""
+    """A property of the terminus that the transcript includes, as stated in the answer."""
 
 
 def without(*names: str) -> Mistakes:

@@ -1,7 +1,7 @@
 """STOMP: a CONNECT and a few frames of a grammar with deliberate mistakes.
 
 A transcript leaves out what brokers may choose: ids, texts, further headers. An ERROR ends a
-transcript: whether the connection then closes is judged by the suite ``stomp.errors``.
+transcript: whether the connection then closes is judged by the ``stomp.errors`` suite.
 """
 
 import random

@@ -11,7 +11,7 @@ TURN_S = 25.0
 """Seconds for all cases on one mutant, by their duration on the unchanged broker."""
 LONGEST_CASE_S = 15.0
 _ENDLESS = "FailureCheckAndFlushThread.run"
-"""A loop with the broker's lifetime: it is mutated only if the broker starts with the mutant."""
+"""A loop as long as the broker's life: mutated only if the broker starts with the mutant."""
 JUDGING = frozenset({"PASS", "NOTE", "KNOWN", "WARN"})
 """Verdicts on the unchanged broker with which a case can reveal a mutant."""
 

@@ -1,8 +1,8 @@
 """Runs each bug's case on a release with the bug and on one without it, and checks that the results
 differ.
 
-``python -m brokerproof.suites.mutation.history.command`` tries all pairs, with ``--bug
-ARTEMIS-4649`` one of them. Each release is downloaded once, started once and judged by every case
+``python -m brokerproof.suites.mutation.history.command`` tries all pairs or, with ``--bug
+ARTEMIS-4649``, one of them. Each release is downloaded once, started once and judged by every case
 for which it is listed. Exits with 1 if the results do not distinguish a pair: the case does not
 fail on the first release for the listed reason, or does not pass on the second.
 """

@@ -8,7 +8,7 @@ One ``[[pair]]`` each::
     requirement = "STOMP12-RCPT-01"         # through which the case fails
     said = "2 RECEIPT"                      # regular expression: what it says of the release with the bug
     before = "artemis-history@2.5.0"        # the release that has the bug: a shipped target with a version
-    after = "artemis-history@2.10.1"        # one that has it no more
+    after = "artemis-history@2.10.1"        # one that no longer has it
 """  # noqa: E501
 
 import re

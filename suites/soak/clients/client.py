@@ -101,7 +101,7 @@ class Client(ABC):
 
     def produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:
         """Send durable messages, in one transaction if they are a ``unit``; ``reference`` is
-        confirmed when all of them, or the commit, are."""
+        confirmed when all of them are, or the commit is."""
         self.when_ready(partial(self._produce, address, bodies, reference, unit))
 
     def consume(self, queue: str, window: int) -> None:
