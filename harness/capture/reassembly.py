@@ -4,8 +4,8 @@ missing.
 A byte is dated by the packet that completed the stream up to it, so bytes after a retransmitted
 hole have the retransmission's time. Of duplicate bytes, the first copy counts. A hole is *lost*
 once the other side has acknowledged it and :data:`GRACE` has passed (the receiver has the bytes,
-but the capture never will), or once too many bytes wait behind it. A hole in one direction makes
-the other wait too, so that both are released in time order.
+but the capture never will), or once too many bytes are held behind it. A hole in one direction
+makes the other wait too, so that both are released in time order.
 
 Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments).
 """
@@ -28,7 +28,7 @@ PATIENCE: Duration = seconds(30)
 """The longest time that an unacknowledged hole stays open: a capture of one direction has no
 acknowledgements."""
 MOST_WAITING = 4 << 20
-"""The most bytes that wait behind holes of one connection."""
+"""The most bytes held behind the holes of one connection."""
 
 LOST, CUT = "LOST", "CUT"
 

@@ -258,8 +258,8 @@ def _judge_completed(
 
 
 def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
-    """Judge a case that our error ended: every finding becomes ERROR, because an aborted case is no
-    evidence about the broker."""
+    """Judge a case that our error ended: every finding becomes ERROR, because an aborted case
+    proves nothing about the broker."""
     judged = tuple(with_verdict(finding, Verdict.ERROR) for finding in findings)
     return _Judgement(Verdict.ERROR, problem, judged)
 
@@ -392,7 +392,7 @@ def _batch(
     """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
     return the next number. Examples that the host's lateness left undecided run again. In the
     ``last`` attempt so do a few whose control failed, perhaps in a race, one by one at the end. If
-    as many fail as run at once, no more begin; a missing kind of address is no failure."""
+    as many fail as run at once, no more begin; a missing kind of address is not a failure."""
     plans = plans_in_real_time(run, call, seed, fixed=not played)
     jobs: list[Future[ExampleRecord]] = []
 

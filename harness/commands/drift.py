@@ -28,7 +28,7 @@ def read(path: Path) -> list[Row]:
 
 def between(before: Sequence[Row], now: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence for each parameter whose earlier and present values exclude each other, or
-    that is no longer measured. A wider or narrower interval, or a new parameter, is no drift."""
+    that is no longer measured. A wider or narrower interval, or a new parameter, is not drift."""
     measured = {row["parameter"]: row for row in now}
     for former in before:
         if not _known(former):

@@ -101,7 +101,7 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
 
     Only cases that this run selected count: omitted cases are not a loss. Another release of a
     target (``artemis@2.44.0`` and ``artemis``) is the same target. A violation that has since been
-    listed as known, or is listed for only one of the releases, is no change in the broker.
+    listed as known, or is listed for only one of the releases, is not a change in the broker.
     """
     run = open_side("B", folder)
     renamed = _renamed(baseline.targets, run.targets)

@@ -104,9 +104,9 @@ def combine(findings: list[Finding]) -> list[Finding]:
 def listed(bodies: Iterable[bytes | str | int]) -> str:
     """Return bodies or numbers as words of a sentence, such as "m0, m1, … m29, 'end' (31)".
 
-    Of five or more names that count up, the middle ones are omitted; of other names, those after
-    the twelfth. After more than four names, their number follows in brackets. Long names are cut.
-    Bytes that are not text are shown in hexadecimal (0xff), and an empty list as "no message"."""
+    If five or more names count up, the middle ones are omitted; of other names, those after the
+    twelfth. After more than four names, their number follows in brackets. Long names are cut. Bytes
+    that are not text are shown in hexadecimal (0xff), and an empty list as "no message"."""
     runs: list[list[str]] = []
     for body in bodies:
         name = body.rstrip(b"\0").decode(errors="replace") if isinstance(body, bytes) else str(body)

@@ -37,7 +37,7 @@ def hidden(event: Event) -> bool:
 
 
 def since(events: Iterable[Event]) -> dict[int, Instant]:
-    """Return by connection when its first gap begins, for connections with a gap."""
+    """Return, for each connection with a gap, when its first gap begins."""
     instants: dict[int, Instant] = {}
     for event in events:
         if (hidden(event) or getattr(event, "command", "") == UNTIL_NOW) and event.conn is not None:

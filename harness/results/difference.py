@@ -121,7 +121,7 @@ class Difference:
 
     @property
     def course(self) -> Course:
-        """The direction of the change. A listed race is no change, even if it occurs on one side
+        """The direction of the change. A listed race is not a change, even if it occurs on one side
         only."""
         if self.lost_service:
             return Course.WORSE

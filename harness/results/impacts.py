@@ -39,8 +39,8 @@ def severity(impact: Impact | str | None) -> int:
 
 
 def worst_finding(result: Result) -> JudgedFinding | None:
-    """Return the finding with the result's verdict and, of several, the worst impact. An ERROR has
-    none, since no requirement caused it."""
+    """Return the finding with the result's verdict; of several, the one with the worst impact. An
+    ERROR has none, since no requirement caused it."""
     if result.verdict is Verdict.ERROR:
         return None
     return min(

@@ -67,8 +67,8 @@ SUSPECT_FOR: Duration = 5 * NS_PER_S
 """A case that sent a frame this shortly before its broker died may be the cause, even if it has
 ended."""
 _CASES_END_WITHIN_S = 1.0
-"""Time for running cases to end when the run ends before them. They check for its end four times a
-second."""
+"""Time for running cases to end when the run ends before them. They check four times a second
+whether it has ended."""
 
 
 def processes_for(cases: int, at_once: int | None) -> int:

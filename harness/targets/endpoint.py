@@ -69,7 +69,7 @@ def read(
     """Return the endpoint that ``text`` names; relative paths start from ``folder``. ``scheme``
     applies to ``HOST:PORT``. Raises :class:`BadEndpoint`.
 
-    The options for TLS are ``ca`` (a file with the trusted authorities; default: those of this
+    The TLS options are ``ca`` (a file with the trusted authorities; default: those of this
     machine), ``certificate`` (a file with our certificate and key), and ``insecure=true``, which
     trusts any certificate.
     """

@@ -94,7 +94,7 @@ class NativeProcess:
                 os.killpg(self.pid, number)
 
     def stop(self) -> None:
-        """Stop it and wait for its end. Does nothing if it is not running."""
+        """Stop it and wait until it has ended. Does nothing if it is not running."""
         if self.pid is None:
             return
         if self._free:

@@ -1,4 +1,4 @@
-"""A broker that we started: facts about it while it runs, and its end."""
+"""A broker that we started: facts about it while it runs, and how to stop it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ManagedBroker:
         return ready
 
     def stop(self) -> None:
-        """Stop the broker and wait for its end. The folder stays. Does nothing if it is not
+        """Stop the broker and wait until it has ended. The folder stays. Does nothing if it is not
         running."""
         if self._process is not None:
             self._process.stop()

@@ -162,7 +162,7 @@ def of_address(path: Path, name: str) -> dict[str, Value]:
     """Return the address-settings of a broker.xml for the address ``name``, with a profile's names.
 
     Settings with more words in common take precedence (manual, chapter on address settings), then a
-    word over ``*`` over ``#``. Raises :class:`SetUpFailed` like :func:`from_broker_xml`.
+    word over ``*``, and ``*`` over ``#``. Raises :class:`SetUpFailed` like :func:`from_broker_xml`.
     """
     return merged(_of_addresses(path, _number), name)
 

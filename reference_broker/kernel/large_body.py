@@ -72,7 +72,7 @@ class LargeBody:
 
 
 class LargeBodySlice:
-    """The ranges of a large body that form a message's body in a protocol; it has no bytes."""
+    """The ranges of a large body that form a message's body in a protocol, without the bytes."""
 
     __slots__ = ("ranges", "whole")
 

@@ -1,5 +1,5 @@
-"""Operations, of which the journal consists: consecutive in the payload of a record, each a letter
-and fixed fields.
+"""The operations in the journal: consecutive in the payload of a record, each a letter and fixed
+fields.
 
 ======  ====================  ==========================================================================================
 letter  operation             means

@@ -124,9 +124,9 @@ class Page:
     restart. ``written`` bytes of ``size`` are on disk; ``accounted`` records are known to the
     journal, 0 if nothing here must survive; ``missing`` records were already damaged when an
     earlier broker's files were read; ``generation`` counts the files in which this page was
-    restarted. ``large`` has by record the separate large body of its message, and how many queues
-    have not finished it; it is held until they have, or until the page is removed. ``batch`` stores
-    the last message added by a durable input.
+    restarted. ``large`` maps a record to the large body of its message, and how many queues have
+    not finished it; it is held until they have, or until the page is removed. ``batch`` stores the
+    last message added by a durable input.
     """
 
     __slots__ = (

@@ -5,10 +5,10 @@ Inputs are stamped with ``time.monotonic_ns()``; effects are carried out in orde
 ``next_deadline()``. Everything sent to a connection within one turn of the loop is written at once.
 
 Output to a slow reader waits here. Above :data:`WRITE_HIGH` bytes the broker is notified, so that
-messages stay in their queues, until it falls below :data:`WRITE_LOW`. The peer's bytes are still
-read, because they include heartbeats and acknowledgements. Only a peer that requests ever more
-answers without reading them reaches :data:`WRITE_STOP`; then it is no longer read. A connection
-with more than :data:`WRITE_MOST` waiting is cut."""
+messages stay in their queues until the output falls below :data:`WRITE_LOW`. The peer's bytes are
+still read, because they include heartbeats and acknowledgements. Only a peer that requests ever
+more answers without reading them reaches :data:`WRITE_STOP`; then it is no longer read. A
+connection with more than :data:`WRITE_MOST` waiting is cut."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 On a connection with suspicious messages these events matter: the few frames that negotiated,
 subscribed or closed; the messages that the plan names; and their settlements, wherever they are. A
 frame that answers an earlier batch may be one of these settlements, so it is read too: there are
-never more of these frames than messages in flight. Of cumulative answers, the first that covers the
+never more of these frames than messages in flight. The first cumulative answer that covers the
 message is enough.
 """
 

@@ -303,8 +303,8 @@ def _overruns(
 
 
 def resumed_reader(conn: int, ground: Expectations, known: WindowClosed) -> StompFactReader:
-    """Return a reader that continues at the beginning of a piece. Of its findings only overruns
-    count: it knows only the sizes of the messages delivered before."""
+    """Return a reader that continues at the beginning of a piece. Only its overruns count as
+    findings, because it knows only the sizes of the messages delivered before."""
     reader = StompFactReader(conn, ground.windows, ground.window)
     for name, request in known.requests.items():
         held = {

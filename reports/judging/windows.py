@@ -1,7 +1,7 @@
 """Windows: did any delivery begin while its subscription's window was full? The amount held before
 a delivery is a running sum: deliveries add their size, settlements subtract it.
 
-Of a piece only the largest sum matters, relative to the amount at its beginning, so a piece is
+Only the largest sum in a piece matters, relative to the amount at its beginning, so a piece is
 summarised where it is read. The size of a delivery of an earlier piece is unknown there, so its
 settlement divides the piece into *slices*. The ledger that merges the pieces then looks the size up
 among the deliveries carried over. In ``client`` mode, settlements are cumulative. Both

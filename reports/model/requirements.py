@@ -1,4 +1,4 @@
-"""The requirement catalogue as the report needs it. Of an unknown requirement, only the id is
+"""The requirement catalogue as the report needs it. For an unknown requirement, only the id is
 shown."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Requirements:
         return iter(self._known.values())
 
     def find(self, requirement: str) -> Words:
-        """Return the facts about ``requirement``; of an unknown one, only its id."""
+        """Return the facts about ``requirement``; for an unknown one, only its id."""
         return self._known.get(requirement) or Words(requirement)
 
     def place(self, requirement: str) -> int:

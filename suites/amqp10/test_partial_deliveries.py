@@ -1,7 +1,7 @@
 """A delivery is split by the session's window (2.5.6, 2.6.7, 2.4.5).
 
 Then the peer stops reading, grants, drains, is idle, detaches, or disconnects. In every case the
-message arrives whole once the window opens, and uses one credit; or, if its link has ended before,
+message arrives whole once the window opens, and uses one credit; or, if its link has already ended,
 another link gets it.
 """
 

@@ -64,7 +64,7 @@ def taken_again(target: Bench, place: Node, policy: str) -> bool:
 def bounded(
     target: Bench, requirement: str, label: str, count: int, bounds: tuple[int, int]
 ) -> None:
-    """Judge a count. An excess is no violation if the broker writes pages only after answering."""
+    """Judge a count. An excess is allowed if the broker writes pages only after answering."""
     if count <= bounds[1]:
         target.judge_count(requirement, label, count, bounds, "messages")
     else:

@@ -1,5 +1,5 @@
 """Scenes over TCP: a broker in a separate process, peers on sockets, and a bystander. The events
-are those of :mod:`brokerproof.suites.fuzz.scene`, without those that only a simulation has (passing
+are those of :mod:`brokerproof.suites.fuzz.scene`, except those that only a simulation has (passing
 time, answers of a disk, alarms). The invariants:
 
 * the process lives, and reports no error of its own;

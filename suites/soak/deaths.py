@@ -1,7 +1,7 @@
 """Kills brokers under load, again and again, and checks whether they kept their promises.
 
 ``python -m brokerproof.suites.soak.deaths --target artemis --runs 50 --seed 1``. Each run starts
-the real process on the files of the run before, reads everything in its queues, loads it with
+the real process on the files of the previous run, reads everything in its queues, loads it with
 clients of every protocol that send and acknowledge on the same connection (confirmations,
 transactions, large bodies that stream back, two kinds of queue and durable subscriptions), and
 kills it at a random instant, sometimes already during its recovery. It may be stopped for a while

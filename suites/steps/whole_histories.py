@@ -117,7 +117,7 @@ class History:
 
     def send(self, count: int, end: str = "") -> list[Key]:
         """Send ``count`` messages of a new producer. With ``end`` (``commit``, ``abort``) they are
-        sent in a transaction that ends so."""
+        sent in a transaction that ends that way."""
         self._batches += 1
         keys = [b"%d/%d" % (self._batches, number) for number in range(count)]
         for key in keys:

@@ -61,7 +61,7 @@ def escaped_texts(draw: st.DrawFn) -> list[str]:
 
 def for_version(pieces: list[str], version: str) -> str:
     """Join ``pieces`` into one text with every character that ``version`` escapes and a non-ASCII
-    one. It has no blanks at its ends."""
+    one. It neither begins nor ends with a blank."""
     middle = "".join(pieces)
     return f"<é{middle}\r{middle[::-1]}>" if version == "1.2" else f"<é{middle}>"
 

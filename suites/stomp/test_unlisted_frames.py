@@ -1,6 +1,6 @@
 """Commands that the specification does not list: the server may answer with ERROR.
 
-Whatever a server does with such a frame, it has read it to its end: the next one is a frame again.
+Whatever a server does with such a frame, it has read all of it: the next one is a frame again.
 Commands that begin like a listed one are the hard ones: a reader that recognises commands by their
 first letters confuses them, or waits for letters that never arrive.
 """

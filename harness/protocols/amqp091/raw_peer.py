@@ -161,7 +161,7 @@ class Amqp091Peer(Conversation[Method]):
         capabilities: Mapping[str, Any] | None = None,
         proves: Requirements | None = None,
     ) -> Method:
-        """Log in with PLAIN (without a login: as guest); return the broker's tune."""
+        """Log in with PLAIN (as guest if there is no login); return the broker's tune."""
         response = f"\0{login or 'guest'}\0{passcode or 'guest'}"
         properties = {
             "product": "brokerproof",

@@ -145,7 +145,7 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         why: str = "",
     ) -> None:
-        """Expect silence as :class:`Conversation` does; if it is None, flows may arrive."""
+        """Expect silence as :class:`Conversation` does; if ``of`` is None, flows may arrive."""
         super().expect_nothing(for_=for_, of=of or ANY_BUT_FLOW, proves=proves, why=why)
 
     # sending
@@ -315,7 +315,7 @@ class AmqpConnection(Conversation[Frame]):
         return self.sessions[min(self.sessions)]
 
     def settle(self) -> None:
-        """Wait, by a session on a spare channel, until the broker has read all earlier frames and
+        """Wait, via a session on a spare channel, until the broker has read all earlier frames and
         its earlier frames have arrived (a barrier). What it does in its own time, such as settling,
         may follow later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
         scratch = self.begin(self.spare_channel())

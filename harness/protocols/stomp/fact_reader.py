@@ -109,8 +109,8 @@ class StompFactReader:
         """Yield every open fact in its current state, each once: the connection closed at ``when``,
         or the recording ended (None).
 
-        A consumer that sent DISCONNECT left then: the broker may deliver its messages to another
-        consumer before the connection is closed.
+        A consumer that sent DISCONNECT counts as gone from then on: the broker may deliver its
+        messages to another consumer before the connection is closed.
         """
         self._ended = True
         left = min((at for at in (self._goodbye, when) if at is not None), default=None)

@@ -33,7 +33,7 @@ _EXTENSIONS: Mapping[str, Mapping[str, str]] = {
     "amqp": {"ANONYMOUS-RELAY": "amqp-anonymous"},
     "amqp091": extensions.ANNOUNCED,
 }
-"""By protocol and name of an announced extension: the capability."""
+"""The capability for each announced extension, by protocol and name."""
 _ALARMS = frozenset({"alarms", "memory-paging", "amqp-alarm-window", "connection-flow"})
 """The capabilities of a target on which alarms can be raised."""
 

@@ -87,13 +87,13 @@ class Resources:
             self.check_disk(now)
 
     def check_memory(self, now: Instant) -> None:
-        """Raise or clear the memory alarm by the last reading."""
+        """Raise or clear the memory alarm according to the last reading."""
         if self._read is not None:
             self._alarms.set(MEMORY, self._read.memory_used > self.memory_limit)
             self.memory_check.move(now + MEMORY_EVERY)
 
     def check_disk(self, now: Instant) -> None:
-        """Raise or clear the disk alarm by the last reading."""
+        """Raise or clear the disk alarm according to the last reading."""
         if self._read is not None:
             free = self._read.disk_free
             short = free is not None and free < self.disk_limit

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.kernel.message import Entry, Message
 
 
 class Prefetch:
-    """The limit of unacknowledged deliveries (basic.qos); ``limit`` 0 is no limit."""
+    """The limit of unacknowledged deliveries (basic.qos); 0 means no limit."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

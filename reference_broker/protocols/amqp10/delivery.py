@@ -166,7 +166,7 @@ class Arrival:
                 self._parts.append(payload)
 
     def payload(self) -> bytes:
-        """Return all bytes of the message; of a large one, those before its body."""
+        """Return all bytes of the message; for a large one, those before its body."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 

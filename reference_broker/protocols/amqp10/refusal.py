@@ -133,6 +133,6 @@ class Refusal(Exception):
 
 
 def shown(value: bytes | str) -> str:
-    """Return at most 40 bytes or characters of a peer's input, printable, for a detail."""
+    """Return at most 40 bytes or characters of a peer's input in printable form, for a detail."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return ascii(text if len(text) <= 40 else text[:40] + "…")

@@ -116,7 +116,7 @@ def ttl_ms(envelope: Envelope, now: Instant) -> int | None:
 
 
 def to_amqp(message: Message) -> bytes:
-    """Return the bare message; of a large message, everything before its body."""
+    """Return the bare message; for a large message, everything before its body."""
     envelope = message.envelope
     head = envelope.wire.get(_HEAD)
     if head is None:

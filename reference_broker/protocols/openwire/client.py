@@ -61,7 +61,7 @@ from brokerproof.reference_broker.selector.selector import Selector, SelectorErr
 Handler: TypeAlias = Callable[["Client", Fields, "ResponseRequest"], None]
 
 _ADVISORY = "ActiveMQ.Advisory."
-"""Topics with news of the broker. This broker sends none."""
+"""Topics with news about the broker. This broker sends none."""
 _OF_ITS_OWN = -1
 """The session that every connection has without creating it."""
 _MOST_ROUTES = 1024

@@ -38,8 +38,8 @@ _CONNECT = frozenset({"CONNECT", "STOMP"})
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Rules for reading frames. ``escapes`` maps the byte after a backslash to the character of
-    both; None: no escaping."""
+    """Rules for reading frames. ``escapes`` maps the byte after a backslash to the escaped
+    character; None: no escaping."""
 
     version: Version | None
     commands: frozenset[str]

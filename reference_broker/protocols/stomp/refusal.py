@@ -160,6 +160,6 @@ class Refusal(Exception):
 
 
 def shown(data: bytes | str) -> str:
-    """Return at most 40 bytes or characters of a peer's input, printable, for a detail."""
+    """Return at most 40 bytes or characters of a peer's input in printable form, for a detail."""
     text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
     return ascii(text if len(text) <= 40 else text[:40] + "…")

@@ -57,7 +57,7 @@ NAMED_CONDITIONS = {
     "amqp:link:message-size-exceeded": "message-size-exceeded",
     "amqp:link:stolen": "stolen",
 }
-"""Conditions that the standard names for certain mistakes; of others only the presence counts."""
+"""Conditions that the standard names for certain mistakes; for others only presence counts."""
 ANSWERS = {
     "open": ("open",),
     "begin": ("begin",),
