@@ -134,7 +134,7 @@ class Message:
 
     def property(self, name: str) -> Value:
         """Return the value of ``name`` for selectors: a header, or one of the broker's own names
-        (see ``properties.py``)."""
+        (see ``selector_properties.py``)."""
         if name == selector_properties.SIZE:
             return self.size()
         if name == selector_properties.TIMESTAMP:

@@ -16,8 +16,8 @@ as it is, and the data is written to a new one. Any part of it that did reach th
 same meaning.
 
 The journal accounts for every file: for its own segments by their lengths in each snapshot, for the
-end of the last one by the extent (``extent.py``), and for pages by notes of their stored length. A
-note alone is not synced: it only means that a shorter page is damaged.
+end of the last one by the extent (``journal_extent.py``), and for pages by notes of their stored
+length. A note alone is not synced: it only means that a shorter page is damaged.
 """
 
 from __future__ import annotations

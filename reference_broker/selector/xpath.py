@@ -12,7 +12,7 @@ from lxml import etree
 from brokerproof.reference_broker.selector.values import Evaluate, Subject, Value
 
 BODY = 100 * 1024
-"""Bytes; larger bodies are not looked into (the document: large messages are not supported)."""
+"""Bytes; larger bodies are not examined (the document: large messages are not supported)."""
 
 
 class BadXPath(Exception):

@@ -1,7 +1,7 @@
 """The data of case pages: the worker that reads a recording judges its cases again, excerpts and
 packs them.
 
-A page is drawn by the browser (``html/case.js``) from the case's events. One task reads a segment,
+A page is drawn by the browser (``view/case.js``) from the case's events. One task reads a segment,
 judges each of its cases again, and keeps a bounded excerpt of it. The cases are then packed into
 chunks: scripts of compressed JSON, because a page opened from disk may load only scripts. A case's
 chunk follows from its target and name, so links need neither an index nor a number that changes

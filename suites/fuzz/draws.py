@@ -33,8 +33,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class Speaker:
-    """One protocol: its acceptor in the brokers of :mod:`scene`, the chunks of an opening, and a
-    maker of frames."""
+    """One protocol: its acceptor in the brokers of :mod:`brokerproof.suites.fuzz.scene`, the chunks
+    of an opening, and a maker of frames."""
 
     name: str
     acceptor: str

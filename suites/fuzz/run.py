@@ -3,7 +3,7 @@
 Inputs are made from a seed, a reader and a number, so each can be repeated. Forked workers try
 them. If a worker is killed by a signal, as by a fault in a C library, or takes longer than
 :data:`MOST_SECONDS` for one input, that is a finding, as an exception is. A finding is written to
-``fixtures/vectors/files/READER/``, where ``test_file_readers.py`` tries it in every run.
+``fixtures/vectors/files/READER/``, where ``test_file_fuzz.py`` tries it in every run.
 """
 
 import functools

@@ -143,7 +143,7 @@ class History:
         tally.harmless += not problems and not named
 
     def _look(self, port: int) -> list[str]:
-        """Return the faults of the content of the queues."""
+        """Return the faults in the content of the queues."""
         problems: list[str] = []
         for queue in QUEUES:
             peer = self._peer(port, f"look-{queue}")

@@ -4,7 +4,7 @@
 name                                  value
 ====================================  =================================================================================
 application properties                as they are: strings, numbers, truth values; anything else is NULL
-AMQAddress, AMQPriority, AMQDurable   as for STOMP (``core/properties.py``), from the header section
+AMQAddress, AMQPriority, AMQDurable   as for STOMP (``kernel/selector_properties.py``), from the header section
 AMQExpiration                         properties.absolute-expiry-time, else arrival and ttl; milliseconds since 1970, or 0
 AMQTimestamp                          properties.creation-time, else the arrival; milliseconds since 1970
 AMQUserID                             properties.message-id, written out

@@ -16,7 +16,7 @@ mistake. Only requests that could not be stored get an exception first.
 
 The TTL is the broker-wide override, else the last ping's request, else a minute; -1: unlimited.
 Every ping is returned unchanged. A peer that is silent for longer is closed at the next check
-(:mod:`core.liveness`).
+(:mod:`brokerproof.reference_broker.families.artemis.ttl_liveness`).
 """
 
 from __future__ import annotations
