@@ -37,7 +37,7 @@ class Outbox:
     it is read, and its close.
 
     No confirmation is sent before its data is stored: a connection *waits for* the batch with the
-    changes made by its own input, or for it by another's, and for the batch of every entry
+    changes made by its own input, or made for it by another's, and for the batch of every entry
     delivered to it. Until that batch is stored nothing is sent to the connection. This applies to
     the whole connection rather than single frames, so it does not matter which buffers a frame
     passes through first (an AMQP session's window, a body in pieces, a full socket), or in which

@@ -2,10 +2,10 @@
 
 A match is a literal name, or has wildcards: ``#`` (any words or none, together with the delimiter
 before it) and ``*`` (one word or a part of one). Of several elements that match, each value comes
-from the most specific element that gives it (ARTEMIS-STOMP-routing-6): one without ``#`` before one
-with it, the longer of two with ``#``, one without ``*`` before one with it, of two with ``*`` the
-one whose ``*`` comes later as a word of its own, and then the shorter (the order of release 2.56.0,
-``HierarchicalObjectRepository``; the document is silent there).
+from the most specific one that gives it (ARTEMIS-STOMP-routing-6). One without ``#`` precedes one
+with it, as does the longer of two with ``#``; then one without ``*`` precedes one with it; of two
+with ``*`` the one whose ``*`` comes later as a word of its own is first, and then the shorter (the
+order of release 2.56.0, ``HierarchicalObjectRepository``; the document is silent there).
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ amqp-group-id          properties.group-id             likewise ``amqp-group-seq
 other headers          application-properties          strings from STOMP; from AMQP simple values, written out
 =====================  ==============================  ==========================================================
 
-Bodies from AMQP: a string, or none, is text; any other simple value is bytes
-(ARTEMIS-CROSSING-body-2), written out; data sections are one run of bytes; lists, maps and
-sequences become the bytes of their AMQP encoding, with an ``amqp-body`` header of ``value`` or
-``sequence``. An unreadable header is omitted, so that consumers still get the message.
+Bodies from AMQP: a string is text, and so is a missing body; any other simple value is written out
+as bytes (ARTEMIS-CROSSING-body-2); data sections become one run of bytes; lists, maps and sequences
+become the bytes of their AMQP encoding, with an ``amqp-body`` header of ``value`` or ``sequence``.
+An unreadable header is omitted, so that consumers still get the message.
 """  # noqa: E501
 
 from __future__ import annotations

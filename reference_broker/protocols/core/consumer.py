@@ -4,8 +4,8 @@ Credit (ARTEMIS-FLOW-consumer-1): a consumer begins with none. The client's gran
 removes the limit permanently, and 0 voids the remaining credit. A message is delivered while the
 credit is above zero, and costs the bytes of its whole packet, so the credit may become negative.
 The client builds its windows from this: with a window of W bytes it grants W, and then the bytes
-that it has consumed; with 0 it grants 1 for each waiting receive call, and voids that when none
-waits. Acknowledgements return no credit: only the client grants it.
+that it has consumed; with a window of 0 it grants 1 for each waiting receive call, and voids that
+when none waits. Acknowledgements return no credit: only the client grants it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Bytes in, frames out: incremental, for any fragmentation, with bounded memory.
 
-Usually a chunk holds whole frames. They are cut out of it in place: find the blank line, look the
-head up by its bytes (producers repeat theirs, all but the receipt's value; see :data:`REMEMBERED`),
-take the body by its length or up to the NUL.
+Usually a chunk holds whole frames. They are cut out of it in place: find the blank line, look up
+the head by its bytes (producers repeat theirs, all but the receipt's value; see
+:data:`REMEMBERED`), take the body by its length or up to the NUL.
 
 An incomplete frame at the end of a chunk moves to its own buffer. From then on each byte is
 examined once, only to learn whether the frame is complete or exceeds a limit; then the frame is
