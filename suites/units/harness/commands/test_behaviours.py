@@ -63,7 +63,7 @@ def test_runs_are_compared_by_all_that_their_cases_saw(tmp_path: Path) -> None:
         "Where a message goes after NACK (loss)",
         "    no-client: old",
         "    no-client, same-client: new",
-        "The product and version that open names (cosmetic)",
+        "Product and version named in open (cosmetic)",
         "    B 1: old",
     ]
     rows = json.loads(printed("behaviours", "--differing", "--json", a, b))
