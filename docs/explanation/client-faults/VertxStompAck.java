@@ -1,6 +1,6 @@
 // io.vertx:vertx-stomp 5.0.7: an ACK on a 1.1 connection has no message-id and no subscription.
 //
-// The client is connected with version 1.1. connection.ack(id) writes the header id, which only 1.2 has: a
+// The client is connected with version 1.1. connection.ack(id) writes an id header, which only 1.2 has, so a
 // broker answers with ERROR. The same happens with NACK, and with version 1.0.
 //
 // STOMP 1.1, ACK: "ACK has two REQUIRED headers: message-id, which MUST contain a value matching the

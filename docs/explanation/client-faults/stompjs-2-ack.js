@@ -1,7 +1,7 @@
 // stompjs 2.3.3 (npm): ack() and nack() name the wrong message.
 //
-// Two messages arrive in one chunk of data. The application acknowledges the first; ACK names the second. In mode
-// client-individual the first stays unacknowledged and is delivered again; the second ack() names a message
+// Two messages arrive in one chunk of data. The application acknowledges the first; ACK names the second. In
+// client-individual mode the first stays unacknowledged and is delivered again; the second ack() names a message
 // that is already settled, so brokers answer with ERROR.
 //
 // STOMP 1.1, ACK: "ACK has two REQUIRED headers: message-id, which MUST contain a value matching the

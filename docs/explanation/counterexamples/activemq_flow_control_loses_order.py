@@ -1,4 +1,4 @@
-"""ActiveMQ Classic: if messages of a producer have to wait for room, its later messages overtake
+"""ActiveMQ Classic: if a producer's messages have to wait for room, its later messages overtake
 them.
 
 Needs nothing but Python, and a broker with STOMP and queues that have a small limit and keep
@@ -16,8 +16,8 @@ producer's messages is preserved.
     python3 activemq_flow_control_loses_order.py HOST:PORT [LOGIN PASSCODE]
 
 Repeats this up to 40 times with new queues. Exits with 0 if all messages arrived in order, with 1
-if some did not, with 2 if it cannot tell. On a queue without flow control (full.off. in flow.xml)
-the messages arrive in order.
+if some did not, and with 2 if it cannot tell. On a queue without flow control (full.off. in
+flow.xml) the messages arrive in order.
 """
 
 # ruff: noqa: T201 - it prints for a reader
@@ -30,7 +30,7 @@ import sys
 from itertools import pairwise
 
 PATIENCE_S = 10.0
-"""How long a frame may take. Seconds."""
+"""How long a frame may take, in seconds."""
 COUNT, SIZE, ROUNDS = 150, 500, 40
 
 
@@ -51,7 +51,7 @@ class Connection:
         self.socket.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
     def frame(self) -> tuple[str, dict[str, str], bytes]:
-        """The next frame."""
+        """Return the next frame."""
         while b"\n\n" not in self.data.lstrip(b"\n"):
             self._more()
         head, _, self.data = self.data.lstrip(b"\n").partition(b"\n\n")
@@ -73,7 +73,7 @@ class Connection:
 
 
 def came(address: str, login: list[str], queue: str) -> list[int]:
-    """The numbers of the messages, in the order of arrival."""
+    """Return the numbers of the messages in the order of arrival."""
     consumer, producer = Connection(address, login), Connection(address, login)
     consumer.send(
         "SUBSCRIBE",
@@ -93,7 +93,7 @@ def came(address: str, login: list[str], queue: str) -> list[int]:
 
 
 def main(address: str, *login: str) -> int:
-    """Plays it; returns the exit status."""
+    """Play the conversation; return the exit status."""
     for attempt in range(ROUNDS):
         try:
             found = came(address, list(login), f"/queue/full.vm.order-{os.getpid()}-{attempt}")

@@ -17,7 +17,7 @@ should be confirmed.
 
     python3 activemq_full_store_stalls_a_connection.py HOST:PORT [LOGIN PASSCODE]
 
-Exits with 0 if all this happens, with 1 if the connection stalls, with 2 if it cannot tell.
+Exits with 0 if all this happens, with 1 if the connection stalls, and with 2 if it cannot tell.
 """
 
 # ruff: noqa: T201 - it prints for a reader
@@ -28,10 +28,10 @@ import socket
 import sys
 
 PATIENCE_S = 5.0
-"""How long an answer may take. Seconds."""
+"""How long an answer may take, in seconds."""
 BODY = b"x" * 10_000
 MOST = 50_000
-"""How many messages are sent at most: more than 500 MB."""
+"""The most messages to send: more than 500 MB."""
 
 
 class Connection:
@@ -56,8 +56,8 @@ class Connection:
         self.send("SEND", {**headers, "content-length": str(len(BODY))}, BODY)
 
     def next(self, command: str, **headers: str) -> dict[str, str] | None:
-        """The headers of the next frame of that kind with those headers; None when none comes in
-        time."""
+        """Return the headers of the next frame with this command and these headers; None if none
+        arrives in time."""
         while True:
             for frame in self.waiting:
                 if frame[0] == command and headers.items() <= frame[1].items():
@@ -95,7 +95,7 @@ class Connection:
 
 
 def main(address: str, *login: str) -> int:
-    """Plays it; returns the exit status."""
+    """Play the conversation; return the exit status."""
     both = Connection(address, list(login))
     queue, other = "/queue/store.full", "/queue/beside"
     subscription = {

@@ -9,7 +9,7 @@ Needs nothing but Python, and a broker with SASL PLAIN or ANONYMOUS.
 an earlier link; a plain message follows. "The receiver MUST ignore resumed deliveries that are not
 in its local unsettled map" (2.7.5), so the queue at ADDRESS holds only the plain message.
 
-``handle-max``: a begin says handle-max 0, and two attaches follow. "A peer MUST NOT attempt to
+``handle-max``: a begin sets handle-max to 0, and two attaches follow. "A peer MUST NOT attempt to
 attach a link using a handle value outside the range that its partner can handle" (2.7.2), so no
 attach of the broker has handle 1.
 
@@ -17,7 +17,7 @@ attach of the broker has handle 1.
 receives a handle outside the supported range MUST close the Connection with the framing-error"
 (2.7.2), so a close arrives. This harms Artemis: restart it afterwards.
 
-``open``: an open has no container-id. ``open-max-frame-size``: an open has the max-frame-size 100.
+``open``: an open has no container-id. ``open-max-frame-size``: an open has a max-frame-size of 100.
 The broker may end the connection, but "prior to closing a connection, each peer MUST write a close
 frame with a code indicating the reason" (2.4.3). ``open-idle-time-out``: an open asks for an
 idle-time-out of 1 ms. A broker that is unwilling to support it "SHOULD close the connection with an
@@ -26,7 +26,7 @@ error explaining why" (2.4.5).
 ``property``: an attach requests a source with an unknown distribution-mode. The broker's attach
 describes the source as it is (2.6.3), so it does not repeat this mode.
 
-``link-credit``: a receiver gives a link-credit of 2^31, a valid uint. "The sender's link-credit
+``link-credit``: a receiver grants a link-credit of 2^31, a valid uint. "The sender's link-credit
 variable MUST be set according to this formula when flow information is given by the receiver"
 (2.6.7), so the only message of the queue arrives.
 
@@ -38,9 +38,9 @@ answers before it has read its pages, which no sentence expressly forbids.
 ``disposition``: the first delivery of a disposition is above its last. If that is an error, its
 condition is on the standard's list (2.8.15), where no symbol has a blank.
 
-Each broker breaks some of them (docs/reference/differential-search.md). ADDRESS is a queue without
-messages and, on RabbitMQ, ``/queue/NAME``. Exits with 0 if the broker keeps the sentence, with 1 if
-it breaks it, with 2 if it cannot tell.
+Each broker breaks some of them (docs/reference/differential-search.md). ADDRESS is an empty
+queue; on RabbitMQ it has the form ``/queue/NAME``. Exits with 0 if the broker complies with the
+sentence, with 1 if it breaks it, and with 2 if the script cannot tell.
 """
 
 # ruff: noqa: T201 - it prints for a reader
@@ -53,13 +53,13 @@ import sys
 from collections.abc import Callable, Iterator
 
 PATIENCE_S = 5.0
-"""Time an answer may take, in seconds."""
+"""How long an answer may take, in seconds."""
 WIDTHS = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
-"""Bytes of a value, by the upper half of its constructor."""
+"""Size of a value in bytes, by the upper half of its constructor."""
 LENGTH_WIDTHS = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
-"""Bytes of the length of a value that has one."""
+"""Size in bytes of the length that precedes such a value."""
 DRAINED = 100
-"""Messages of a queue that is drained."""
+"""Messages in the queue that is drained."""
 NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION = 0x10, 0x11, 0x12, 0x13, 0x14, 0x15
 DETACH, END, CLOSE = 0x16, 0x17, 0x18
@@ -99,7 +99,7 @@ def fields(frame: bytes) -> list[bytes]:
 
 
 def end_of(data: bytes, at: int) -> int:
-    """Return where the value at an index ends."""
+    """Return the index at which the value that starts at ``at`` ends."""
     if data[at] == 0:  # a descriptor and its value
         return end_of(data, end_of(data, at + 1))
     kind = data[at] >> 4
@@ -134,7 +134,7 @@ class Peer:
         self._socket.sendall((len(body) + 8).to_bytes(4) + bytes([2, kind, 0, 0]) + body)
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
-        """Yield frames, each with the code of its performative, until silence or the end."""
+        """Yield frames, each with the code of its performative, until silence or EOF."""
         try:
             while True:
                 while len(self._data) < 8 or len(self._data) < self._size():
@@ -153,7 +153,7 @@ class Peer:
         return 8 if self._data[:4] == b"AMQP" else int.from_bytes(self._data[:4])
 
     def wait_for(self, *codes: int) -> bytes | None:
-        """Return the next frame with one of these performatives, None if none arrives."""
+        """Return the next frame with one of these performatives; None if none arrives."""
         return next((frame for code, frame in self.frames() if code in codes), None)
 
     def begin(self, handle_max: int) -> None:
@@ -169,7 +169,7 @@ class Peer:
     def attach(
         self, name: bytes, handle: int, receives: bool, address: str, mode: bytes = NULL
     ) -> bytes | None:
-        """Attach a link, whose source has a distribution-mode; return the answer."""
+        """Attach a link whose source has this distribution-mode; return the answer."""
         self.ask(name, handle, receives, address, mode)
         answer = self.wait_for(ATTACH)
         if answer is not None and receives and len(fields(answer)) > 9:
@@ -191,7 +191,7 @@ class Peer:
         self.send(ATTACH, *fields, NULL, NULL, *([] if receives else [uint(0)]))
 
     def publish(self, address: str, count: int, body: bytes) -> bool:
-        """Send messages on link 0; True if each was confirmed."""
+        """Send messages on link 0; return True if all were confirmed."""
         if self.attach(b"sender", 0, False, address) is None or self.wait_for(FLOW) is None:
             return False
         for number in range(count):
@@ -208,7 +208,7 @@ class Peer:
         return False
 
     def grant(self, credit: int, drain: bytes = FALSE) -> None:
-        """Give link 1 credit."""
+        """Grant credit to link 1."""
         windows = uint(self.next_incoming), uint(1000), uint(self._sent), uint(100)
         self.send(FLOW, *windows, uint(1), uint(self.delivery_count), uint(credit), NULL, drain)
 
@@ -270,7 +270,7 @@ def property_of_nobody(peer: Peer, address: str) -> bool | None:
 
 
 def link_credit(peer: Peer, address: str) -> bool | None:
-    """True if a credit of 2^31 is credit, or is refused."""
+    """True if a credit of 2^31 is honoured or refused."""
     peer.begin(100)
     if not peer.publish(address, 1, b"one"):
         return None
@@ -288,7 +288,7 @@ def link_credit(peer: Peer, address: str) -> bool | None:
 
 
 def drain(peer: Peer, address: str) -> bool | None:
-    """True if all messages arrive ahead of the flow that answers a drain."""
+    """True if all messages arrive before the flow that answers a drain."""
     peer.begin(100)
     if not peer.publish(address, DRAINED, b"x" * 1000):
         return None

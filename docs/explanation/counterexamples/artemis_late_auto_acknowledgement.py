@@ -2,11 +2,11 @@
 of another subscription too late.
 
 Needs nothing but Python, and an Artemis with an acceptor for STOMP. One connection has two
-subscriptions in the mode auto, to two queues. While messages of the first are arriving, it ends
+subscriptions in auto mode, to two queues. While messages of the first are arriving, it ends
 that subscription. When this is confirmed, one message is sent to the second queue. It should arrive
 once: in this mode a message counts as received as soon as it is sent (STOMP 1.2, SUBSCRIBE).
 
-In the mode auto, StompSession acknowledges a message after sending it, on the event loop, in the
+In auto mode, StompSession acknowledges a message after sending it, on the event loop, in the
 session's only transaction. If the consumer is closed by then, ServerSessionImpl.findConsumer marks
 the transaction for rollback and throws, so StompSession never calls commit(), and no new
 transaction begins. The connection's next message, of any subscription, is acknowledged in that
@@ -14,7 +14,7 @@ transaction: its commit fails, and the message is rolled back and delivered agai
 
     python3 artemis_late_auto_acknowledgement.py HOST:STOMP-PORT [LOGIN PASSCODE]
 
-Exits with 0 if no message arrived twice in TURNS turns, 1 if one did, 2 if it cannot tell.
+Exits with 0 if no message arrived twice in TURNS turns, 1 if one did, and 2 if it cannot tell.
 """
 
 # ruff: noqa: T201 - it prints for a reader
@@ -26,12 +26,12 @@ import socket
 import sys
 
 PATIENCE_S = 10.0
-"""How long an answer may take. Seconds."""
+"""How long an answer may take, in seconds."""
 QUIET_S = 0.3
-"""Silence that ends a turn. Seconds."""
+"""Seconds of silence that end a turn."""
 TURNS = 100
 SENT = 20
-"""Messages to the first queue in each turn."""
+"""Messages sent to the first queue in each turn."""
 
 
 class Client:
@@ -50,12 +50,12 @@ class Client:
             sys.exit(2)
 
     def send(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
-        """Writes one frame."""
+        """Send one frame."""
         lines = [command, *(f"{name}:{value}" for name, value in headers.items())]
         self.socket.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
     def next(self, patience: float) -> str:
-        """The next frame; empty if the connection ended, or none arrived in these seconds."""
+        """Return the next frame; empty if the connection ended or none arrived in time."""
         self.socket.settimeout(patience)
         while b"\0" not in self.unread:
             try:
@@ -69,7 +69,7 @@ class Client:
         return frame.lstrip(b"\n").decode("utf-8", "replace")
 
     def confirmed(self, receipt: str) -> list[str]:
-        """Return the frames before this RECEIPT."""
+        """Return the frames that arrive before this RECEIPT."""
         before = []
         while (
             not (frame := self.next(PATIENCE_S)).startswith("RECEIPT")
@@ -83,7 +83,7 @@ class Client:
 
 
 def turn(consumer: Client, producer: Client, name: str) -> list[str]:
-    """The frames that delivered the only message of the second queue."""
+    """Return the frames that delivered the second queue's only message."""
     first, second = f"{name}-first", f"{name}-second"
     for queue in (first, second):
         about = {
@@ -116,7 +116,7 @@ def turn(consumer: Client, producer: Client, name: str) -> list[str]:
 
 
 def main() -> int:
-    """Runs the turns; returns the exit status."""
+    """Run the turns; return the exit status."""
     host, _, port = sys.argv[1].rpartition(":")
     login, passcode = sys.argv[2:4] if len(sys.argv) > 3 else ("admin", "admin")
     consumer, producer = (Client((host, int(port)), login, passcode) for _ in range(2))

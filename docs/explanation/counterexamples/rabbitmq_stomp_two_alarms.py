@@ -12,7 +12,7 @@ keeps one flag for all alarms (fixed by pull request 14795, in 4.1.6 and 4.2.0).
     PASSCODE]
 
 Exits with 0 if the second message waits for the end of both alarms, with 1 if it is confirmed
-earlier, with 2 if it cannot tell. Finally sets the limits to 0.6 of the memory and 50 MB.
+earlier, and with 2 if it cannot tell. It finally sets the limits to 0.6 of the memory and 50 MB.
 """
 
 # ruff: noqa: T201 - it prints for a reader
@@ -25,17 +25,17 @@ import subprocess
 import sys
 
 PATIENCE_S = 5.0
-"""How long an answer may take. Seconds."""
+"""How long an answer may take, in seconds."""
 
 
 def send(to: socket.socket, command: str, headers: dict[str, str], body: bytes = b"") -> None:
-    """Writes one frame."""
+    """Send one frame."""
     lines = [command, *(f"{name}:{value}" for name, value in headers.items())]
     to.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
 
 def answer(of: socket.socket) -> str:
-    """The next frame; empty if none arrived in time."""
+    """Return the next frame; empty if none arrived in time."""
     data = b""
     try:
         while b"\0" not in data:
@@ -49,7 +49,7 @@ def answer(of: socket.socket) -> str:
 
 
 def main() -> int:
-    """Runs the steps; returns the exit status."""
+    """Run the steps; return the exit status."""
     arguments = sys.argv[1:]
     at = arguments.index("--ctl")
     control = shlex.split(arguments[at + 1])

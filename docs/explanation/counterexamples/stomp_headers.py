@@ -4,8 +4,8 @@ Needs nothing but Python, and a broker with STOMP.
 
     python3 stomp_headers.py FRAME HEADER VALUE HOST:PORT DESTINATION [LOGIN PASSCODE]
 
-A client connects, subscribes to DESTINATION in the mode client, sends one message to it, and
-disconnects; all but CONNECT ask for a receipt. HEADER of FRAME (CONNECT, SUBSCRIBE or SEND) has
+A client connects, subscribes to DESTINATION in client mode, sends one message to it, and
+disconnects; all but CONNECT request a receipt. In FRAME (CONNECT, SUBSCRIBE or SEND), HEADER has
 VALUE. "If the server cannot successfully process the SEND frame for any reason, the server MUST
 send the client an ERROR frame and then close the connection"; the specification says the same of
 SUBSCRIBE. After a confirmed SUBSCRIBE "any messages received on the subscribed destination will
@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 PATIENCE_S = 5.0
-"""Time an answer may take, in seconds."""
+"""How long an answer may take, in seconds."""
 BODY = b"a body"
 
 
