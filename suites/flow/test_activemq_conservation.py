@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, over
-from brokerproof.suites.api.openwire import OpenWirePeer, Structure
+from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, ms, over
+from brokerproof.suites.api.openwire import OpenWirePeer, Structure, dispatch
 from brokerproof.suites.api.openwire import queue as openwire_queue
+from brokerproof.suites.api.stomp import frame
 from brokerproof.suites.steps.producer_flow import (
     QUIET,
     OpenWireProducer,
@@ -30,6 +31,8 @@ NEEDS = {"stomp-1.2", "openwire", "statistics", "producer-flow-control"}
 
 SIZE = 1000
 SOME = 3
+SHORT_MS = 1000
+"""The lifetime of messages that expire."""
 BEGIN, COMMIT, ROLLBACK = 0, 2, 4
 """Types of TransactionInfo."""
 
@@ -75,6 +78,40 @@ class Used:
             peer.request("TransactionInfo", {**fields, "type": end})
         peer.close_socket()
 
+    def settle(self, command: str, end: str = "") -> None:
+        """A consumer settles each message by ``command``, in a transaction if ``end`` ends one, and
+        leaves."""
+        consumer, producer = StompConsumer(self.target, self.to), StompProducer(self.target)
+        peer, named = consumer.peer, {"transaction": consumer.peer.transaction} if end else {}
+        if end:
+            peer.request("BEGIN", named)
+        for number in range(SOME):
+            producer.send(self.to, body(number, SIZE))
+            message = peer.expect(frame("MESSAGE"))
+            settles = peer.ack if command == "ACK" else peer.nack
+            settles(message, named, receipt=True)
+        if end:
+            peer.request(end, named)
+        peer.close_socket()
+
+    def expire(self, *, held: bool) -> None:
+        """Messages expire while they wait, or (``held``) at a consumer that then leaves."""
+        peer, name = self.target.openwire(), openwire_queue(self.to.name)
+        producer, consumer = peer.open_producer(name), peer.open_consumer(name)
+        instant = 0
+        for _ in range(1 + SOME):
+            data = body(0, SIZE)
+            message = peer.message(producer, name, data, expiration=instant and instant + SHORT_MS)
+            peer.answered(peer.publish(message, response=True))
+            if not instant:  # the first one shows the broker's clock
+                first = peer.expect(dispatch(consumer))
+                instant = first["message"]["brokerInTime"]
+                peer.ack(first)
+                if not held:
+                    peer.remove(consumer)
+        self.target.advance(ms(2 * SHORT_MS))
+        peer.close_socket()
+
     def empty(self, after: str) -> None:
         """Consume everything. Then no memory may be in use."""
         if self.to.routing is RoutingType.ANYCAST:
@@ -108,6 +145,11 @@ WAYS: Mapping[str, Callable[[Used], object]] = {
     "sent and rolled back": lambda used: used.transact(ROLLBACK),
     "sent and committed": lambda used: used.transact(COMMIT),
     "sent and left": lambda used: used.transact(None),
+    "refused by NACK": lambda used: used.settle("NACK"),
+    "acknowledged and aborted": lambda used: used.settle("ACK", "ABORT"),
+    "acknowledged and committed": lambda used: used.settle("ACK", "COMMIT"),
+    "expired where they waited": lambda used: used.expire(held=False),
+    "expired with a consumer": lambda used: used.expire(held=True),
 }
 OF_TOPICS = tuple(WAYS)[:4]
 

@@ -3,6 +3,7 @@ continue."""
 
 from dataclasses import replace
 
+from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.activemq.cursor import (
     CURSORS,
     Cursor,
@@ -15,6 +16,7 @@ from brokerproof.reference_broker.families.activemq.producer_flow import (
     ProducerFlow,
     SendOutcome,
 )
+from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
 from brokerproof.reference_broker.protocols.amqp10 import conditions
 from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
@@ -65,6 +67,19 @@ def flow_control_cannot_be_switched_off(right, self, account):
 def topics_have_no_limit(right, self, account):
     """Nobody waits at a topic."""
     return right and not is_topic(account.name)
+
+
+@full_places.skips(Queue, "discard", breaks=WAITS)
+def what_expired_keeps_its_memory(self, entry):
+    """A message that expires where it waits goes on using memory."""
+    return self._has_expired(entry.message)
+
+
+@full_places.before(Queue, "settle", breaks=WAITS)
+def what_was_refused_keeps_its_memory(reached, self, entries, outcome):
+    """A message that a consumer refuses goes on using memory."""
+    for entry in entries if reached(outcome is Outcome.REJECTED) else ():
+        entry.charge = None
 
 
 # --- waiting producers ----------------------------------------------------------------------------
