@@ -20,6 +20,13 @@ def unsubscribe_has_no_effect(session, frame):
     )
 
 
+@subscriptions.skips(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)
+def unsubscribe_leaves_what_selects(session, frame):
+    """UNSUBSCRIBE does not end a subscription to a queue that has a selector (Spring 5.2.8)."""
+    named = (item for item in session.subscriptions.values() if item.id == frame.get("id"))
+    return any(item in item.queue._selection.selectors for item in named)
+
+
 @subscriptions.mutant(ENDED, recreates="ARTEMIS-1792")
 def one_more_message_behind_the_receipt(patch, reached):
     """A message in transit follows the RECEIPT of UNSUBSCRIBE."""
