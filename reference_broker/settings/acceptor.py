@@ -171,8 +171,8 @@ class Acceptor:
     handshake_timeout_ms: int = 10_000
     """A connection that has not completed its first frame by then is closed."""
     connections_allowed: int = -1
-    """``connectionsAllowed``: the number of concurrent connections; another one is closed without
-    an answer. -1 means no limit."""
+    """``connectionsAllowed``: the number of concurrent connections; any further one is closed
+    without an answer. -1 means no limit."""
     anycast_prefix: tuple[str, ...] = ()
     multicast_prefix: tuple[str, ...] = ()
     ttl: ConnectionTtl = ConnectionTtl()

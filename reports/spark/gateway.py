@@ -62,7 +62,7 @@ def gateway(
 ) -> Iterator[tuple[int, str]]:
     """Run the gateway during the block; yield its port and secret.
 
-    The JVM's own output goes to ``scratch/jvm.log``, the classes that it loads may be read from an
+    The JVM's own output goes to ``scratch/jvm.log``; the classes that it loads may be read from an
     ``archive`` or written to it. Raises :class:`NoGateway` if it ends or prints nothing in time.
     """
     output = scratch / "jvm.log"

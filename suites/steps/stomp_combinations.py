@@ -98,7 +98,7 @@ def specified(version: str) -> Table:
 @dataclass(frozen=True)
 class Sentences:
     """The requirements by which a combination is judged; None judges nothing. ``windows`` are those
-    for each value of the window, None without the header."""
+    for each value of the window, None if it is absent."""
 
     arrives: str
     windows: Mapping[str | None, str] = field(default_factory=dict)

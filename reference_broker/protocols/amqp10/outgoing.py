@@ -21,7 +21,7 @@ released   goes back to its place                                   unchanged
 modified   goes back; with undeliverable-here never to this link    + 1 if delivery-failed
 =========  =======================================================  ==============
 
-A link of mode ``copy`` only browses: it gets each waiting message once, and its outcomes have no
+A link in ``copy`` mode only browses: it gets each waiting message once, and its outcomes have no
 effect.
 """
 
