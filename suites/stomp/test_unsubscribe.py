@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from brokerproof.suites.api import PATIENCE, Bench, Match, case, listed
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Match, case, listed
 from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
+from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queues import (
+    INDIVIDUAL,
     QUIET,
     bodies,
     collect,
     expected_arrivals,
+    left_in,
     numbered,
     publish_all,
+    unsettled_comes_back,
 )
 from brokerproof.suites.steps.refusals import bystander, refused
 
@@ -28,6 +32,8 @@ NO_ERROR = {
     "1.2": "STOMP12-READING-ERROR-01",
 }
 MODE_AUTO = {"1.1": "STOMP11-SUB-07", "1.2": "STOMP12-SUB-08"}
+NEVER_SENT = {"1.0": "STOMP10-SUBSCRIBE-02", **MODE_AUTO}
+UNACKNOWLEDGED = {"1.0": "STOMP10-SUBSCRIBE-05", "1.1": "STOMP11-ACK-05", "1.2": "STOMP12-ACK-04"}
 UNSUBSCRIBED_FROM_1_1 = {"1.1": "STOMP11-UNSUB-02", "1.2": "STOMP12-UNSUB-03"}
 NAMES_SUBSCRIPTION = {
     "1.0": ("STOMP10-UNSUBSCRIBE-01",),
@@ -253,3 +259,35 @@ def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str
         late == 0,
         f"{late} messages arrived after the RECEIPT of UNSUBSCRIBE",
     )
+
+
+@case(NEVER_SENT, UNACKNOWLEDGED, needs={"anycast"})
+@amounts.over_amounts(examples=2)
+def test_what_a_short_subscription_never_got_remains(
+    target: Bench, version: str, position: int
+) -> None:
+    """Any number of messages waits in a queue; SUBSCRIBE, in each mode, and UNSUBSCRIBE arrive in
+    one write. The next consumer gets each message that this subscription did not get. Control: what
+    a subscription held at UNSUBSCRIBE also reaches the next consumer."""
+    returns = unsettled_comes_back(target, version, INDIVIDUAL[version], leaves=True)
+    target.control(returns, "what UNSUBSCRIBE gives back should reach the next consumer")
+    sent = numbered(amounts.at(target, position, least=1, most=600))
+    target.used_amount("messages that wait for a short subscription", len(sent))
+    for ack in dict.fromkeys(("auto", "client", INDIVIDUAL[version])):
+        queue, peer = target.destination(), target.stomp(version)
+        publish_all(target.stomp(version), queue, sent)
+        receipt = peer.next_receipt()
+        with peer.in_one_write():
+            peer.subscribe(queue, ack=ack, receipt=False)
+            peer.send("UNSUBSCRIBE", {"id": "0", "receipt": receipt})
+        _arrives(target, peer, frame("RECEIPT", {"receipt-id": receipt}))
+        got = set(bodies(collect(target, peer, 0)))
+        peer.close_socket(CloseHow.RESET)
+        left = left_in(target, queue, version, len(sent) - len(got))
+        lost = [body for body in sent if body not in got and body not in left]
+        target.record_finding(
+            (NEVER_SENT if ack == "auto" else UNACKNOWLEDGED)[version],
+            not lost,
+            f"of {len(sent)} messages in mode {ack}, {len(got)} arrived before UNSUBSCRIBE and"
+            f" {len(left)} at the next consumer; neither got {listed(lost[:5])}",
+        )

@@ -2,6 +2,7 @@
 
 from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
@@ -46,6 +47,32 @@ def one_more_message_behind_the_receipt(patch, reached):
             return after
         reached()
         return lambda: session.shared.outbox.send(session.conn, late[0])
+
+
+@subscriptions.mutant("STOMP10-SUBSCRIBE-02 STOMP11-SUB-07 STOMP12-SUB-08")
+def lost_on_the_way_to_a_short_subscription(patch, reached):
+    """Auto messages for a new subscription are lost if its UNSUBSCRIBE is in the same write."""
+    reading = patch.during(StompConnection, "receive")
+    under_way: dict[Subscription, list[tuple[bytes, object]]] = {}
+    put = Subscription._put
+
+    @patch.override(Subscription)
+    def _put(original, self, frame, message):
+        if reading and reading[-1][0].conn == self._conn and not self._unsettled:
+            under_way.setdefault(self, []).append((frame, message))
+        else:
+            original(self, frame, message)
+
+    @patch.before(Subscription)
+    def unsubscribe(self):
+        reached(under_way.pop(self, None))
+
+    @patch.after(StompConnection)
+    def receive(self, now, data):
+        for subscription, frames in under_way.items():
+            for frame in frames:
+                put(subscription, *frame)
+        under_way.clear()
 
 
 @subscriptions.after(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)
