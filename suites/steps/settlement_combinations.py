@@ -18,11 +18,13 @@ from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.queues import (
     QUIET,
     bodies,
+    commit_is_confirmed,
     left_in,
     numbered,
     publish_all,
     receive,
     undone_by_abort,
+    unsettled_comes_back,
 )
 from brokerproof.suites.steps.refusals import error_from, offend, refusal
 
@@ -35,11 +37,12 @@ UNDONE = {"1.0": "STOMP10-SEND-03", "1.1": "STOMP11-BEGIN-03", "1.2": "STOMP12-B
 SENDS = {"1.0": "STOMP10-SEND-03", "1.1": "STOMP11-SEND-02", "1.2": "STOMP12-SEND-02"}
 ACKS = {"1.0": "STOMP10-ACK-02", "1.1": "STOMP11-ACK-04", "1.2": "STOMP12-ACK-03"}
 ARRIVES = {"1.0": "STOMP10-SUBSCRIBE-02", "1.1": "STOMP11-SUB-02", "1.2": "STOMP12-SUB-02"}
-IN_A_TRANSACTION = (REFUSED_TOGETHER, KEPT, ACKS, SENDS, ARRIVES, WHOLE, UNDONE)
+SAME_HEADERS = {"1.1": "STOMP11-NACK-01", "1.2": "STOMP12-NACK-01"}
+IN_A_TRANSACTION = (SAME_HEADERS, REFUSED_TOGETHER, KEPT, ACKS, SENDS, ARRIVES, WHOLE, UNDONE)
 SETTLING = (TAKEN, CUMULATIVE, REFUSED_TOGETHER, KEPT, ACKS, SENDS, ARRIVES)
 
 SETTLED, SELECTOR = "settled by", "selector"
-BESIDE, AGE, END = "other subscription", "age", "end"
+BESIDE, AGE, RECEIPT, END = "other subscription", "age", "receipt", "end"
 CLIENT, INDIVIDUAL = "client", "client-individual"
 WAYS: Mapping[str, tuple[str, str]] = {
     f"{command} in mode {mode}": (command, mode)
@@ -72,6 +75,7 @@ class Scene:
         self.held: list[Frame] = []
         self.taken: list[bytes] = []
         self.again: set[bytes] = set()
+        self.committed = transacts and row[END] == COMMIT
 
     def _colour(self, number: int) -> str:
         return "blue" if number % 3 == 1 else "red"
@@ -111,9 +115,15 @@ class Scene:
             self.peer.settle()
         place = 0 if self.version == "1.0" else 2  # 1.0 does not say what an ACK covers
         by = self.peer.ack if self.command == "ACK" else self.peer.nack
-        by(self.held[place], self.within)
-        if self.command == "NACK" and self.within and error_from(self.peer) is not None:
-            return False
+        asked = {"receipt": self.peer.next_receipt()} if self.row[RECEIPT] is not None else {}
+        by(self.held[place], {**self.within, **asked})
+        if self.command == "NACK" and self.within:
+            error = error_from(self.peer)
+            got = "no ERROR" if error is None else error.brief()
+            words = f"a NACK in a transaction got {got}; with {self.words}"
+            self.target.record_finding(SAME_HEADERS[self.version], error is None, words)
+            if error is not None:
+                return False
         begin = place if self.mode == INDIVIDUAL else 0
         self.taken = bodies(self.held[begin : place + 1])
         if self.within:
@@ -125,8 +135,9 @@ class Scene:
         return True
 
     def end(self) -> bool:
-        """End the transaction and the connection. Return False if the broker confirmed a frame that
-        it should refuse."""
+        """End the transaction and the connection; COMMIT also follows a refused frame, if the
+        connection continues. Return False if the broker confirmed a frame that it should refuse, or
+        does not confirm that COMMIT."""
         end = str(self.row[END])
         refused = True
         if end in (COMMIT, ABORT):
@@ -136,6 +147,8 @@ class Scene:
             body = b"refused" if command == "SEND" else b""
             refused = refusal(self.peer, offend(self.peer, command, headers, body)) is not None
             self.target.wait_until(lambda: self.peer.ended is not None, QUIET)
+            if refused and self.within and self.peer.ended is None:
+                refused = self.committed = commit_is_confirmed(self.target, self.peer)
         self.peer.close_socket(CloseHow.RESET)
         return refused
 
@@ -143,12 +156,13 @@ class Scene:
         """Judge the remaining messages of this queue and of the other subscription's queue."""
         taken, record = set(self.taken), self.target.record_finding
         rest = set(self.sent) - taken
-        has_effect = not self.within or self.row[END] == COMMIT
+        has_effect = not self.within or self.committed
         count = len(rest) if has_effect else len(self.sent)
         left = set(left_in(self.target, self.queue, self.version, count))
         facts = f"settled: {listed(sorted(taken))}; left in the queue: {listed(sorted(left))}"
         words = f"{facts}; with {self.words}"
-        record(self._keeps(), rest <= left, words)
+        innocent = not rest <= left and self.held[-1].body in left  # the refused frame
+        record(KEPT[self.version] if innocent else self._keeps(), rest <= left, words)
         if not has_effect:
             is_back = taken <= left
             if self.command == "ACK":
@@ -161,8 +175,10 @@ class Scene:
             record(REFUSED_TOGETHER[self.version], alike, told)
         else:
             if "nack" not in self.target.capabilities and self.version in REFUSED_TOGETHER:
-                reason = "the target has no NACK"
-                self.target.record_not_applicable(REFUSED_TOGETHER[self.version], reason)
+                judged = [REFUSED_TOGETHER[self.version], SAME_HEADERS[self.version]]
+                self.target.record_not_applicable(
+                    tuple(judged[: 1 + bool(self.within)]), "the target has no NACK"
+                )
             named = (WHOLE if self.within else TAKEN)[self.version]
             record(named, self.taken[-1] not in left, words)
             if len(taken) > 1:
@@ -174,7 +190,7 @@ class Scene:
             record(KEPT[self.version], beside == [b"beside"], words)
 
     def judge_result(self) -> None:
-        commits = self.row[END] == COMMIT
+        commits = self.committed
         result = left_in(self.target, self.result, self.version, 1 + commits)
         words = f"left in the second queue: {listed(result)}; with {self.words}"
         record = self.target.record_finding
@@ -183,9 +199,24 @@ class Scene:
         if self.within:
             record(self._ends(), (b"within" in result) == commits, words)
 
+    def judge_refused(self) -> None:
+        """Judge a NACK in a transaction that got ERROR: it consumes nothing, even if the connection
+        continues and COMMIT follows."""
+        name = KEPT[self.version]
+        committed = self.peer.ended is None and commit_is_confirmed(self.target, self.peer)
+        self.peer.close_socket(CloseHow.RESET)
+        left = left_in(self.target, self.queue, self.version, COUNT)
+        kept = set(self.sent) <= set(left)
+        comes_back = kept or unsettled_comes_back(self.target, self.version, self.mode)
+        self.target.control(comes_back, "what a lost consumer holds should reach the next one")
+        end = "confirmed" if committed else "not confirmed"
+        words = f"a NACK in a transaction was refused, COMMIT was {end}; left in the queue:"
+        detail = f"{words} {listed(sorted(left))}; with {self.words}"
+        self.target.record_finding(name, kept, detail)
+
     def set_aside(self) -> None:
-        """Judge nothing: the broker may accept the frame that ends the connection, and may refuse a
-        NACK in a transaction."""
+        """Judge nothing else: the broker may accept the frame that ends the connection, and may
+        refuse a NACK in a transaction."""
         detail = f"{self.words}: the broker behaves differently"
         judged = {self._keeps(), KEPT[self.version]}
         if self.command == "NACK":
@@ -197,7 +228,7 @@ class Scene:
         return (ACKS if "ACK in no" in str(self.row[END]) else KEPT)[self.version]
 
     def _ends(self) -> str:
-        at_once = self.row[END] in (COMMIT, ABORT)
+        at_once = self.committed or self.row[END] == ABORT
         return (WHOLE if at_once else UNDONE)[self.version]
 
     @property
@@ -223,11 +254,14 @@ class Scene:
 
 Offence = Callable[[Scene], tuple[str, Mapping[str, str]]]
 OFFENCES: Mapping[str, Offence] = {
-    "SEND without destination": lambda scene: ("SEND", {}),
+    "SEND without destination": lambda scene: ("SEND", scene.within),
     "SEND in no transaction": lambda scene: ("SEND", scene.to_result(**scene.unknown)),
     "ACK in no transaction": lambda scene: ("ACK", {**scene.last, **scene.unknown}),
     "NACK in no transaction": lambda scene: ("NACK", {**scene.last, **scene.unknown}),
-    "ACK of another subscription": lambda scene: ("ACK", {**scene.last, **scene.stranger}),
+    "ACK of another subscription": lambda scene: (
+        "ACK",
+        {**scene.last, **scene.stranger, **scene.within},
+    ),
     "SUBSCRIBE with an id in use": lambda scene: ("SUBSCRIBE", scene.to_result(id="0")),
     "SUBSCRIBE in no mode": lambda scene: ("SUBSCRIBE", scene.to_result(id="2", ack="sometimes")),
     "COMMIT of no transaction": lambda scene: ("COMMIT", scene.unknown),
@@ -238,6 +272,7 @@ FIELDS: Mapping[str, tuple[str | None, ...]] = {
     SELECTOR: (None, RED),
     BESIDE: (None, SAME, OTHER),
     AGE: (None, OLD),
+    RECEIPT: (None, "of ACK or NACK"),
 }
 OUTSIDE = Table("ACK and NACK of STOMP", {**FIELDS, END: (LOST, *OFFENCES)})
 WITHIN = Table(
@@ -261,7 +296,10 @@ def fitted(target: Bench, version: str, row: Row) -> Row:
 def play(target: Bench, version: str, row: Row, *, transacts: bool) -> None:
     scene = Scene(target, version, fitted(target, version, row), transacts=transacts)
     scene.open()
-    if scene.settle() and scene.end():
+    if not scene.settle():
+        scene.judge_refused()
+        scene.set_aside()
+    elif scene.end():
         scene.judge()
         scene.judge_result()
     else:

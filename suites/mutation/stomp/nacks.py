@@ -4,10 +4,12 @@ from dataclasses import replace
 from unittest import mock
 
 from brokerproof.harness.model.enums import AckMode
+from brokerproof.reference_broker.protocols.stomp import refusal
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
+from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
 from brokerproof.suites.mutation.mutant import Group, breaks
 
 nacks = Group("nacks")
@@ -55,3 +57,14 @@ def no_effect(original, reached, session, frame):
     """NACK is confirmed and the message stays with its consumer."""
     reached()
     return
+
+
+@nacks.override(COMMANDS, "NACK")
+@breaks("STOMP11-NACK-01 STOMP12-NACK-01 STOMP11-ACK-05 STOMP12-ACK-04")
+def refused_in_a_transaction_and_committed(original, reached, session, frame):
+    """A NACK in a transaction gets ERROR, and COMMIT acknowledges all that it covers."""
+    if not reached(frame.get("transaction") in session.transactions):
+        return original(session, frame)
+    COMMANDS["ACK"](session, frame)
+    session.tell(Refusal(refusal.NACK_UNKNOWN, session.version, "not in a transaction"), frame)
+    return None
