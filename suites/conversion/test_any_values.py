@@ -18,6 +18,12 @@ from brokerproof.suites.api.amqp091 import Typed
 from brokerproof.suites.api.amqp10 import Array, Value, symbol, uint
 from brokerproof.suites.conversion.protocol_pairs import Queue, queue
 from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
+from brokerproof.suites.stomp.test_message_frames import (
+    ACKNOWLEDGED_BY,
+    BY_SUBSCRIPTION,
+    DESTINATION,
+    UNIQUE_MESSAGE_ID,
+)
 
 BY_STOMP, BY_AMQP, BY_AMQP091 = "STOMP12-SUB-02", "AMQP10-NODE-03", "AMQP091-QUEUE-13"
 BY_OPENWIRE, BY_CORE = "OPENWIRE-MSGACK-2", "ARTEMIS-CONCEPTS-queue-1"
@@ -114,26 +120,33 @@ MESSAGES = {
 """The protocol that sends a message, and its headers, properties and sections."""
 
 
+def senders_for(target: Target, receiver: str) -> frozenset[str]:
+    """Protocols whose messages reach a queue from which ``receiver`` consumes."""
+    offered = target.identity.capabilities
+    return offered & (offered if offered & {"crossing", "amqp091"} else {receiver})
+
+
 def messages_for(target: Target, receiver: str) -> list[str]:
     """Names of MESSAGES for a queue from which ``receiver`` consumes."""
-    offered = target.identity.capabilities
-    senders = offered if offered & {"crossing", "amqp091"} else {receiver}
-    return [name for name, (sender, _) in MESSAGES.items() if sender in senders & offered]
+    senders = senders_for(target, receiver)
+    return [name for name, (sender, _) in MESSAGES.items() if sender in senders]
 
 
 def through_a_queue(
-    target: Bench, of: Queue, receiver: str, sender: str, values: Values
+    target: Bench, of: Queue, receiver: str, sender: str, values: Values, version: str | None = None
 ) -> tuple[QueueClient, bool]:
     """Send a message with ``values`` and a plain one to a queue. Return the queue's consumer, and
-    whether the broker accepted the first."""
+    whether the broker accepted the first. With ``version``, that of STOMP clients, it is sent
+    twice."""
+    options = {"amqp": {"node": of.node}, "stomp": {"version": version or "1.2"}}
     consumer, producer = (
-        CLIENTS[name](target, of.name, **({"node": of.node} if name == "amqp" else {}))
-        for name in (receiver, sender)
+        CLIENTS[name](target, of.name, **options.get(name, {})) for name in (receiver, sender)
     )
     consumer.join()
     producer.fields = values
     try:
-        producer.send([ODD])
+        for _ in range(1 if version is None else 2):
+            producer.send([ODD])
     except ControlFailed:
         return consumer, False
     producer.fields = {}
@@ -150,9 +163,9 @@ def arrived(receiver: str, consumer: QueueClient) -> int:
     return sum(any(sent in body for sent in (ODD, PLAIN)) for body in bodies)
 
 
-def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient]) -> bool:
+def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient], count: int = 2) -> bool:
     return all(
-        arrived(receiver, one) > 1
+        arrived(receiver, one) >= count
         or one.peer.ended is not None
         or any(map(one.peer.fatal, one.peer.inbox))
         for one in consumers
@@ -227,3 +240,51 @@ def test_any_message_reaches_an_openwire_consumer(target: Bench) -> None:
 def test_any_message_reaches_a_core_consumer(target: Bench) -> None:
     """A message has a value of any type: it is refused, or arrives over CORE."""
     judge(target, "core", BY_CORE)
+
+
+OURS = ("destination", "message-id", "subscription", "ack")
+"""Headers of MESSAGE that the server sets."""
+INTERNAL = ("_AMQ_PREFIX", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_AD", "JMSDestination")
+INTERNAL += ("JMSMessageID", "original-destination", "amqp-message-id")
+MARK = "mark:a\nb"
+ESCAPED = {"1.1": "STOMP11-ENC-02", "1.2": "STOMP12-ENC-02"}
+PLACES = {"stomp": "", "amqp": "application_properties", "amqp091": "headers", "openwire": ""}
+"""Where messages have properties, by protocol; nowhere else in STOMP and OpenWire."""
+
+
+@case(DESTINATION, UNIQUE_MESSAGE_ID, BY_SUBSCRIPTION, ACKNOWLEDGED_BY, ESCAPED, needs={"anycast"})
+def test_no_property_takes_the_place_of_the_servers_headers(target: Bench, version: str) -> None:
+    """Messages of each protocol have a property with the name of a header that the server sets, a
+    name that brokers use internally, or one with a colon and a line end. Each is sent twice, and a
+    plain one follows. The server's headers are as in the plain MESSAGE, and the line end starts no
+    further line. One scenario: the sentences describe one frame."""
+    rules = (DESTINATION, UNIQUE_MESSAGE_ID, BY_SUBSCRIPTION, ACKNOWLEDGED_BY, ESCAPED)
+    owner = target.amqp091() if "amqp091" in target.capabilities else None
+    consumers: dict[str, QueueClient] = {}
+    for sender in [name for name in PLACES if name in senders_for(target.target, "stomp")]:
+        for name in INTERNAL if sender == "stomp" else (*OURS, MARK, *INTERNAL):
+            place, values = PLACES[sender], {name: "forged"}
+            values, to = {place: values} if place else values, queue(target, owner)
+            consumer, is_taken = through_a_queue(target, to, "stomp", sender, values, version)
+            if is_taken:
+                consumers[f"{NAMES[sender]} with {name!r}"] = consumer
+    target.wait_until(partial(all_arrived_or_failed, "stomp", consumers.values(), 3), PATIENCE)
+    wrong: dict[str, list[str]] = {name: [] for name in (*OURS, "mark")}
+    judged = 0
+    for words, consumer in consumers.items():
+        messages = consumer.peer.take_messages()
+        consumer.peer.close_socket()
+        is_plain = [PLAIN in message.body for message in messages]
+        if sorted(is_plain) != [False, False, True]:
+            continue  # any_message_reaches_a_stomp_consumer judges arrival
+        judged += 1
+        got = {name: [message.get(name) for message in messages] for name in wrong}
+        for name, found in got.items():
+            same = {*found} == {found[is_plain.index(True)]}  # for "mark": no message has it
+            if not (len({*found}) == 3 if name in ("message-id", "ack") else same):
+                wrong[name].append(words)
+    for rule, (name, places) in zip(rules, wrong.items(), strict=True):
+        if version in rule and judged:
+            detail = f"of {judged} messages, the property took the place of {name} in"
+            words = ", ".join(places) or "none"
+            target.record_finding(rule[version], not places, f"{detail}: {words}")

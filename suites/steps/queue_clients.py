@@ -411,11 +411,11 @@ class OpenWireQueueClient(QueueClient):
             return
         if self._producer is None:
             self._producer = self.peer.open_producer(self.place)
+        options = {"properties": self.fields, "transactionId": transaction}
         with self.peer.in_one_write():
             numbers = [
                 self.peer.publish(
-                    self.peer.message(self._producer, self.place, body, transactionId=transaction),
-                    response=True,
+                    self.peer.message(self._producer, self.place, body, **options), response=True
                 )
                 for body in bodies
             ]

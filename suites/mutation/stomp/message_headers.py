@@ -123,6 +123,22 @@ def subscription_and_ack_of_the_sender():
     """Headers subscription and ack of SEND replace the broker's in MESSAGE."""
 
 
+@message_headers.result(FrameEncoder, "message")
+@breaks(f"{DESTINATION} {ID} {SUBSCRIPTION} STOMP12-MSG-05")
+def headers_named_by_another_protocol(right, self, opening, message, ack, redelivered):
+    """Properties of another protocol displace headers of MESSAGE that have the same names."""
+    ours = ("destination", "message-id", "subscription", "ack")
+    forged = (self.header(*one) for one in message.envelope.headers if one[0] in ours)
+    return right.replace(b"MESSAGE\n", b"MESSAGE\n" + b"".join(forged), 1)
+
+
+@message_headers.result(FrameEncoder, "_headers", breaks=DESTINATION)
+def a_prefix_named_by_the_sender(right, self, envelope):
+    """A header _AMQ_PREFIX of SEND is prepended to the destination of MESSAGE."""
+    prefix = dict(envelope.headers).get("_AMQ_PREFIX", "")
+    return right.replace(b"destination:", b"destination:" + prefix.encode(), 1)
+
+
 @message_headers.variant(_rewritten, rb"\nsubscription:[^\n]*", b"")
 @breaks("STOMP10-SUBSCRIBE-09 STOMP11-MSG-03 STOMP12-MSG-04 STOMP12-FH-09")
 def no_subscription():
