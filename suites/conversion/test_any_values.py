@@ -138,7 +138,7 @@ def through_a_queue(
     """Send a message with ``values`` and a plain one to a queue. Return the queue's consumer, and
     whether the broker accepted the first. With ``version``, that of STOMP clients, it is sent
     twice."""
-    options = {"amqp": {"node": of.node}, "stomp": {"version": version or "1.2"}}
+    options: dict[str, Values] = {"amqp": {"node": of.node}, "stomp": {"version": version or "1.2"}}
     consumer, producer = (
         CLIENTS[name](target, of.name, **options.get(name, {})) for name in (receiver, sender)
     )
@@ -244,8 +244,10 @@ def test_any_message_reaches_a_core_consumer(target: Bench) -> None:
 
 OURS = ("destination", "message-id", "subscription", "ack")
 """Headers of MESSAGE that the server sets."""
-INTERNAL = ("_AMQ_PREFIX", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_AD", "JMSDestination")
-INTERNAL += ("JMSMessageID", "original-destination", "amqp-message-id")
+INTERNAL = (
+    *("_AMQ_PREFIX", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_AD", "JMSDestination"),
+    *("JMSMessageID", "original-destination", "amqp-message-id"),
+)
 MARK = "mark:a\nb"
 ESCAPED = {"1.1": "STOMP11-ENC-02", "1.2": "STOMP12-ENC-02"}
 PLACES = {"stomp": "", "amqp": "application_properties", "amqp091": "headers", "openwire": ""}
@@ -263,8 +265,9 @@ def test_no_property_takes_the_place_of_the_servers_headers(target: Bench, versi
     consumers: dict[str, QueueClient] = {}
     for sender in [name for name in PLACES if name in senders_for(target.target, "stomp")]:
         for name in INTERNAL if sender == "stomp" else (*OURS, MARK, *INTERNAL):
-            place, values = PLACES[sender], {name: "forged"}
-            values, to = {place: values} if place else values, queue(target, owner)
+            place, forged = PLACES[sender], {name: "forged"}
+            values: Values = {place: forged} if place else forged
+            to = queue(target, owner)
             consumer, is_taken = through_a_queue(target, to, "stomp", sender, values, version)
             if is_taken:
                 consumers[f"{NAMES[sender]} with {name!r}"] = consumer

@@ -119,7 +119,7 @@ class Scene:
         by(self.held[place], {**self.within, **asked})
         if self.command == "NACK" and self.within:
             error = error_from(self.peer)
-            got = "no ERROR" if error is None else error.brief()
+            got = "no ERROR" if error is None else f"ERROR {str(error.get('message'))[:40]}"
             words = f"a NACK in a transaction got {got}; with {self.words}"
             self.target.record_finding(SAME_HEADERS[self.version], error is None, words)
             if error is not None:

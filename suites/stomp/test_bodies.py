@@ -7,9 +7,9 @@ import re
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, seconds, shown
+from brokerproof.suites.api import PATIENCE, Bench, case, either, listed, over, seconds, shown
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer, frame
-from brokerproof.suites.steps.refusals import is_too_large
+from brokerproof.suites.steps.refusals import error_from, is_too_large
 from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import fate
 
@@ -21,6 +21,7 @@ LENGTH_OF_BODY = {
 }
 BODY_ALLOWED = {"1.1": "STOMP11-BODY-01", "1.2": "STOMP12-BODY-01"}
 NUL_ENDS_BODY = {"1.0": "STOMP10-SEND-07", "1.1": "STOMP11-FRAME-01", "1.2": "STOMP12-FRAME-02"}
+NUL_FOLLOWS_BODY = {"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STOMP12-HDR-04"}
 BODY_IS_BYTES = {"1.0": "STOMP10-MESSAGE-04", "1.1": "STOMP11-MSG-07", "1.2": "STOMP12-MSG-09"}
 NO_NUL_AFTER_BODY = {
     "1.0": "STOMP10-READING-BODY-01",
@@ -35,6 +36,12 @@ CONTENT_TYPE = {"1.1": "STOMP11-HDR-05", "1.2": "STOMP12-HDR-07"}
 MIME_TYPE = {"1.1": "STOMP11-HDR-06", "1.2": "STOMP12-HDR-08"}
 CONTENT_LENGTH = {"1.1": "STOMP11-HDR-01", "1.2": "STOMP12-HDR-05"}
 
+TYPES = (
+    *(("amq-msg-type", "text"), ("amq-msg-type", "bytes"), ("transformation", "jms-map-json")),
+    *(("content-type", "text/plain;charset=utf-16"), ("content-encoding", "gzip")),
+)
+"""Headers by which a broker may convert a body."""
+UNREADABLE = frame("UNREADABLE")
 MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(\s*;.*)?", re.ASCII)
 PIECES = (
     b"\x00",
@@ -126,6 +133,33 @@ def test_without_content_length_the_first_nul_ends_the_body(
     producer.write(b"".join(encoded(to, version, (), body) for body in bodies))
     for body in bodies:
         consumer.message(body=body, proves=NUL_ENDS_BODY[version])
+
+
+@case(NUL_FOLLOWS_BODY)
+@over(
+    examples=6,
+    always=lambda target: [{"header": header, "body": b"\xff\xfeab"} for header in TYPES],
+    header=st.sampled_from(TYPES),
+    body=st.binary(max_size=60),
+)
+def test_a_message_has_the_length_of_the_body_that_it_has(
+    target: Bench, version: str, header: tuple[str, str], body: bytes
+) -> None:
+    """SEND with content-length, a body that need not be text and a vendor's header for its type is
+    refused, or its MESSAGE has the length of the body that it has there, and ends with NUL: the
+    plain MESSAGE behind it can be read."""
+    consumer, to = subscribed(target, version)
+    producer = target.stomp(version)
+    producer.write(encoded(to, version, (header, ("content-length", len(body))), body))
+    found = None
+    if error_from(producer) is None and producer.ended is None:
+        producer.publish(to, b"plain")
+        found = consumer.watch_for(either(frame("MESSAGE", body=b"plain"), UNREADABLE))
+    if found is None:
+        target.record_not_applicable(NUL_FOLLOWS_BODY[version], f"a SEND with {header} failed")
+        return
+    words = f"a body with {':'.join(header)}: {found.get('reason') or 'the next frame arrived'}"
+    target.record_finding(NUL_FOLLOWS_BODY[version], not UNREADABLE.accepts(found), words)
 
 
 @case(BODY_IS_BYTES)

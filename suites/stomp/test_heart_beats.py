@@ -21,11 +21,12 @@ from brokerproof.suites.api import (
     HeartBeatReceived,
     Instant,
     case,
+    either,
     ms,
     over,
     seconds,
 )
-from brokerproof.suites.api.stomp import Destination, Frame, StompPeer
+from brokerproof.suites.api.stomp import CONNECTED, ERROR, Destination, Frame, StompPeer
 from brokerproof.suites.steps.strategies import near, periods
 from brokerproof.suites.steps.traces import frames_received, signs_of_life
 from brokerproof.suites.stomp.byte_steps import tap
@@ -43,6 +44,8 @@ CLIENT_BEATS = {
 }
 SILENCE = {"1.1": "STOMP11-HB-11", "1.2": "STOMP12-HB-11"}
 
+MALFORMED = st.sampled_from([-1, -1000, "+5", " 500", "500 ", "007", "1.5", "1e3", "", "x"])
+"""Numbers in the heart-beat header of CONNECT that the specifications do not allow."""
 HEADER = re.compile(r"\d+,\d+")
 
 
@@ -97,16 +100,25 @@ def judge_survival(
 @case(SYNTAX, REQUESTED, needs={"heart-beat"})
 @over(
     examples=60,
-    always=lambda target: [{"cx": 0, "cy": 0}],
-    cx=near([0, 1, 500, 1000, 60_000]),
-    cy=near([0, 1, 500, 1000, 60_000]),
+    always=lambda target: [{"cx": 0, "cy": 0}, {"cx": 0, "cy": -1}, {"cx": -1, "cy": 0}],
+    cx=near([0, 1, 500, 1000, 60_000]) | MALFORMED,
+    cy=near([0, 1, 500, 1000, 60_000]) | MALFORMED,
 )
 def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
-    target: Bench, version: str, cx: int, cy: int
+    target: Bench, version: str, cx: int | str, cy: int | str
 ) -> None:
-    """CONNECT asks for heartbeats: a heart-beat header in CONNECTED is two integers separated by a
-    comma, and a client that asks for none (cy=0) gets none."""
-    peer = target.stomp(version, heart_beat=f"{cx},{cy}")
+    """CONNECT asks for heartbeats, also with signs or blanks, which may get ERROR: a heart-beat
+    header in CONNECTED is two integers separated by a comma, and a client that asks for none (cy=0)
+    gets none."""
+    peer = target.peer(version)
+    headers = target.connect_headers(version, {"heart-beat": f"{cx},{cy}"})
+    if all(isinstance(number, int) and number >= 0 for number in (cx, cy)):
+        peer.connect(headers)
+    else:
+        peer.send("CONNECT", headers)
+        peer.connected = peer.watch_for(either(CONNECTED, ERROR))
+        if peer.connected is None or ERROR.accepts(peer.connected):
+            return
     assert peer.connected is not None
     header = peer.connected.get("heart-beat")
     target.record_finding(

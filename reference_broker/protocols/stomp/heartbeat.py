@@ -154,7 +154,8 @@ class MirroredHeartBeats(HeartBeatNegotiator):
     """Returns the client's two numbers swapped, and 0,0 without the header, even in 1.0.
 
     If the client sends cx,cy, we send a heartbeat every cy ms and check for silence every
-    trunc(cx * grace) ms, starting after min(cx, cy) ms. A negative number switches both off.
+    trunc(cx * grace) ms, starting after min(cx, cy) ms. A negative number switches both off, and
+    counts as 0 in the answer.
     """
 
     def initial_ttl_ms(self) -> int:
@@ -162,7 +163,7 @@ class MirroredHeartBeats(HeartBeatNegotiator):
 
     def negotiate(self, header: str | None, version: Version) -> Agreement:
         cx, cy = (0, 0) if header is None else self.parse(header.strip(), version)
-        answer = f"{cy},{cx}"
+        answer = f"{max(cy, 0)},{max(cx, 0)}"
         if min(cx, cy) < 0:
             return Agreement(answer, 0, 0, client_beats=False)
         every = int(cx * self.acceptor.stomp.heart_beat_grace)

@@ -4,7 +4,7 @@ from brokerproof.harness.model.enums import AckMode, Outcome
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.stomp import refusal
-from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS, withheld
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.refusal import Refusal
@@ -252,19 +252,3 @@ def refused_behind_its_receipt(patch, reached):
 def confirmed_without_effect(session, frame):
     """On a connection without a subscription every ACK is confirmed."""
     return not session.subscriptions
-
-
-@acks.override(COMMANDS, "ACK", breaks="STOMP11-ACK-05")
-def refused_and_committed(original, reached, session, frame):
-    """An ACK in a transaction that names another subscription gets ERROR, and COMMIT applies it."""
-    try:
-        return original(session, frame)
-    except Refusal as problem:
-        delivery = session.deliveries.get(frame.get("message-id"))
-        transaction = session.transactions.get(frame.get("transaction"))
-        if not reached(delivery is not None and transaction is not None):
-            raise
-        covered = delivery.subscription.take(delivery)
-        transaction.settle(delivery.subscription.queue, covered, Outcome.ACCEPTED)
-        session.tell(problem, frame)
-        return withheld

@@ -124,6 +124,16 @@ def subscription_and_ack_of_the_sender():
 
 
 @message_headers.result(FrameEncoder, "message")
+@breaks("STOMP10-SEND-06 STOMP11-HDR-04 STOMP12-HDR-04")
+def length_of_the_sender(right, self, opening, message, ack, redelivered):
+    """The body of a text message is made UTF-8, but MESSAGE has the content-length of its SEND."""
+    if ("amq-msg-type", "text") not in message.envelope.headers:
+        return right
+    text = message.body.decode(errors="replace").encode()
+    return right.replace(message.body + b"\0", text + b"\0", 1)
+
+
+@message_headers.result(FrameEncoder, "message")
 @breaks(f"{DESTINATION} {ID} {SUBSCRIPTION} STOMP12-MSG-05")
 def headers_named_by_another_protocol(right, self, opening, message, ack, redelivered):
     """Properties of another protocol displace headers of MESSAGE that have the same names."""

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from unittest import mock
 
-from brokerproof.harness.model.enums import AckMode
+from brokerproof.harness.model.enums import AckMode, Outcome
 from brokerproof.reference_broker.protocols.stomp import refusal
-from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
+from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS, withheld
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.grammar import GRAMMARS
 from brokerproof.reference_broker.protocols.stomp.parser import FrameParser
@@ -59,12 +59,27 @@ def no_effect(original, reached, session, frame):
     return
 
 
-@nacks.override(COMMANDS, "NACK")
+def _refused_and_committed(patch, reached, command):
+    @patch.override(COMMANDS, command)
+    def settle(original, session, frame):
+        named = session.deliveries.get(frame.get("id") or frame.get("message-id"))
+        within = session.transactions.get(frame.get("transaction"))
+        if named is None or within is None:
+            return original(session, frame)
+        right = frame.get("subscription") in (None, named.subscription.id)
+        if not reached(command == "NACK" or not right):
+            return original(session, frame)
+        within.settle(named.subscription.queue, named.subscription.take(named), Outcome.ACCEPTED)
+        session.tell(Refusal(refusal.NACK_UNKNOWN, session.version, "refused"), frame)
+        return withheld
+
+
+@nacks.variant(_refused_and_committed, "NACK")
 @breaks("STOMP11-NACK-01 STOMP12-NACK-01 STOMP11-ACK-05 STOMP12-ACK-04")
-def refused_in_a_transaction_and_committed(original, reached, session, frame):
+def refused_in_a_transaction_and_committed():
     """A NACK in a transaction gets ERROR, and COMMIT acknowledges all that it covers."""
-    if not reached(frame.get("transaction") in session.transactions):
-        return original(session, frame)
-    COMMANDS["ACK"](session, frame)
-    session.tell(Refusal(refusal.NACK_UNKNOWN, session.version, "not in a transaction"), frame)
-    return None
+
+
+@nacks.variant(_refused_and_committed, "ACK", breaks="STOMP11-ACK-05 STOMP12-ACK-04")
+def refused_ack_committed():
+    """An ACK that names another subscription gets ERROR, and COMMIT applies it."""

@@ -1,7 +1,10 @@
 """Faults of the server's own heartbeats."""
 
+from dataclasses import replace
+
 from brokerproof.reference_broker.kernel.liveness import Beats
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
+from brokerproof.reference_broker.protocols.stomp.heartbeat import HeartBeatNegotiator
 from brokerproof.suites.mutation.mutant import Group, breaks
 
 beats = Group("beats")
@@ -99,3 +102,11 @@ def although_not_wanted(original, reached, self, now, data):
     if reached(opened and self._beats is None and self.is_open):
         self._beats = Beats(500_000_000, now)
         self._next_beat.move(self._beats.deadline)
+
+
+@beats.override(HeartBeatNegotiator, "negotiate", breaks="STOMP11-HB-01 STOMP12-HB-01")
+def negative_numbers_returned(original, reached, self, header, version):
+    """CONNECT with heart-beat:0,-1 is accepted, and CONNECTED returns the -1."""
+    if not reached(header == "0,-1"):
+        return original(self, header, version)
+    return replace(original(self, "0,0", version), header="-1,0")

@@ -53,26 +53,25 @@ def one_more_message_behind_the_receipt(patch, reached):
 def lost_on_the_way_to_a_short_subscription(patch, reached):
     """Auto messages for a new subscription are lost if its UNSUBSCRIBE is in the same write."""
     reading = patch.during(StompConnection, "receive")
-    under_way: dict[Subscription, list[tuple[bytes, object]]] = {}
+    under_way: list[tuple[Subscription, tuple[object, ...]]] = []
     put = Subscription._put
 
     @patch.override(Subscription)
-    def _put(original, self, frame, message):
-        if reading and reading[-1][0].conn == self._conn and not self._unsettled:
-            under_way.setdefault(self, []).append((frame, message))
+    def _put(original, self, *frame):
+        if reading and not self._unsettled:
+            under_way.append((self, frame))
         else:
-            original(self, frame, message)
+            original(self, *frame)
 
     @patch.before(Subscription)
     def unsubscribe(self):
-        reached(under_way.pop(self, None))
+        under_way[:] = [one for one in under_way if one[0] is not self or not reached()]
 
     @patch.after(StompConnection)
     def receive(self, now, data):
-        for subscription, frames in under_way.items():
-            for frame in frames:
-                put(subscription, *frame)
-        under_way.clear()
+        while under_way:
+            subscription, frame = under_way.pop(0)
+            put(subscription, *frame)
 
 
 @subscriptions.after(COMMANDS, "UNSUBSCRIBE", breaks=ENDED)
