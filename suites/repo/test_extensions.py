@@ -104,6 +104,18 @@ def test_no_sentence_of_the_specification_is_judged_by_an_extension(tmp_path: Pa
     assert len(held) >= 90, "the specification's sentences are judged without extensions"
 
 
+@pytest.mark.usefixtures("refuses_extensions")
+def test_channels_are_modelled_without_extensions_and_in_real_time(tmp_path: Path) -> None:
+    target = stranger()
+    run = run_on(target, tmp_path)
+    call = next(call for call in all_calls() if "channels_do_what_the_model_says" in call.id)
+    assert not target_file.load("rabbitmq").identity.lack_of(call.needs)
+    result, _ = execute_unrecorded(run, call)
+    target.stop()
+    held = {f.requirement for f in result.findings if f.verdict is Verdict.PASS}
+    assert {"AMQP091-CHAN-04", "AMQP091-TX-02", "AMQP091-QOS-02"} <= held
+
+
 def test_expiration_has_no_meaning_of_its_own(tmp_path: Path) -> None:
     target = stranger()
     run = run_on(target, tmp_path)

@@ -16,7 +16,7 @@ from brokerproof.suites.api import Target, listed
 
 IN_VIRTUAL_TIME = "reconfigurable"
 """A capability of the reference broker alone. A real broker returns the messages of a lost
-connection or a closed channel slightly later; the STOMP and AMQP 0-9-1 models do not wait for that.
+connection or a closed channel slightly later; the STOMP model does not wait for that.
 """
 MEMORY, PAGED, SOON_PAGED = "memory", "page", "limited.page"
 """Places of a queue: an address in memory, one that pages after some bytes, and one that pages
@@ -42,6 +42,10 @@ class QueueModel:
     waiting: list[int] = field(default_factory=list)
     delivered: set[int] = field(default_factory=set)
     published: int = 0
+    keeps_places: bool = True
+    """False if a returned message may take any position."""
+    is_mixed: bool = False
+    """True if returned messages may be delivered in any order for now."""
     _arrived: dict[Hashable, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Arrivals by consumer since order was last judged, in the order of its connection."""
 
@@ -54,6 +58,17 @@ class QueueModel:
         """Return messages to their old positions."""
         self.waiting = sorted([*self.waiting, *numbers])
 
+    def next(self) -> list[int]:
+        """Return the waiting messages that may be the first."""
+        if self.keeps_places:
+            return self.waiting[:1]
+        return [*self._placed(self.waiting)[:1], *self.delivered.intersection(self.waiting)]
+
+    def _placed(self, numbers: Iterable[int]) -> list[int]:
+        """Return those of ``numbers`` that have a position."""
+        keeps_places = self.keeps_places and not self.is_mixed
+        return [at for at in numbers if keeps_places or at not in self.delivered]
+
     def strangers(self, numbers: Sequence[int]) -> list[int]:
         """Return the numbers that were not waiting or that arrived twice."""
         waiting = set(self.waiting)
@@ -64,9 +79,9 @@ class QueueModel:
         ]
 
     def arrive(self, consumer: Hashable, numbers: Sequence[int]) -> None:
-        self.take(numbers)
         if numbers:
-            self._arrived[consumer].extend(numbers)
+            self._arrived[consumer].extend(self._placed(numbers))
+        self.take(numbers)
 
     @property
     def has_arrivals(self) -> bool:
@@ -79,7 +94,7 @@ class QueueModel:
         arrivals = list(self._arrived.values())
         self._arrived.clear()
         numbers = sorted(number for arrived in arrivals for number in arrived)
-        due = sorted([*self.waiting, *numbers])
+        due = sorted([*self._placed(self.waiting), *numbers])
         if numbers != due[: len(numbers)]:
             return f"{listed(numbers)} arrived; the oldest were {listed(due)}"
         if any(arrived != sorted(arrived) for arrived in arrivals):

@@ -163,3 +163,19 @@ def deliveries_of_cancelled_consumers_are_lost(reached, self):
     for delivery in list(self.unacked.values()):
         if reached(delivery.consumer is not None and delivery.consumer.tag not in self.consumers):
             del self.unacked[delivery.tag]
+
+
+@amqp091_histories.before(Channel, "give_back", breaks=BACK)
+def what_was_got_is_lost(reached, self):
+    """Deliveries of basic.get are lost with their channel."""
+    for delivery in list(self.unacked.values()):
+        if reached(delivery.consumer is None):
+            del self.unacked[delivery.tag]
+
+
+@amqp091_histories.before(Channel, "give_back", breaks=BACK)
+def what_consumers_had_returns_twice(reached, self):
+    """The end of a channel returns the deliveries of its living consumers twice."""
+    for delivery in self.unacked.values():
+        if reached(delivery.consumer is not None and delivery.consumer.tag in self.consumers):
+            delivery.declared.queue.enqueue(delivery.entry.message)
