@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from functools import partial
 
-from brokerproof.suites.api import Bench, CloseHow, case, listed, shown
+import pytest
+from hypothesis import strategies as st
+
+from brokerproof.suites.api import Bench, CloseHow, RoutingType, Target, case, listed, over, shown
 from brokerproof.suites.steps.queues import (
+    INDIVIDUAL,
     Consumer,
     bodies,
     collect,
@@ -15,6 +19,7 @@ from brokerproof.suites.steps.queues import (
     publish_all,
     publish_late,
     receive,
+    subscribed_again,
 )
 
 BACK = "ARTEMIS-REDELIVERY-back-1"
@@ -108,26 +113,42 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
     judge(target, after, received, numbered(6), words)
 
 
+def _spoken(target: Target) -> list[dict[str, object]]:
+    durable = "durable-subscriptions" in target.identity.capabilities
+    kept = [{"spoken": spoken, "durable": durable} for spoken in ("1.2", "1.1")]
+    return [{"spoken": spoken, "durable": False} for spoken in INDIVIDUAL] + kept * durable
+
+
 @case(MARKED, needs={"redelivered-header"})
 @pytest.mark.parametrize("how", [CloseHow.EOF, CloseHow.RESET])
-def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: CloseHow) -> None:
-    """Three consumers in turn hold the same three messages and are lost. Each redelivery has
-    redelivered:true, and later messages do not."""
-    queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
-    publish_all(producer, queue, numbered(3))
-    held(target, consumer, queue, 3, "client-individual")
-    consumer.close_socket(how)
-    for _ in range(2):
-        next_one = target.stomp("1.2")
-        once_more = held(target, next_one, queue, 3, "client-individual")
-        wrong = [item.body for item in once_more if item.get("redelivered") != "true"]
+@over(
+    examples=1,
+    always=_spoken,
+    spoken=st.sampled_from(["1.0", "1.1", "1.2"]),
+    durable=st.just(False),
+)
+def test_what_comes_again_after_a_lost_connection_is_marked(
+    target: Bench, how: CloseHow, spoken: str, durable: bool
+) -> None:
+    """Three consumers in turn hold the same three messages of a queue or a durable subscription,
+    and are lost. Each redelivery has redelivered:true, and later messages do not."""
+    to = target.destination(RoutingType.MULTICAST if durable else RoutingType.ANYCAST)
+    owner = {"client-id": target.fresh_name()} if durable else {}
+    name = {"durable-subscription-name": "s"} if durable else {}
+    producer, connect = target.stomp(spoken), partial(target.stomp, spoken, headers=owner)
+    for turn in range(3):
+        consumer = subscribed_again(target, connect, to, name, ack=INDIVIDUAL[spoken])
+        if not turn:
+            publish_all(producer, to, numbered(3))
+        got = receive(target, consumer, 3)
+        target.control(len(got) == 3, f"of three messages {listed(bodies(got))} arrived")
+        wrong = [item.body for item in got if turn and item.get("redelivered") != "true"]
         words = f"delivered again without redelivered:true: {listed(wrong)}"
         target.record_finding(MARKED, not wrong, words)
-        next_one.close_socket(how)
-    after = target.stomp("1.2")
-    after.subscribe(queue)
+        consumer.close_socket(how)
+    after = subscribed_again(target, connect, to, name)
     again = receive(target, after, 3)
-    publish_all(producer, queue, numbered(2, "fresh"))
+    publish_all(producer, to, numbered(2, "fresh"))
     marks = {
         message.body: message.get("redelivered") for message in (*again, *receive(target, after, 2))
     }
@@ -141,3 +162,5 @@ def test_what_comes_again_after_a_lost_connection_is_marked(target: Bench, how: 
     wrong = [body for body in numbered(2, "fresh") if marks[body] == "true"]
     words = f"delivered for the first time with redelivered:true: {listed(wrong)}"
     target.record_finding(MARKED, not wrong, words)
+    if durable:
+        after.request("UNSUBSCRIBE", {"id": "0", **name})

@@ -5,7 +5,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
-from brokerproof.harness.model.enums import AckMode, Outcome
+from brokerproof.harness.model.enums import AckMode, Outcome, RoutingType
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
@@ -22,6 +22,13 @@ BACK, MARKED, ORDER = (
     "ARTEMIS-REDELIVERY-marked-1",
     "ARTEMIS-GROUPING-fifo-1",
 )
+
+
+@redelivery.override(FrameEncoder, "message", breaks=MARKED)
+def topics_mark_nothing(original, reached, self, opening, message, ack, redelivered):
+    """What a durable subscription delivers again is not marked (AMQ-7071)."""
+    topics = redelivered and message.envelope.routing is RoutingType.MULTICAST
+    return original(self, opening, message, ack, redelivered and not reached(topics))
 
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER)
