@@ -16,10 +16,12 @@ from brokerproof.harness.oracles.stomp_aftermath import heartbeats
 from brokerproof.suites.api import (
     NS_PER_MS,
     Bench,
+    Clock,
     Duration,
     FrameReceived,
     HeartBeatReceived,
     Instant,
+    Target,
     case,
     either,
     ms,
@@ -47,6 +49,28 @@ SILENCE = {"1.1": "STOMP11-HB-11", "1.2": "STOMP12-HB-11"}
 MALFORMED = st.sampled_from([-1, -1000, "+5", " 500", "500 ", "007", "1.5", "1e3", "", "x"])
 """Numbers in the heart-beat header of CONNECT that the specifications do not allow."""
 HEADER = re.compile(r"\d+,\d+")
+TCP, WEBSOCKET = "TCP", "WebSocket"
+LONG_MS = 45_000
+"""An interval beyond the idle time-outs of web servers, for virtual time."""
+
+
+def transports(target: Target) -> list[str]:
+    return [TCP, WEBSOCKET] if "websocket" in target.identity.capabilities else [TCP]
+
+
+def _connected_over(target: Bench, transport: str, version: str, heart_beat: str) -> StompPeer:
+    if transport == TCP:
+        return target.stomp(version, heart_beat=heart_beat)
+    return target.stomp(version, heart_beat=heart_beat, over=target.websocket())
+
+
+def _each_transport(target: Target) -> list[dict[str, object]]:
+    intervals = (1000, LONG_MS) if target.clock is Clock.VIRTUAL else (1000,)
+    return [
+        {"cx": cx, "frames": False, "transport": transport}
+        for cx in intervals
+        for transport in transports(target)
+    ]
 
 
 def answered(peer: StompPeer) -> tuple[int, int]:
@@ -246,6 +270,9 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
         for number, name in enumerate(names):
             STATES[name](peer, target.destination(), str(number))
         left.append((" and ".join(names), peer))
+    if WEBSOCKET in transports(target.target):
+        peer = _connected_over(target, WEBSOCKET, version, f"{SELDOM_MS},{cy}")
+        left.append(("the connection is a WebSocket", peer))
     if not (sx := answered(left[0][1])[0]):
         reason = "no heartbeats were agreed on"
         target.record_not_applicable((SERVER_BEATS[version], AT_LEAST_EVERY[version]), reason)
@@ -296,13 +323,19 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
 
 
 @case(CLIENT_BEATS, needs={"heart-beat"})
-@over(examples=40, cx=periods(500, 1000), frames=st.booleans())
+@over(
+    examples=40,
+    always=_each_transport,
+    cx=periods(500, 1000),
+    frames=st.booleans(),
+    transport=lambda target: st.sampled_from(transports(target)),
+)
 def test_a_client_that_beats_as_agreed_is_not_dropped(
-    target: Bench, version: str, cx: int, frames: bool
+    target: Bench, version: str, cx: int, frames: bool, transport: str
 ) -> None:
     """A client sends only a line end or a frame every max(cx, sy) ms. Its session still works after
     many periods. One scenario: one surviving session shows that all four sentences are kept."""
-    peer = target.stomp(version, heart_beat=f"{cx},0")
+    peer = _connected_over(target, transport, version, f"{cx},0")
     _, sy = answered(peer)
     period = ms(max(cx, sy, 1))
     rounds = 40 if target.virtual else min(10, max(4, int(seconds(8) // period)))
@@ -317,7 +350,7 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
             peer.beat()
     detail = (
         f"{rounds} {'frames' if frames else 'ends of line'} at intervals of"
-        f" {period // NS_PER_MS} ms"
+        f" {period // NS_PER_MS} ms{f' over {transport}' * (transport != TCP)}"
     )
     if judge_survival(target, version, peer, detail, period):
         peer.settle()

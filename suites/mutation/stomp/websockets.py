@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from wsproto.frame_protocol import Opcode
 
+from brokerproof.harness.model.time import ms
 from brokerproof.reference_broker.protocols.websocket import framing
 from brokerproof.reference_broker.protocols.websocket.connection import State, WebSocketConnection
 from brokerproof.reference_broker.protocols.websocket.framing import Broken, Data, Frames, Ping
@@ -198,6 +199,36 @@ def pongs_are_empty(original, reached, self, data):
     """A Pong has no application data."""
     for frame in original(self, data):
         yield Ping(reached.instead(frame.payload, b"")) if isinstance(frame, Ping) else frame
+
+
+@websockets.override(Frames, "feed", breaks="STOMP11-HB-08 STOMP12-HB-08")
+def line_ends_are_no_sign_of_life(original, reached, self, data):
+    """A client that sends nothing but heartbeats is considered silent (AMQ-5155)."""
+    for event in original(self, data):
+        if not reached(isinstance(event, Data) and not event.payload.strip(b"\r\n")):
+            yield event
+
+
+@websockets.mutant("STOMP11-HB-06 STOMP12-HB-06")
+def quiet_for_half_a_minute(patch, reached):
+    """A connection on which nothing arrives for 30 seconds is closed (AMQ-9432)."""
+
+    @patch.after(WebSocketConnection)
+    def receive(self, now, data):
+        if not hasattr(self, "idle"):
+            self.idle = self._shared.deadlines.timer(
+                lambda now: self.is_open and end(self), self._conn
+            )
+        self.idle.move(now + ms(30_000))
+
+    def end(connection):
+        reached()
+        connection._end()
+
+    @patch.after(WebSocketConnection)
+    def _finish(self):
+        if hasattr(self, "idle"):
+            self.idle.cancel()
 
 
 # --- the end --------------------------------------------------------------------------------------
