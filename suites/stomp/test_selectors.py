@@ -498,6 +498,21 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
     )
 
 
+SIGNS = "x^$*+?()[]{}|#&-\\y"
+LIKE = {"dot": ("a.c", 0), "signs": (SIGNS, 2), "percent": ("p%q", 3), "underscore": ("p_q", 3)}
+"""Patterns, and the message among four that each one selects."""
+
+
+@case(SELECTOR, needs=NEEDS)
+@pytest.mark.parametrize("pattern", LIKE)
+def test_two_characters_of_like_stand_for_others(target: Bench, pattern: str) -> None:
+    """In LIKE, % stands for any characters and _ for any one, even an end of line. Every other
+    character, whatever it means in regular expressions, stands for itself."""
+    sent = [{"color": text} for text in ("a.c", "abc", SIGNS, "p\nq")]
+    text, selects = LIKE[pattern]
+    judge_selected(target, "1.2", f"color LIKE '{text}'", sent, numbered(4)[selects:][:1])
+
+
 # --- invalid selectors ----------------------------------------------------------------------------
 
 
@@ -505,7 +520,8 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
 @pytest.mark.parametrize(
     "condition",
     ["color =", "= 'red'", "color == 'red'", "color = 'red", "(color = 'red'", "color IN ('red' 'blue')", "color LIKE red",  # noqa: E501
-     "color 'red'", "a.b = 'red'", "color AND AND kind", "1 + 1", "'red'", "color IN ()", "AMQPriority BETWEEN 1", "!"],  # noqa: E501
+     "color 'red'", "a.b = 'red'", "color AND AND kind", "1 + 1", "'red'", "color IN ()", "AMQPriority BETWEEN 1", "!",  # noqa: E501
+     "color = 'red' kind", "color = 'red')", "color IS NULL 'red'", "color = 'red' color = 'red'"],
 )  # fmt: skip
 def test_what_is_no_selector_is_refused(target: Bench, version: str, condition: str) -> None:
     """SUBSCRIBE whose selector is not a condition is not confirmed; from 1.1 on it is answered with
