@@ -296,14 +296,17 @@ def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, versio
 def test_what_was_not_acknowledged_is_not_consumed(
     target: Bench, version: str, how: CloseHow
 ) -> None:
-    """A subscription in client mode acknowledges nothing and its connection fails. The next
-    consumer gets all messages."""
-    queue, consumer = target.destination(), target.stomp(version)
-    sent = numbered(3)
-    publish_all(target.stomp(version), queue, sent)
+    """Two subscriptions of a connection to a queue, in client mode, acknowledge nothing, and the
+    connection fails. The next consumer gets all messages."""
+    queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
+    sent = numbered(6)
+    publish_all(producer, queue, sent[:3])
     held(target, consumer, queue, 3, "client")
+    consumer.subscribe(queue, "second", ack="client")
+    publish_all(producer, queue, sent[3:])
+    receive(target, consumer, 3)
     consumer.close_socket(how)
-    again = left_in(target, queue, version, 3)
+    again = left_in(target, queue, version, 6)
     if sorted(again) == sent:
         target.record_behaviour(
             "stomp.returned", "in-order" if again == sent else "in-another-order"

@@ -10,6 +10,7 @@ from brokerproof.suites.mutation.mutant import Group, breaks
 
 subscriptions = Group("subscriptions")
 
+KEPT = "STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04"
 ENDED = "STOMP10-UNSUBSCRIBE-02 STOMP11-UNSUB-02 STOMP12-UNSUB-03"
 
 
@@ -105,6 +106,16 @@ def without_id_the_first(original, reached, session, frame):
         session.release([session.subscriptions.pop(next(iter(session.subscriptions)))])
         return None
     return original(session, frame)
+
+
+@subscriptions.before(StompConnection, "on_peer_gone", breaks=KEPT)
+def the_second_of_a_lost_connection_stays(reached, self):
+    """Of a lost connection's subscriptions to one queue only the first ends (vertx-stomp 5.1.0)."""
+    queues = set()
+    for key, subscription in list(self.subscriptions.items()):
+        if reached(subscription.queue in queues):
+            del self.subscriptions[key]
+        queues.add(subscription.queue)
 
 
 @subscriptions.before(COMMANDS, "UNSUBSCRIBE", breaks="STOMP10-UNSUBSCRIBE-01")
