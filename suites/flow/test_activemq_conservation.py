@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import Bench, CloseHow, RoutingType, case, ms, over
-from brokerproof.suites.api.openwire import OpenWirePeer, Structure, dispatch
+from brokerproof.suites.api.openwire import dispatch
 from brokerproof.suites.api.openwire import queue as openwire_queue
 from brokerproof.suites.api.stomp import frame
+from brokerproof.suites.openwire.steps import COMMIT, ROLLBACK, begin, transact
 from brokerproof.suites.steps.producer_flow import (
     QUIET,
     OpenWireProducer,
@@ -33,8 +34,6 @@ SIZE = 1000
 SOME = 3
 SHORT_MS = 1000
 """The lifetime of messages that expire."""
-BEGIN, COMMIT, ROLLBACK = 0, 2, 4
-"""Types of TransactionInfo."""
 
 
 class Used:
@@ -64,18 +63,14 @@ class Used:
 
     def transact(self, end: int | None) -> None:
         """Send messages in a transaction that ``end`` ends; None: the connection is closed."""
-        peer: OpenWirePeer = self.target.openwire()
-        number = {"value": 1, "connectionId": peer.connection}
-        transaction = Structure("LocalTransactionId", number)
-        fields = {"connectionId": peer.connection, "transactionId": transaction}
-        peer.request("TransactionInfo", {**fields, "type": BEGIN})
-        name = openwire_queue(self.to.name)
+        peer, name = self.target.openwire(), openwire_queue(self.to.name)
+        transaction = begin(peer, 1)
         producer = peer.open_producer(name)
         for at in range(SOME):
             message = peer.message(producer, name, body(at, SIZE), transactionId=transaction)
             peer.answered(peer.publish(message, response=True))
         if end is not None:
-            peer.request("TransactionInfo", {**fields, "type": end})
+            transact(peer, transaction, end)
         peer.close_socket()
 
     def settle(self, command: str, end: str = "") -> None:
