@@ -58,12 +58,6 @@ def transports(target: Target) -> list[str]:
     return [TCP, WEBSOCKET] if "websocket" in target.identity.capabilities else [TCP]
 
 
-def _connected_over(target: Bench, transport: str, version: str, heart_beat: str) -> StompPeer:
-    if transport == TCP:
-        return target.stomp(version, heart_beat=heart_beat)
-    return target.stomp(version, heart_beat=heart_beat, over=target.websocket())
-
-
 def _each_transport(target: Target) -> list[dict[str, object]]:
     intervals = (1000, LONG_MS) if target.clock is Clock.VIRTUAL else (1000,)
     return [
@@ -271,7 +265,7 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
             STATES[name](peer, target.destination(), str(number))
         left.append((" and ".join(names), peer))
     if WEBSOCKET in transports(target.target):
-        peer = _connected_over(target, WEBSOCKET, version, f"{SELDOM_MS},{cy}")
+        peer = target.stomp(version, heart_beat=f"{SELDOM_MS},{cy}", over=target.websocket())
         left.append(("the connection is a WebSocket", peer))
     if not (sx := answered(left[0][1])[0]):
         reason = "no heartbeats were agreed on"
@@ -335,7 +329,8 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
 ) -> None:
     """A client sends only a line end or a frame every max(cx, sy) ms. Its session still works after
     many periods. One scenario: one surviving session shows that all four sentences are kept."""
-    peer = _connected_over(target, transport, version, f"{cx},0")
+    socket = None if transport == TCP else target.websocket()
+    peer = target.stomp(version, heart_beat=f"{cx},0", over=socket)
     _, sy = answered(peer)
     period = ms(max(cx, sy, 1))
     rounds = 40 if target.virtual else min(10, max(4, int(seconds(8) // period)))

@@ -4,7 +4,6 @@ import re
 
 from brokerproof.reference_broker.protocols.stomp import commands
 from brokerproof.reference_broker.selector import building
-from brokerproof.reference_broker.selector.selector import SelectorError
 from brokerproof.suites.mutation.mutant import Group
 
 selectors = Group("selectors")
@@ -14,25 +13,13 @@ SELECTS = "ARTEMIS-STOMP-selector-1"
 
 @selectors.override(building, "pattern", breaks=SELECTS)
 def like_knows_regular_expressions(original, reached, like, escape):
-    """In LIKE a full stop stands for any character (ARTEMIS-356)."""
-    right = original(like, escape)
-    return re.compile(reached.instead(right.pattern, right.pattern.replace(r"\.", ".")), re.DOTALL)
-
-
-@selectors.override(building, "pattern", breaks=SELECTS)
-def like_ends_with_the_line(original, reached, like, escape):
-    """The percent sign of LIKE does not stand for an end of line."""
-    reached("%" in like)
-    return re.compile(original(like, escape).pattern)
+    """In LIKE a full stop stands for any character, and none for an end of line (ARTEMIS-356)."""
+    right = original(like, escape).pattern
+    return re.compile(reached.instead(right, right.replace(r"\.", ".")))
 
 
 @selectors.override(commands, "parse", breaks=SELECTS)
 def the_rest_is_ignored(original, reached, text):
-    """What follows a whole condition is ignored (ARTEMIS-568)."""
-    words = text.split(" ")
-    for end in range(len(words), 2, -1):
-        try:
-            return original(" ".join(words[:end]).rstrip(")"))
-        except SelectorError:
-            reached(end < len(words))
-    return original(text)
+    """What follows a whole comparison is ignored (ARTEMIS-568)."""
+    red = "color = 'red'"
+    return original(reached.instead(text, red if text.startswith(red) else text))

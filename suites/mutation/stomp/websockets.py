@@ -209,26 +209,12 @@ def line_ends_are_no_sign_of_life(original, reached, self, data):
             yield event
 
 
-@websockets.mutant("STOMP11-HB-06 STOMP12-HB-06")
-def quiet_for_half_a_minute(patch, reached):
-    """A connection on which nothing arrives for 30 seconds is closed (AMQ-9432)."""
-
-    @patch.after(WebSocketConnection)
-    def receive(self, now, data):
-        if not hasattr(self, "idle"):
-            self.idle = self._shared.deadlines.timer(
-                lambda now: self.is_open and end(self), self._conn
-            )
-        self.idle.move(now + ms(30_000))
-
-    def end(connection):
-        reached()
-        connection._end()
-
-    @patch.after(WebSocketConnection)
-    def _finish(self):
-        if hasattr(self, "idle"):
-            self.idle.cancel()
+@websockets.before(WebSocketConnection, "receive", breaks="STOMP11-HB-06 STOMP12-HB-06")
+def quiet_for_half_a_minute(reached, self, now, data):
+    """A connection on which nothing arrived for 30 seconds is closed (AMQ-9432)."""
+    if reached(now - getattr(self, "heard", now) > ms(30_000)):
+        self._end()
+    self.heard = now
 
 
 # --- the end --------------------------------------------------------------------------------------
