@@ -18,6 +18,12 @@ def the_end_of_a_large_body_is_lost(original, reached, session, envelope, body):
     return original(session, envelope, body[:-17] if cut else body)
 
 
+@limits.skips(commands.COMMANDS, "SEND", breaks="STOMP11-SUB-02 STOMP12-SUB-02")
+def long_headers_are_confirmed_and_lost(session, frame):
+    """A message with a header of 4096 bytes or more does not arrive (ARTEMIS-4282)."""
+    return any(len(value) >= 4096 for _, value in frame.head.headers)
+
+
 @limits.variant(cut_off, refusal.TOO_LARGE, breaks=REFUSED)
 def exceeded_and_cut_off():
     """A frame that is too large ends the connection without an ERROR."""
