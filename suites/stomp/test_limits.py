@@ -112,7 +112,8 @@ def _send(
 @case(MAY_LIMIT, OVER_LIMIT, ALL_PASSED_ON, DELIVERED)
 def test_too_many_headers_are_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with up to 8192 headers are accepted, or answered with ERROR and a close. Accepted ones
-    arrive with all headers. Another connection is still served."""
+    arrive with all headers. Another connection is still served. One scenario: frames of growing
+    size."""
     look_for(
         target,
         version,
@@ -128,7 +129,8 @@ def test_too_many_headers_are_refused_with_error(target: Bench, version: str) ->
 @case(MAY_LIMIT, OVER_LIMIT, ALL_PASSED_ON, DELIVERED)
 def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with a header of up to 256 KiB are accepted, or answered with ERROR and a close.
-    Accepted ones arrive with it. Another connection is still served."""
+    Accepted ones arrive with it. Another connection is still served. One scenario: frames of
+    growing size."""
     look_for(
         target,
         version,
@@ -142,7 +144,7 @@ def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: st
 @case(MAY_LIMIT, OVER_LIMIT, WHOLE, DELIVERED)
 def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with a body of up to 4 MiB are accepted, or answered with ERROR and a close. Accepted
-    ones arrive whole. Another connection is still served."""
+    ones arrive whole. Another connection is still served. One scenario: frames of growing size."""
     most = target.profile.parameters["largest_body_tried_bytes"]
     look_for(
         target,
