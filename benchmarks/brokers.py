@@ -1,4 +1,4 @@
-"""The brokers that benchmarks measure. Each is a process on 127.0.0.1 that ends when ours does."""
+"""The brokers that the benchmarks measure. Each is a process on 127.0.0.1 that ends with ours."""
 
 import functools
 import json
@@ -36,7 +36,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class Place:
-    """Where brokers start: ``stack`` ends them, ``folder`` holds their files. With ``durable``
+    """Where brokers start: ``stack`` ends them, and ``folder`` holds their files. If ``durable``,
     their queues and persistent messages survive a restart."""
 
     stack: ExitStack
@@ -62,7 +62,7 @@ runpy.run_module(sys.argv[0], run_name="__main__")
 def started_reference(
     place: Place, *arguments: str, name: str = "reference", checkout: Path | None = None
 ) -> dict[str, Any]:
-    """Start the reference broker of this or another checkout; return its ready line."""
+    """Start the reference broker of this or another checkout; return the line that it prints."""
     console = place.folder / f"{name}.log"
     program = ("-c", VERSION, str(checkout)) if checkout else ("-m", "brokerproof.reference_broker")
     data = ("--data", str(place.folder / f"{name}-data")) if place.durable else ()
@@ -110,7 +110,7 @@ def reference(
 
 
 def rabbitmq(place: Place, protocol: str) -> Broker:
-    """RabbitMQ with classic queues; for STOMP, rabbitmq_stomp is its only plugin."""
+    """RabbitMQ with classic queues. For STOMP its only plugin is rabbitmq_stomp."""
     if protocol == "stomp":
         process = RabbitmqProcess(place.folder / "rabbitmq", plugins=["rabbitmq_stomp"])
     else:
@@ -128,7 +128,7 @@ OPENWIRE_ACCEPTOR = '<acceptor name="openwire">tcp://127.0.0.1:61616?protocols=O
 
 def artemis(place: Place, protocol: str) -> Broker:
     """Artemis as in the built-in target, plus an acceptor for OpenWire; in memory or with a
-    journal. Its queues are anycast."""
+    journal. The queues are anycast."""
     changes = {"</acceptors>": f"{OPENWIRE_ACCEPTOR}</acceptors>"}
     if place.durable:
         changes["<persistence-enabled>false</persistence-enabled>"] = (
@@ -172,8 +172,8 @@ def _started_java(
     name: str,
     changes: Mapping[str, str],
 ) -> RunningBroker:
-    """Start a broker with our file ``name``, in which each key of ``changes`` is replaced by its
-    value."""
+    """Start a broker with our file ``name``, in which each key of ``changes`` is replaced by the
+    key's value."""
     text = (kind.releases.our_files / name).read_text("utf-8")
     for before, after in changes.items():
         if before not in text:

@@ -1,11 +1,11 @@
-"""Time and memory that ``brokerproof judge`` needs for a large capture, which this benchmark
-writes.
+"""Time and memory that ``brokerproof judge`` needs for a large capture. This benchmark writes the
+capture.
 
 ``python benchmarks/capture_scale.py [--size 1.2e9] [--body 16000] [--scratch DIR] [--json]``. Pairs
-of a producer and a consumer, each with its own connection, speak STOMP; every message passes twice,
-once in each direction. One message is not delivered, and the judge must find this loss. The judge
-runs in its own process, whose process tree is watched (``judge_scale.py``). The capture is removed
-at the end.
+of a producer and a consumer, each with its own connection, speak STOMP; every message appears
+twice, once in each direction. One message is not delivered, and the judge must find this loss. The
+judge runs in its own process, whose process tree is watched (``judge_scale.py``). The capture is
+removed at the end.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SYN, ACK, PUSH = 2, 16, 8
 
 @dataclass
 class Line:
-    """One connection. ``client`` is True where the client writes."""
+    """One connection. ``client`` is True if the client writes."""
 
     file: BinaryIO
     clock: Iterator[int]
@@ -44,7 +44,7 @@ class Line:
         self._packet(True, ACK, b"", 0)
 
     def say(self, client: bool, data: bytes) -> None:
-        """Write ``data`` as one packet, as a network card that merges segments hands it over."""
+        """Write ``data`` as one packet, as a network card that merges segments would deliver it."""
         self._packet(client, ACK | PUSH, data, len(data))
 
     def _packet(self, client: bool, flags: int, data: bytes, taken: int) -> None:

@@ -7,16 +7,16 @@ from typing import ClassVar
 
 
 class Failed(Exception):
-    """The broker did not do its part; the message says what arrived instead."""
+    """The broker did not do what it should; the message says what arrived instead."""
 
 
 @dataclass(frozen=True)
 class Speech:
     """How clients address one broker, beyond the protocol.
 
-    ``where`` is the format of a destination, ``capability`` the one that an AMQP 1.0 terminus
-    requests. ``send`` and ``subscribe`` are header lines of STOMP that request an anycast queue
-    where the name alone does not. ``prefetch`` is STOMP's header line for a window, of size
+    ``where`` is the format of a destination, ``capability`` the capability that an AMQP 1.0
+    terminus requests. ``send`` and ``subscribe`` are header lines of STOMP that request an anycast
+    queue where the name alone does not. ``prefetch`` is STOMP's header line for a window, of size
     ``{messages}`` or ``{bytes}``.
     """
 
@@ -31,8 +31,8 @@ class Speech:
 
 @dataclass(frozen=True)
 class Job:
-    """One run, as both peers see it. ``window`` limits the unconfirmed messages, and those that the
-    consumer holds. If nothing happens for ``patience_s``, the run has failed."""
+    """One run, as both peers see it. ``window`` limits the unconfirmed messages and the messages
+    that the consumer holds. If nothing happens for ``patience_s``, the run has failed."""
 
     protocol: str
     scenario: str
@@ -79,7 +79,7 @@ class Dialect(ABC):
         self._sender = sender
 
     def split(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Return the complete frames in ``data``, and the bytes after them."""
+        """Return the complete frames in ``data`` and the bytes after them."""
         size_at, around = self.size_end - 4, self.prefix + self.tail
         frames = []
         at, end = 0, len(data)
@@ -115,16 +115,16 @@ class Dialect(ABC):
         """Return the message ``number``, from 0."""
 
     def allowed(self, confirmed: int) -> int:
-        """Return how many messages may have been sent once ``confirmed`` are confirmed."""
+        """Return how many messages the producer may have sent once ``confirmed`` are confirmed."""
         return confirmed + self._job.window
 
     @abstractmethod
     def confirmed(self, frames: Sequence[bytes]) -> int:
-        """Return how many messages are confirmed by now, ``frames`` included."""
+        """Return how many messages are confirmed once ``frames`` have arrived."""
 
     @abstractmethod
     def delivered(self, frames: Sequence[bytes]) -> tuple[int, bytes]:
-        """Return how many messages ``frames`` brought, and the bytes that acknowledge them."""
+        """Return how many messages ``frames`` contained, and the bytes that acknowledge them."""
 
     @abstractmethod
     def closing(self) -> Step:

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 as the benchmarks speak it: publisher confirms, a prefetch, and one basic.ack for each
+"""AMQP 0-9-1 as the benchmarks speak it: publisher confirms, a prefetch, and a basic.ack for each
 delivery."""
 
 import itertools

@@ -1,5 +1,5 @@
-"""AMQP 1.0 as the benchmarks speak it: transfers as far as credit and the session window allow,
-each message accepted."""
+"""AMQP 1.0 as the benchmarks speak it: as many transfers as the credit and the session window
+allow, and each message accepted."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _ERROR = b"\x00\x53\x1d"
 
 
 class Amqp10(Dialect):
-    """One connection with one session and one link. In scenario ``settled`` the producer sends
+    """One connection with one session and one link. In the ``settled`` scenario the producer sends
     settled messages, and the consumer requests them."""
 
     def __init__(self, job: Job, sender: bool) -> None:

@@ -1,5 +1,5 @@
-"""Artemis's CORE as the benchmarks speak it: every send answered, credit in bytes, each message
-acknowledged individually."""
+"""Artemis's CORE as the benchmarks speak it: every send is answered, credit is in bytes, and each
+message is acknowledged individually."""
 
 from collections.abc import Sequence
 from typing import Any

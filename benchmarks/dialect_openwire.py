@@ -1,5 +1,5 @@
-"""OpenWire as the benchmarks speak it: every message answered, a prefetch, each message
-acknowledged individually."""
+"""OpenWire as the benchmarks speak it: every message is answered, there is a prefetch, and each
+message is acknowledged individually."""
 
 from collections.abc import Sequence
 from typing import Any

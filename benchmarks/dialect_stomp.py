@@ -1,4 +1,4 @@
-"""STOMP 1.2 as the benchmarks speak it: frames are separated by their NULs, since no body contains
+"""STOMP 1.2 as the benchmarks speak it: frames are separated at their NULs, since no body contains
 one."""
 
 import re
@@ -11,8 +11,8 @@ _EACH = "ack:client-individual\n"
 
 
 class Stomp(Dialect):
-    """One session. In ``stream`` and ``backlog`` only the close is confirmed and nothing is
-    acknowledged; in ``receipts`` every ACK requests a receipt too."""
+    """One session. In ``stream`` and ``backlog`` only the close is confirmed, and nothing is
+    acknowledged; in ``receipts`` every ACK also requests a receipt."""
 
     failures = frozenset((b"ERROR",))
 

@@ -1,9 +1,9 @@
-"""The judges' checks in SQL, on DuckDB, over the same segments: what a good engine on a single
-machine needs for them.
+"""The judges' checks in SQL, run by DuckDB over the same segments. They show what a good engine on
+a single machine needs.
 
-Loss, duplication, phantoms and marks by a full join of the messages sent and delivered; order,
-windows and silences by window functions over each connection. Headers are looked up in their lists
-as they are stored.
+Loss, duplication, phantoms and marks are found by a full join of the messages sent and delivered;
+order, windows and silences by window functions over each connection. Headers are looked up in their
+stored lists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _events(folder: Path) -> str:
 
 
 def checks(folder: Path) -> dict[str, str]:
-    """The queries by name; each returns one row with a number of anomalies."""
+    """The queries by name; each returns one row with the number of anomalies."""
     events = _events(folder)
     stamp = _STAMP
     return {

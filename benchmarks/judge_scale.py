@@ -2,11 +2,11 @@
 
 ``python benchmarks/judge_scale.py [--sizes 1e6,1e7,5e7] [--engines judges,DuckDB] [--json]``. For
 each size it writes a recording (``suites/scale/load_trace.py``), judges it with Spark on
-``local[2]`` with 4 GB of heap, and runs the same checks by DuckDB on the same files (two threads, 4
-GB). The pure-Python oracles judge the smallest recording too. ``cluster`` is the judges on a
-standalone cluster of two workers on this machine, each with one core and an executor of 2 GB. Each
-engine runs in its own process, whose process tree is watched: wall time, processor time, peak
-memory of all and of the JVMs, and the peak size of temporary files.
+``local[2]`` with 4 GB of heap, and runs the same checks with DuckDB on the same files (two threads,
+4 GB). The pure-Python oracles judge the smallest recording too. The ``cluster`` engine runs the
+judges on a standalone cluster of two workers on this machine, each with one core and a 2 GB
+executor. Each engine runs in its own process, whose process tree is watched: wall time, processor
+time, and the peaks of memory (of all processes and of the JVMs) and temporary files.
 
 Recordings are removed, unless ``--keep`` leaves them in ``--scratch`` for another call. 10**9
 events need 4.2 GB of disk.
@@ -80,8 +80,8 @@ def main() -> None:
 
 
 def measured(folder: Path, size: int, engines: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a row for each engine on a recording of ``size`` events, written if ``folder`` has
-    none."""
+    """Return a row for each engine on a recording of ``size`` events; write the recording if
+    ``folder`` has none."""
     from brokerproof.suites.scale.load_trace import Anomalies, write
 
     complete = folder / "events"
@@ -112,9 +112,9 @@ def measured(folder: Path, size: int, engines: Sequence[str]) -> list[dict[str, 
 
 
 def watched(command: list[str], scratch: Path) -> dict[str, Any]:
-    """Run a command and watch its process tree. Return its seconds, its processor seconds, and the
-    peak bytes of memory, of JVMs' memory, and of temporary files, which it writes to
-    ``scratch``."""
+    """Run a command that writes temporary files to ``scratch``, and watch its process tree. Return
+    the seconds, the processor seconds, and the peak bytes of memory, of the JVMs' memory, and of
+    the temporary files."""
     began = time.monotonic()
     spent: dict[int, float] = {}
     most = {"memory": 0, "java": 0, "files": 0}
@@ -153,7 +153,7 @@ def size_of_files(folder: Path) -> int:
 
 
 def tree(pid: int) -> list[psutil.Process]:
-    """Return a process and its descendants; nothing if it has ended."""
+    """Return a process and its descendants; nothing if the process has ended."""
     try:
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]
@@ -166,7 +166,7 @@ def judges(folder: Path) -> dict[str, Any]:
 
 
 def cluster(folder: Path) -> dict[str, Any]:
-    """Judge on a standalone cluster, whose JVMs start before the clock does."""
+    """Judge on a standalone cluster whose JVMs start before the clock does."""
     from brokerproof.suites.scale.cluster import standalone
 
     scratch = Path(tempfile.mkdtemp())
@@ -184,7 +184,7 @@ def cluster(folder: Path) -> dict[str, Any]:
 
 
 def judged(folder: Path, master: str, *, heap: str) -> dict[str, Any]:
-    """Return the anomalies that the judges find with Spark on ``master``, and the seconds it
+    """Return the anomalies that the judges find with Spark on ``master``, and the seconds they
     took."""
     from brokerproof.harness.catalogue.profiles import load
     from brokerproof.harness.catalogue.requirements import load as requirements
@@ -211,7 +211,7 @@ def judged(folder: Path, master: str, *, heap: str) -> dict[str, Any]:
 
 
 def duck(folder: Path) -> dict[str, Any]:
-    """Check with DuckDB; if it gives up, return the first line of its message."""
+    """Check with DuckDB; if DuckDB gives up, return the first line of its message."""
     import duckdb
     from duck_checks import run
 
@@ -253,7 +253,7 @@ ENGINES = {"judges": judges, "cluster": cluster, "DuckDB": duck, "oracles": orac
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as Markdown, with ratios to DuckDB on the same recording if it ran."""
+    """Return the rows as Markdown, with ratios to DuckDB on the same recording if DuckDB ran."""
     lines = [
         (
             "| events | engine | s | of it at work, s | processor, s | µs an event | memory, MB |"

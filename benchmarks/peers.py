@@ -1,14 +1,14 @@
-"""Producer and consumer of ``throughput.py``: two processes with raw sockets that do as little as
-possible.
+"""The producer and the consumer of ``throughput.py``: two processes with raw sockets that do as
+little as possible.
 
-The peers must not be the bottleneck. Messages are encoded before the clock starts, and as many are
-written at a time as may be unconfirmed. Of each received frame only its code is read, and what an
-acknowledgement repeats. Each job ends with a close that the broker must answer after exactly the
-expected number of deliveries: a lost, duplicated or refused message fails the run instead of
-improving its figures.
+The peers must not be the bottleneck. Messages are encoded before the clock starts, and each write
+contains as many as may be unconfirmed. In each received frame only the code is read, and the fields
+that an acknowledgement repeats. Each job ends with a close that the broker must answer after
+exactly the expected number of deliveries: a lost, duplicated or refused message makes the run fail
+instead of improving the figures.
 
-Both read the same monotonic clock of the host, so the producer's first instant and the consumer's
-last can be subtracted. :class:`dialect.Dialect` defines what a protocol writes and how it is read.
+Both read the same monotonic clock of the host, so the producer's first instant can be subtracted
+from the consumer's last. :class:`dialect.Dialect` defines how each protocol is written and read.
 """
 
 import socket
@@ -37,7 +37,7 @@ DIALECTS: dict[str, type[Dialect]] = {
 
 
 class _Wire:
-    """An open connection. No wait on it exceeds the job's patience."""
+    """An open connection. No wait on it is longer than the job's patience."""
 
     def __init__(self, job: Job, sender: bool) -> None:
         self._patience_s = job.patience_s
@@ -55,8 +55,8 @@ class _Wire:
             raise Failed(f"the broker took nothing for {self._patience_s:g} s") from None
 
     def frames(self) -> list[bytes]:
-        """Return the complete frames received so far, possibly none. Raises :class:`Failed` for one
-        that ends a run."""
+        """Return the complete frames received so far, possibly none. Raises :class:`Failed` if a
+        frame ends the run."""
         if self._kept:
             kept, self._kept = self._kept, []
             return kept
@@ -79,7 +79,7 @@ class _Wire:
             self.dialect.answered(self._until(answer)[-1])
 
     def finish(self) -> None:
-        """Close; a delivery before the answer fails the run."""
+        """Close the connection; a delivery before the answer makes the run fail."""
         data, answer = self.dialect.closing()
         self.write(data)
         if self.dialect.delivered(self._until(answer))[0]:
@@ -87,7 +87,7 @@ class _Wire:
         self._socket.close()
 
     def _until(self, answer: int | bytes) -> list[bytes]:
-        """Return the frames up to the first with that code; keep later ones for the next call."""
+        """Return the frames up to the first with this code; keep later ones for the next call."""
         seen: list[bytes] = []
         while True:
             frames = self.frames()

@@ -1,15 +1,15 @@
-"""Cost of recording a load of STOMP, AMQP 1.0 or AMQP 0-9-1: lost throughput and processor time.
+"""Cost of recording a STOMP, AMQP 1.0 or AMQP 0-9-1 load: lost throughput and processor time.
 
-``python benchmarks/recorder_overhead.py [PROTOCOL…] [--target artemis]`` starts the target and,
-protocol by protocol, drives it with one load, whose recording is switched on and off in short
-slices of time: off, on, on, off, and so on. Two neighbouring slices, with and without recording,
-are a pair, so a disturbance longer than a slice affects both alike. *The lost throughput* is the
-median loss of the slice with recording over all ``--pairs``.
+``python benchmarks/recorder_overhead.py [PROTOCOL…] [--target artemis]`` starts the target and puts
+one load on it for each protocol in turn. The recording is switched on and off in short slices of
+time: off, on, on, off, and so on. Two neighbouring slices, with and without recording, are a pair,
+so a disturbance longer than a slice affects both alike. *The lost throughput* is the median, over
+all ``--pairs``, of the loss in the slice with recording.
 
-A slice includes all work of recording: the driver's for its tape, the thread that writes it, and
-the kernel's for that thread. The driver runs in this process, the broker in its own; neither is
-bound to a core. ``--rate`` limits the driver's speed. Exit 1 if the median of any protocol is 10 %
-or more.
+A slice includes all work of recording: the driver's work for the tape, the thread that writes the
+tape, and the kernel's work for that thread. The driver runs in this process, the broker in its own;
+neither is bound to a core. ``--rate`` limits the driver's speed. The exit code is 1 if the median
+of any protocol is 10 % or more.
 """
 
 import json
@@ -56,9 +56,9 @@ MOST_LOST = 0.1
 
 @dataclass(frozen=True)
 class Slice:
-    """Messages a second, and processor time per message in µs: of the driver, with the thread that
-    writes the tape, and of the broker. A confirmation and a delivery count as half a message each,
-    because a broker may accept many before it delivers any."""
+    """Messages a second, and the processor time per message in µs of the driver (with the thread
+    that writes the tape) and of the broker. A confirmation and a delivery are half a message each,
+    because a broker may accept many messages before it delivers any."""
 
     rate: float
     driver: float
@@ -66,8 +66,8 @@ class Slice:
 
 
 class Bench:
-    """A driver at work on a started target. ``folder`` is for its tape, ``broker`` the target's
-    processes."""
+    """A driver at work on a started target. ``folder`` is for its tape; ``broker`` lists the
+    target's processes."""
 
     def __init__(
         self, target: SocketTarget, options: LoadOptions, folder: Path, broker: Sequence[int]
@@ -80,8 +80,8 @@ class Bench:
         self._broker = broker
 
     def pairs(self, count: int, lasts: Duration) -> Iterable[tuple[Slice, Slice]]:
-        """Yield up to ``count`` pairs of slices, without and with a tape; none in which the broker
-        was idle in either."""
+        """Yield up to ``count`` pairs of slices, without and with a tape. Leave out pairs in which
+        the broker was idle."""
         driver = self._driver
         driver.connect(PATIENCE)
         driver.produce(self._world.now())
@@ -121,7 +121,7 @@ class Bench:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, minimum, maximum, and a 95 % confidence interval of the median."""
+    """The median, the minimum, the maximum, and a 95 % confidence interval of the median."""
     ordered = sorted(values)
     count = len(ordered)
     reach = round(0.98 * count**0.5)

@@ -1,10 +1,10 @@
 """Time to write a report on many cases, its size, and the time until Chromium displays it.
 
 ``python benchmarks/report_scale.py [--cases 1e5] [--targets 4] [--out FOLDER] [--look] [--json]``.
-It writes a run of that many cases, of which a tenth have several connections and the rest are
-alike. Another process reports it with ``local[2]``. Then it opens the index and the page of a case,
-at the widths of a desktop and of a phone. The run goes to a temporary folder unless ``--out`` names
-one to keep; ``--look`` only opens the report in that folder.
+The benchmark writes a run of that many cases, of which a tenth have several connections and the
+rest are alike. Another process writes the report with ``local[2]``. Then the benchmark opens the
+index and the page of a case, at the widths of a desktop and of a phone. The run goes to a temporary
+folder unless ``--out`` names one to keep; ``--look`` only opens the report in that folder.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def measured(folder: Path, cases: int, targets: int) -> dict[str, Any]:
 
 
 def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str, int]]:
-    """Write the report; return the seconds in all and by step, and the peak memory in bytes by
+    """Write the report; return the seconds in total and by step, and the peak memory in bytes by
     process."""
     program = "from brokerproof.harness.commands.cli import main; main()"
     command = [sys.executable, "-c", program, "report", str(run), "--out", str(report)]
@@ -124,8 +124,8 @@ def written(run: Path, report: Path) -> tuple[float, dict[str, float], dict[str,
 
 
 def memory(driver: int) -> dict[str, int]:
-    """Return the current resident bytes of the process that writes, of its JVM, and of the largest
-    of Spark's Python workers."""
+    """Return the current resident bytes of the process that writes the report, of its JVM, and of
+    the largest of Spark's Python workers."""
     peaks: dict[str, int] = {}
     for process in tree(driver):
         with contextlib.suppress(psutil.Error):  # it may end meanwhile
@@ -136,7 +136,7 @@ def memory(driver: int) -> dict[str, int]:
 
 
 def write_run(folder: Path, cases: int, targets: int) -> int:
-    """Write a run folder of that many results; return the number of events in its trace."""
+    """Write a run folder of that many results; return the number of events in the trace."""
     from brokerproof.harness.catalogue.requirements import load
     from brokerproof.harness.model.enums import Clock
     from brokerproof.harness.model.finding import JudgedFinding
@@ -228,7 +228,7 @@ _CHANGES = {
 
 def looked_at(report: Path) -> dict[str, Any]:
     """Return how long Chromium takes to display pages (in seconds) and to apply filters (in
-    milliseconds), at both widths."""
+    milliseconds), at each width."""
     from brokerproof.suites.browser.devtools import Browser
 
     figures: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""Messages a second and processor time per message: the reference broker beside other brokers of
+"""Messages a second and processor time per message of the reference broker and of other brokers of
 the protocol, in one run on one machine.
 
 ``python benchmarks/throughput.py PROTOCOL`` runs every scenario on every broker several times,
 interleaved, so that disturbances affect all alike, and prints the figures and the ratios of the
-reference to each other broker, pair by pair. ``--versions OLD NEW`` compares the reference brokers
-of two checkouts instead; ratios are those of NEW to OLD. See README.md beside this file for what is
+reference to each of the other brokers. ``--versions OLD NEW`` compares the reference brokers of two
+checkouts instead; the ratios are those of NEW to OLD. See README.md beside this file for what is
 measured.
 """
 
@@ -86,8 +86,8 @@ class Options:
 @dataclass
 class Series:
     """The runs of one scenario on one broker: ``rates`` in messages a second, the broker's
-    ``cpu_us`` per message, and ``cores``, the processor cores that broker, producer and consumer
-    used. A driver near 1 may itself have been the bottleneck."""
+    ``cpu_us`` per message, and ``cores``, the processor cores that the broker, the producer and the
+    consumer used. A peer near 1 may itself have been the bottleneck."""
 
     rates: list[float] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
@@ -115,8 +115,8 @@ Measured = dict[str, dict[str, Series]]
 
 class Peers:
     """The two processes at the ends of the wire (:func:`peers.work`). Each receives ``(role,
-    job)``, answers "ready" or an error, waits for "go", and answers with its instant. None ends
-    it."""
+    job)``, answers "ready" or an error, waits for "go", and answers with an instant. None ends the
+    process."""
 
     def __init__(self, stack: ExitStack) -> None:
         context = multiprocessing.get_context("spawn")
@@ -135,7 +135,7 @@ class Peers:
 
     def run(self, job: Job) -> tuple[float, float, float]:
         """Return the seconds from the first message sent to the last received, and the processor
-        time of producer and consumer. Raises :class:`SetUpFailed` if the broker failed."""
+        time of the producer and the consumer. Raises :class:`SetUpFailed` if the broker failed."""
         producer, consumer = self._pipes["produce"], self._pipes["consume"]
         answers = {}
         for role, pipe in (("consume", consumer), ("produce", producer)):
@@ -167,7 +167,7 @@ class Peers:
 
 def measure(peers: Peers, brokers: Sequence[Broker], options: Options) -> Measured:
     """Run every scenario on every broker in each repetition, beginning with a different broker each
-    time. The first ``options.warm_up`` repetitions do not count, as JVMs still compile."""
+    time. The first ``options.warm_up`` repetitions are left out, as JVMs are still compiling."""
     measured = {
         scenario: {broker.name: Series() for broker in brokers} for scenario in options.scenarios
     }
@@ -199,7 +199,7 @@ def measure(peers: Peers, brokers: Sequence[Broker], options: Options) -> Measur
 
 
 def ratios(subject: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Return the ratios by repetition, except where the other used no measurable processor time."""
+    """Return the ratio for each repetition in which both brokers used measurable processor time."""
     return [ours / theirs for ours, theirs in zip(subject, other, strict=False) if theirs]
 
 
@@ -212,7 +212,7 @@ def say(line: str) -> None:
 
 
 def report(measured: Measured, subject: str, options: Options) -> str:
-    """Return the tables as text, with the ratios of the broker ``subject`` to the others."""
+    """Return the tables as text, with the ratios of the broker ``subject`` to the other brokers."""
     lines = [
         (
             f"{options.protocol}: {options.messages:,} {'persistent ' * options.durable}messages of"

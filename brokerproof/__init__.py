@@ -1,8 +1,8 @@
 """Conformance and test harness for message brokers.
 
-In an installed distribution five folders stand beside this file. In a checkout they are links to the
-folders of the repository. A checkout without symbolic links and an unpacked sdist have neither: there
-the folders of the repository are searched themselves.
+In an installed distribution five folders are beside this file; in a checkout they are links to the
+folders of the repository. A checkout without symbolic links and an unpacked sdist have neither, so
+the repository's folders are searched.
 """
 
 from pathlib import Path

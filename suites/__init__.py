@@ -1,1 +1,1 @@
-"""Claims about brokers (stomp, flow, delivery) and about ourselves (units, repo)."""
+"""Claims about brokers (stomp, flow, delivery) and about this project (units, repo)."""

@@ -1,4 +1,4 @@
-"""Plans for the clients of the channel model: their steps, and how they are drawn."""
+"""Plans for the clients of the channel model: their steps and how they are drawn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Consume:
-    """Begin a consumer with its own prefetch (0: none)."""
+    """Begin a consumer with its own prefetch (0 means none)."""
 
     channel: int
     queue: int
@@ -31,14 +31,14 @@ class Consume:
 
 @dataclass(frozen=True)
 class Cancel:
-    """End a consumer. Its deliveries stay unsettled."""
+    """End a consumer. Its deliveries remain unsettled."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Set a channel's limit for all its consumers together (0: none)."""
+    """Set a channel's limit for all its consumers together (0 means none)."""
 
     channel: int
     limit: int
@@ -46,7 +46,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Settle:
-    """Settle a delivery, with ``multiple`` also every older one of its channel."""
+    """Settle a delivery and, with ``multiple``, every older delivery of its channel."""
 
     channel: int
     which: int
@@ -81,7 +81,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Stall:
-    """The connection is not read while messages are published and it settles; meanwhile it closes
+    """Stop reading the connection while messages are published and it settles deliveries and closes
     the channel ``closes``."""
 
     steps: tuple[Publish | Settle, ...]
@@ -116,7 +116,7 @@ STALL = st.builds(
 
 
 def steps(target: Target) -> st.SearchStrategy[list[Step]]:
-    """Draw a plan. Only in virtual time is it known what a peer that does not read is sent."""
+    """Draw a plan. Only in virtual time can one know what is sent to a peer that does not read."""
     others = [
         st.builds(Cancel, st.integers(0, 5)),
         st.builds(Limit, CHANNELS, st.integers(0, 5)),

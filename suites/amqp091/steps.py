@@ -46,14 +46,14 @@ def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
 
 
 def kinds(target: Target) -> list[str]:
-    """The broker's types of queues; its documents about queues promise the same for all of them."""
+    """The broker's types of queues. The documents about queues say the same about all of them."""
     return ["classic", *(["quorum"] if offers(target, QUORUM) else [])]
 
 
 def queue_of_kind(
     target: Bench, peer: Amqp091Peer, kind: str, arguments: Mapping[str, Any], **fields: Any
 ) -> str:
-    """Declare a queue of that type and return its name. A quorum queue is durable and cannot be
+    """Declare a queue of this type and return its name. A quorum queue is durable and cannot be
     exclusive, so it expires."""
     if kind == "classic":
         return queue_of(peer, arguments=dict(arguments), **fields)
@@ -65,7 +65,7 @@ def queue_of_kind(
 def exchange_of(
     target: Bench, peer: Amqp091Peer, kind: str, *, channel: int = 1, **fields: Any
 ) -> str:
-    """Declare an exchange that is deleted with its last binding; return its name."""
+    """Declare an exchange that is deleted with its last binding; return the exchange's name."""
     name = target.fresh_name()
     declaration = {"exchange": name, "type": kind, "auto-delete": True, **fields}
     peer.call("exchange.declare", declaration, channel=channel)
@@ -101,7 +101,7 @@ def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> Non
 
 
 def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) -> bool:
-    """Ask until the answer is yes, as the broker may still be working; return the last answer."""
+    """Ask until the answer is yes, as a broker may still be working; return the last answer."""
     until = peer.world.now() + within
     while not question():
         if peer.world.now() >= until:
@@ -114,7 +114,7 @@ def arrive(
     peer: Amqp091Peer, count: int, *, channel: int = 1, quiet: Duration = QUIET
 ) -> list[Method]:
     """Return the next ``count`` deliveries on a channel (fewer if they are late), and any that
-    arrive ``quiet`` longer."""
+    arrive within ``quiet`` after them."""
     match_delivery = method("basic.deliver", channel=channel)
 
     def here() -> int:
@@ -151,8 +151,8 @@ def others_work(target: Bench) -> None:
 
 
 def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
-    """The connection must end without open-ok, with or without connection.close. Brokers give a
-    handshake ten seconds (RabbitMQ's handshake_timeout), after which they end it anyway."""
+    """The connection must end without open-ok, with or without connection.close. Brokers limit a
+    handshake to ten seconds (RabbitMQ's handshake_timeout) and then end it anyway."""
     longer = PATIENCE + seconds(5)
     closed = target.wait_until(lambda: peer.ended is not None or _connection_closed(peer), longer)
     opened = any(reply.name == "connection.open-ok" for reply in peer.inbox)
@@ -164,7 +164,7 @@ def _connection_closed(peer: Amqp091Peer) -> bool:
 
 
 def record_close(target: Bench, peer: Amqp091Peer, behaviour: str) -> None:
-    """Record the close that answers the last method sent, and leave it in the inbox."""
+    """Record the close that answers the last method sent, and keep it in the inbox."""
 
     def closes() -> list[str]:
         names = ("channel.close", "connection.close")

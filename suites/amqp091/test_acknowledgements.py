@@ -116,7 +116,7 @@ Step = tuple[str, int, bool, bool]
 
 
 def steps_on(target: Target) -> st.SearchStrategy[list[Step]]:
-    """Settlements that the broker offers."""
+    """The settlements that the broker offers."""
     ways = settling(target, ["ack", "ack", "nack", "reject", "requeue"])
     step = st.tuples(st.sampled_from(ways), st.integers(0, 9), st.booleans(), st.booleans())
     return st.lists(step, max_size=6)

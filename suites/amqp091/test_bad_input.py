@@ -52,7 +52,7 @@ def test_methods_of_the_server_are_not_for_clients(target: Bench, name: str) -> 
 
 
 def places(target: Target) -> st.SearchStrategy[Where]:
-    """The broker's own message limit, or :data:`LIMIT` where it can be configured."""
+    """The broker's own message limit, or :data:`LIMIT` if the limit can be configured."""
     limited = (
         {"acceptor": {"amqp091_max_message_size": LIMIT}}
         if RECONFIGURABLE in target.identity.capabilities

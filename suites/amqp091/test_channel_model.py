@@ -1,9 +1,9 @@
 """Prefetch, settlement and transactions of channels together, judged by a model.
 
-A plan is drawn, and after each step the model knows which messages are delivered, which wait, and
-how many deliveries each limit still allows. Two things are judged at every stop: no delivery
-arrived beyond a limit, out of order, or for a settled message; and no consumer has room while
-messages wait in its queue. Which of several consumers gets a message is the broker's choice.
+A plan is drawn. After each step the model knows which messages are delivered, which wait, and how
+many deliveries each limit still allows. At every stop two things are judged: no delivery exceeded a
+limit, was out of order, or had a settled message; and no consumer has room while messages wait in
+its queue. Which of several consumers gets a message is the broker's choice.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ STOPPED = ms(50)
 
 @dataclass(eq=False)
 class Consumer:
-    """A consumer; ``held`` counts its unsettled deliveries."""
+    """A consumer; ``held`` is the number of its unsettled deliveries."""
 
     tag: str
     channel: Channel
@@ -109,7 +109,7 @@ class Held:
 
 @dataclass(eq=False)
 class Channel:
-    """A channel's unsettled deliveries by tag; ``pending`` are settled in the open transaction."""
+    """A channel's unsettled deliveries by tag; ``pending``: settled in the open transaction."""
 
     number: int
     limit: int = 0
@@ -151,7 +151,7 @@ class Run:
     """How often a message was delivered, by queue and number."""
 
     def step(self, step: Step) -> None:
-        """One step of the plan, at the broker and in the model, up to its stop."""
+        """Take one step of the plan, at the broker and in the model, up to its stop."""
         judged: tuple[str, ...] = (LIMIT, MORE)
         for model in self.queues:
             model.is_mixed = False
@@ -191,7 +191,7 @@ class Run:
         peer.settle(PUBLISHER)
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers. Afterwards only unread data is in flight."""
+        """Carry out steps without waiting for answers. Then only unread data is in flight."""
         closes = None if stall.closes is None else self.channels[stall.closes]
         with stalls.amqp091(self.target, self.peer, MORE):
             for step in stall.steps:
@@ -212,8 +212,8 @@ class Run:
             open_channel(self.peer, closes.number)
 
     def _consume(self, channel: Channel, queue: int, prefetch: int, no_ack: bool) -> None:
-        """Begin a consumer. Do not set the prefetch of a channel with a limit, which RabbitMQ would
-        forget (``test_prefetch.py``)."""
+        """Begin a consumer. Do not set a prefetch on a channel that has a limit, because RabbitMQ
+        would forget the limit (``test_prefetch.py``)."""
         self.tags += 1
         tag = f"c{self.tags}"
         if not channel.limit:
@@ -229,8 +229,8 @@ class Run:
         self.peer.call("basic.cancel", fields, channel=consumer.channel.number)
 
     def _limit(self, channel: Channel, limit: int) -> None:
-        """Set the limit while basic.get has no unsettled deliveries: no document says whether such
-        messages count."""
+        """Set the limit while no message from basic.get is unsettled: no document says whether such
+        messages are part of it."""
         if not offers(self.target.target, CONSUMER_PREFETCH):
             return
         if all(held.consumer is not None for held in channel.all_out()) and not channel.pending:
@@ -284,7 +284,7 @@ class Run:
                 self.target.reached(BEHIND)
 
     def _get(self, channel: Channel, queue: int) -> None:
-        """Get a message that no consumer may receive meanwhile."""
+        """Get a message that no consumer can receive in the meantime."""
         model = self.queues[queue]
         if channel.limit or not model.waiting:
             return
@@ -333,7 +333,7 @@ class Run:
         self.came_back |= {(held.queue, held.number): CLOSED for held in out}
 
     def stop(self, after: str, judged: tuple[str, ...]) -> None:
-        """Wait until nothing more should arrive, and slightly longer; judge what arrived."""
+        """Wait until nothing more should arrive, and slightly longer; judge the deliveries."""
         rest = self.target.wait_until(
             lambda: self._take(after, judged) or not self._idle(), PATIENCE
         )
@@ -371,7 +371,7 @@ class Run:
         ]
 
     def _take(self, after: str, judged: tuple[str, ...]) -> bool:
-        """Judge the deliveries that have arrived; return True if the connection is over."""
+        """Judge the deliveries that have arrived; return True if the connection has ended."""
         arrivals: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for channel in self.channels.values():
             for delivery in self.peer.deliveries(channel.number):
@@ -425,7 +425,7 @@ class Run:
         self.target.record_finding(MARK, delivery["redelivered"] is again, detail)
 
     def finish(self) -> None:
-        """End consumers, then channels: every unsettled message can be received again, in order."""
+        """End consumers, then channels. All unsettled messages can be received again, in order."""
         while self.consumers:
             self._cancel(0)
         for channel in self.channels.values():
@@ -447,7 +447,7 @@ class Run:
 
 
 def open_channel(peer: Amqp091Peer, number: int) -> None:
-    """Open a channel, which is transactional if it is the third."""
+    """Open a channel, with transactions if it is the third."""
     peer.open_channel(number)
     if number == TRANSACTED:
         peer.call("tx.select", channel=number)
@@ -469,9 +469,9 @@ NOT_READING: list[Step] = [
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Histories that need more than a few steps: a limit below the number delivered, settlements of
-    a cancelled consumer's deliveries, rollbacks of ranges, many rounds, and closes with all sorts
-    of unsettled deliveries."""
+    """Histories that need more than a few steps: limits below the number of deliveries, settlements
+    of a cancelled consumer's deliveries, rollbacks of ranges, many rounds, and channels closed with
+    all sorts of unsettled deliveries."""
     histories: list[dict[str, object]] = [
         {
             "rounds": 1,

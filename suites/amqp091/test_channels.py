@@ -73,8 +73,8 @@ def test_a_method_on_a_channel_that_is_not_open_is_an_error(
 
 
 def missing_exchange(target: Bench, peer: Amqp091Peer, channel: int = 1) -> None:
-    """Name an exchange that does not exist, which closes the channel. A queue would not do: some
-    brokers create one when it is named."""
+    """Name an exchange that does not exist, which closes the channel. A queue would not do, since
+    some brokers create any queue that is named."""
     missing = {"exchange": target.fresh_name(), "passive": True}
     peer.send("exchange.declare", missing, channel=channel)
 
@@ -218,7 +218,7 @@ BROKEN, NEIGHBOUR = 1, 2
 
 
 class Shared:
-    """A queue that two channels of a connection use, and the mistakes that one of them makes."""
+    """A queue shared by two channels of a connection, and the mistakes that one channel makes."""
 
     def __init__(self, target: Bench) -> None:
         self.target = target
@@ -229,8 +229,8 @@ class Shared:
         self.other = queue_of(self.peer, channel=NEIGHBOUR)
 
     def mistake(self, kind: str) -> bool:
-        """Break a rule on one channel. Return True if the broker closes it: not every broker does
-        so for each rule, which other cases judge."""
+        """Break a rule on one channel. Return True if the broker closes the channel. Not every
+        broker does so for every rule; other cases judge that."""
         send = self.peer.send
         match kind:
             case "an unknown exchange":
@@ -360,8 +360,8 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
 
 
 def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
-    """Judge that a reopened channel has neither the prefetch nor the confirm mode of its
-    predecessor."""
+    """Judge that a reopened channel has neither the prefetch nor the confirm mode that it had
+    before."""
     peer.open_channel(BROKEN)
     confirms = offers(target.target, CONFIRMS)
     if confirms:

@@ -33,7 +33,7 @@ ANSWERS = ("basic.ack", "basic.nack")
 
 
 def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int, str], list[int]]:
-    """Return the answers to messages 1 to ``upto``, ``basic.ack`` or ``basic.nack`` by number, and
+    """Return the answers to messages 1 to ``upto`` (``basic.ack`` or ``basic.nack``) by number, and
     the numbers that were answered twice or never published."""
     answer_by_number: dict[int, str] = {}
     wrong: list[int] = []
@@ -60,7 +60,7 @@ FATES = ("a queue", "two queues", "a consumer", "nowhere", "back", "an exchange 
 
 
 def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
-    """Return a message for each outcome, and declare its destination."""
+    """Return a message for each outcome, and declare the message's destination."""
     queue, consumed, nowhere = queue_of(peer), queue_of(peer), target.fresh_name()
     fanout, unbound = (exchange_of(target, peer, "fanout") for _ in range(2))
     for bound in (queue, queue_of(peer)):

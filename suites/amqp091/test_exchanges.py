@@ -223,7 +223,7 @@ def test_an_exchange_in_use_is_not_deleted_if_unused(target: Bench) -> None:
 
 
 def missing_ends(target: Target) -> st.SearchStrategy[str]:
-    """Return what may be missing: not a queue if the broker creates one when it is named."""
+    """Return the ends that may be missing: not a queue if the broker creates any that is named."""
     ends = ["exchange"]
     if "amqp091-undeclared" in target.identity.capabilities:
         ends.insert(0, "queue")

@@ -1,7 +1,7 @@
-"""Lifetimes of messages and queues: only expired messages are dead-lettered and not delivered.
+"""Lifetimes of messages and queues: only expired messages are dead-lettered instead of delivered.
 
-(RabbitMQ: ttl, dlx.) A classic queue removes expired messages at its head, so one that waits behind
-a longer-lived message is dead-lettered later, but never delivered.
+(RabbitMQ: ttl, dlx.) A classic queue removes expired messages at its head, so a message that
+expires behind a longer-lived one is dead-lettered later, but never delivered.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def judge_queue(
     ttl: int | None,
     returned: set[bytes],
 ) -> None:
-    """Judge a queue, to which the messages ``returned`` came back, and its dead letter queue."""
+    """Judge a queue, to which the messages ``returned`` came back, and the dead letter queue."""
     name, letters = queues
     every = {b"%d" % n: {life, ttl} <= {None, LONG} for n, life in enumerate(lives)}
     over = [body for body, lives_on in every.items() if not lives_on]
@@ -143,7 +143,7 @@ EXPIRES, STEP = ms(4000), ms(2400)
 
 
 def is_there(peer: Amqp091Peer, queue: str) -> bool:
-    """Return True if a message reaches the queue. That does not count as using the queue."""
+    """Return True if a message reaches the queue. Publishing is not a use of the queue."""
     peer.publish(b"", queue, mandatory=True)
     peer.settle()
     return not peer.taken("basic.return")

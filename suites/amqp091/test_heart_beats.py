@@ -62,7 +62,7 @@ def test_the_server_beats(target: Bench, virtual_s: int, state: str) -> None:
 
 
 def _in_state(target: Bench, state: str, interval: int) -> Amqp091Peer:
-    """Return a connection in one of :data:`STATES`. Control: it can be brought there."""
+    """Return a connection in one of :data:`STATES`. Control: the connection reaches this state."""
     peer = target.amqp091(heartbeat=interval)
     queue = queue_of(peer)
     match state:

@@ -1,7 +1,7 @@
-"""Every number of every method and content header of an AMQP 0-9-1 client, at its boundaries.
+"""Every number in an AMQP 0-9-1 client's methods and content headers, at its boundaries.
 
-Each value gets a connection and a conversation that uses every method with a number. The fields are
-taken from the codec's tables.
+Each value is tried on its own connection, in a conversation that uses every method with a number.
+The fields are taken from the codec's tables.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Conversation:
         self._confirms = offers(target.target, CONFIRMS)
 
     def play(self) -> None:
-        """Go through all methods. Raises :class:`ConversationOver` if an answer is unusual."""
+        """Use all the methods. Raises :class:`ConversationOver` if an answer is unusual."""
         peer, identity = self.peer, self.target.target.identity
         peer.start()
         tuned = peer.authenticate(identity.login, identity.passcode)
@@ -169,7 +169,7 @@ class Conversation:
 
 
 def _decided_by(field: str, stage: str) -> str:
-    """The requirement that a conversation with another number in ``field`` breaks if it gets no
+    """The requirement that is broken if a conversation with another number in ``field`` gets no
     answer at ``stage``."""
     if field in HEADER_FIELDS:
         return BADLY_FORMATTED

@@ -1,8 +1,8 @@
 """Queues with limits: which messages are kept, refused or dead-lettered (RabbitMQ: maxlength, dlx).
 
-The arithmetic, measured on 3.10.8 and read in its source: limits are inclusive and count waiting
-messages, and the bytes of their bodies. With drop-head the oldest are removed until the sum is
-within the limit; with reject-publish a message is refused if the sum would exceed the limit.
+The arithmetic was measured on 3.10.8 and read in its source. Limits are inclusive and apply to the
+number of waiting messages or to the bytes of their bodies. With drop-head the oldest are removed
+until the sum is within the limit; with reject-publish a message that would exceed it is refused.
 """
 
 from __future__ import annotations
@@ -158,14 +158,14 @@ class _Used:
         self.peer.settle()
 
     def held(self, *, channel: int = 2) -> list[int]:
-        """Fill the queue and get all of its messages; return the tags."""
+        """Fill the queue and get all the messages; return their tags."""
         self.send(self.FULL)
         return [
             self.peer.get(self.queue, channel=channel)["delivery-tag"] for _ in range(self.FULL)
         ]
 
     def give_back(self, tags: list[int], *, channel: int = 2, requeue: bool = True) -> None:
-        """Return or refuse deliveries one by one."""
+        """Requeue or refuse deliveries one by one."""
         for tag in tags:
             fields = {"delivery-tag": tag, "requeue": requeue}
             self.peer.send("basic.reject", fields, channel=channel)
@@ -185,7 +185,7 @@ class _Used:
         holds(self.peer, self.queue, self.FULL)
 
     def roll_back(self) -> None:
-        """Roll back acknowledgements, and then return the messages."""
+        """Roll back acknowledgements, then requeue the messages."""
         tags = self.held(channel=3)
         self.peer.ack(tags[-1], multiple=True, channel=3)
         self.peer.call("tx.rollback", channel=3)
@@ -202,7 +202,7 @@ class _Used:
         self.peer.call("queue.purge", {"queue": self.queue})
 
     def empty(self) -> list[int]:
-        """Return the numbers of the waiting messages, and remove them."""
+        """Remove the waiting messages and return their numbers."""
         return [int(body.partition(b".")[0]) for body in bodies(drained(self.peer, self.queue))]
 
 

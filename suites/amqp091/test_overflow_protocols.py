@@ -1,8 +1,8 @@
 """A full queue with reject-publish answers publishers of every protocol.
 
 (RabbitMQ: maxlength, reject-publish.) Over AMQP 0-9-1 the answer is basic.nack, for publishers in
-confirm mode (``test_overflow.py``). STOMP has ERROR instead of RECEIPT, AMQP 1.0 the outcome
-rejected.
+confirm mode (``test_overflow.py``). In STOMP it is an ERROR instead of a RECEIPT, and in AMQP 1.0
+the rejected outcome.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def both(target: Target) -> list[dict[str, str]]:
 
 
 def full_queue(target: Bench, overflow: str) -> tuple[Amqp091Peer, str]:
-    """Declare a queue of at most three messages; return its owner and its name."""
+    """Declare a queue that holds at most three messages; return its owner and its name."""
     owner = target.amqp091()
     name = target.fresh_name()
     owner.declare(name, arguments={"x-max-length": LIMIT, "x-overflow": overflow})
@@ -41,7 +41,7 @@ def full_queue(target: Bench, overflow: str) -> tuple[Amqp091Peer, str]:
 
 
 def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
-    """Wait until the queue is full, then return its messages and delete it."""
+    """Wait until the queue is full; then return its messages and delete it."""
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     received = bodies(drained(owner, queue))
     owner.call("queue.delete", {"queue": queue})

@@ -246,7 +246,7 @@ def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: i
 
 
 def _some(target: Bench, peer: Amqp091Peer) -> list[Method]:
-    """Return the next deliveries, as soon as any arrive."""
+    """Return the next deliveries as soon as any arrive."""
     match_delivery = method("basic.deliver", channel=1)
     target.wait_until(lambda: any(match_delivery.accepts(reply) for reply in peer.inbox), PATIENCE)
     return peer.deliveries()

@@ -62,7 +62,7 @@ EXISTS = {True: "exists", False: "does not exist"}
 
 
 def _exists(target: Bench, name: str) -> bool:
-    """Return True if a passive declaration finds the queue, even one exclusive to another
+    """Return True if a passive declaration finds the queue, even if it is exclusive to another
     connection; 404 means that there is none."""
     peer = target.amqp091()
     peer.send("queue.declare", {"queue": name, "passive": True}, channel=1)

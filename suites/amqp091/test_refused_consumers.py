@@ -37,7 +37,7 @@ def kinds(target: Target) -> list[str]:
 
 
 def _consume(target: Bench, peer: Amqp091Peer, queue: str, kind: str) -> None:
-    """Consume from ``queue`` with the mistake. Control: it is refused."""
+    """Consume from ``queue`` with the mistake. Control: the broker refuses."""
     fields: dict[str, Any] = {"queue": queue, "consumer-tag": "refused"}
     if kind == TAG:
         elsewhere = str(peer.declare(exclusive=True)["queue"])

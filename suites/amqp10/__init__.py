@@ -1,1 +1,1 @@
-"""AMQP 1.0's requirements on a broker, section by section."""
+"""AMQP 1.0's requirements on brokers, section by section."""

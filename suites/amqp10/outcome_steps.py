@@ -18,7 +18,7 @@ STATES = {
 
 
 def failures(delivery: Delivery) -> int:
-    """Return the delivery-count of the header; 0 if absent."""
+    """Return the delivery-count of the header; 0 if there is none."""
     return int(delivery.message.fields("header").get("delivery-count", 0))
 
 
@@ -29,8 +29,8 @@ def supported_states(target: Target) -> list[str]:
 
 
 def after_close(target: Bench, peer: AmqpPeer, node: Node, count: int) -> list[Delivery]:
-    """Return what another connection receives once ``peer`` has closed: everything ``peer``
-    released is available then, whatever the broker did before."""
+    """Return what another connection receives once ``peer`` has closed. All messages that ``peer``
+    released are available then, whatever the broker did before."""
     if not is_over(peer) and barrier(peer) is None:
         peer.close(answered=False)
         peer.watch_for(frame("close"))  # An error may overtake it.

@@ -59,8 +59,8 @@ def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
 
 
 def fill(target: Bench, node: Node, bodies: Sequence[bytes], **sections: Any) -> AmqpPeer:
-    """Send messages with these bodies in order over a separate connection and return its peer.
-    Control: each is accepted."""
+    """Send messages with these bodies in order over a separate connection; return its peer.
+    Control: each message is accepted."""
     peer = target.amqp()
     link = peer.sender(node)
     waiting = []
@@ -86,7 +86,7 @@ def collect(
     within: Duration = PATIENCE,
 ) -> list[Delivery]:
     """Return the next ``count`` deliveries of a link (fewer if they are late), and any that arrive
-    ``quiet`` longer."""
+    within ``quiet`` after them."""
 
     def arrived() -> int:
         return sum(delivery.link is link for delivery in peer.deliveries)
@@ -99,8 +99,8 @@ def collect(
 
 
 def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -> None:
-    """Control that every delivery arrived in one transfer: windows count transfers, and a broker
-    may split a message into as many as it likes (2.6.14)."""
+    """Control: every delivery arrived in one transfer. Windows are numbers of transfers, and a
+    broker may split a message into as many as it likes (2.6.14)."""
     in_parts = any(len(delivery.frames) > 1 for delivery in got) or any(
         reply.name == "transfer" and reply.get("more") for reply in peer.inbox
     )
@@ -110,7 +110,7 @@ def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -
 
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
-    """Return the bodies of deliveries, in order; all bytes of one that is not a message."""
+    """Return the bodies of deliveries in order; the whole delivery if it is not a message."""
     return [_body(delivery) for delivery in deliveries]
 
 
@@ -124,20 +124,20 @@ def _body(delivery: Delivery) -> bytes:
 
 def objection(peer: AmqpPeer, within: Duration = QUIET) -> Frame | None:
     """Return the error with which the broker ends a link, the session or the connection; None if it
-    ends none ``within`` that time."""
+    ends nothing ``within`` this time."""
     return peer.watch_for(either(ending("detach"), ending("end"), ending("close")), within=within)
 
 
 def lasting_objection(peer: AmqpPeer) -> Frame | None:
-    """Return the error as :func:`objection` does, but wait until the broker has answered a begin: a
-    session that crashed may end its connection later."""
+    """Return the error as :func:`objection` does, but wait until the broker has answered a begin,
+    because a session that crashed may end the connection later."""
     error = objection(peer)
     return error if error is not None or peer.ended is not None else barrier(peer)
 
 
 def barrier(peer: AmqpPeer) -> Frame | None:
     """Begin and end a session, as :meth:`AmqpPeer.settle` does. Return the error with which the
-    broker ends anything else before that, or None."""
+    broker ends anything else in the meantime, or None."""
     channel = peer.spare_channel()
     session = peer.begin(channel, answered=False)
     errors = (ending("detach"), ending("end"), ending("close"))
@@ -153,7 +153,7 @@ def barrier(peer: AmqpPeer) -> Frame | None:
 def unbroken(
     target: Bench, peer: AmqpPeer, done: Callable[[], bool], sentence: str, stimulus: str
 ) -> None:
-    """Wait until ``done``. A connection that ends earlier, after valid frames and without a close,
+    """Wait until ``done``. A connection that ends earlier without a close, after valid frames,
     breaks ``sentence``."""
     target.wait_until(
         lambda: done() or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE
@@ -163,8 +163,8 @@ def unbroken(
 
 
 def give_cause_to_close(peer: AmqpPeer) -> None:
-    """Send the header of a frame that no broker has to accept: larger than its open allows or, if
-    it allows any size, smaller than the header itself. Brokers close with an error."""
+    """Send the header of a frame that no broker has to accept: the frame is larger than its open
+    allows or, if any size is allowed, smaller than the header. Brokers close with an error."""
     assert peer.opened is not None
     most = peer.endpoint.max_frame_size
     peer.write(codec.encode_frame(b"", size=4 if most == LARGEST else most + 1))
@@ -180,12 +180,12 @@ def connection_refused(
     session_will_do: bool = False,
     closes: Requirements = (),
 ) -> Frame | None:
-    """The broker should close the connection, or with ``session_will_do`` end the session, with an
-    error (one of ``conditions``).
+    """The broker should close the connection with an error (one of ``conditions``). If
+    ``session_will_do``, ending the session is enough.
 
-    With ``closes``, the sentence about the close before an end, ``requirements`` concern only the
-    refusal: a connection that ends without a close keeps them and breaks ``closes``, and one that
-    continues was not closed at all.
+    ``closes`` is the sentence that requires a close before the connection ends. If it is given,
+    ``requirements`` concern only the refusal: a connection that ends without a close breaks only
+    ``closes``.
     """
     answer = peer.watch_for(
         either(frame("close"), *([ending("end")] if session_will_do else []), UNREAD)
@@ -214,8 +214,8 @@ def connection_refused(
 def session_refused(
     target: Bench, peer: AmqpPeer, ends: str, error: str, why: str, condition: str
 ) -> Frame | None:
-    """The broker should end the session with an error (``ends``), which should be ``condition``
-    (``error``); the connection must stay open."""
+    """The broker should end the session with an error (``ends``). The error's condition should be
+    ``condition`` (``error``). The connection must stay open."""
     answer = peer.watch_for(either(frame("end"), frame("close")))
     what = peer.instead() if answer is None else f"{answer.name} ({answer.condition})"
     given = answer.condition if answer is not None and answer.name == "end" else None
@@ -233,8 +233,8 @@ def refused(
     requirements: Requirements,
     why: str,
 ) -> Frame | None:
-    """The broker should report an error on any level: end the link, the session or the connection
-    with one, or reject ``delivery``."""
+    """The broker should report an error at any level: end the link, the session or the connection
+    with an error, or reject ``delivery``."""
 
     def rejects(reply: Frame) -> bool:
         if delivery is None or not peer.settled(link.session, delivery).accepts(reply):
@@ -256,7 +256,7 @@ def refused(
 
 
 def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> None:
-    """Judge that every frame has its mandatory fields, and every field its type."""
+    """Judge that every frame has its mandatory fields and that every field has its type."""
     wrong = sorted({flaw for received in frames for flaw in codec.flaws(received)})
     kinds = ", ".join(sorted({received.name for received in frames}))
     words = f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}"
@@ -264,7 +264,7 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
 
 
 def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return a receiver with ``count`` messages unsettled and no credit. Control: they arrive."""
+    """Return a receiver with ``count`` unsettled messages and no credit. Control: all arrive."""
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
@@ -293,8 +293,8 @@ def again(
 
 
 def returns_by_default(link: Link) -> bool:
-    """True if the default-outcome of the broker's attach lets other links receive what the link
-    holds when it closes."""
+    """True if the default-outcome in the broker's attach makes the messages that the link holds
+    when it closes available to other links."""
     default = link.default_outcome
     back = codec.name_of(default) in ("released", "modified")
     return back and not codec.fields_of(default).get("undeliverable-here")
@@ -320,7 +320,7 @@ def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
 
 
 def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
-    """Return one more flow of the broker for the oracles, its answer to a drain. A missing answer
+    """Return one more flow of the broker for the oracles, the answer to a drain. A missing answer
     is not judged here."""
     return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
 

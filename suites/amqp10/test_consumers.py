@@ -1,5 +1,5 @@
 """Consumers and their credit (2.6.7, 2.6.10, 3.5.2): credit that changes during deliveries, slow
-consumers next to fast ones, the available field, and browsing links."""
+consumers beside fast ones, the available field, and browsing links."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ DISTRIBUTION_MODE = "AMQP10-TERM-04"
 
 
 def withdrawals(target: Target) -> Iterator[dict[str, Any]]:
-    """Credit lowered, raised and withdrawn while messages are in flight, at the usual serial
-    numbers and where they wrap."""
+    """Credit that is lowered, raised and withdrawn while messages are in flight, at the usual
+    serial numbers and where they wrap."""
     acceptor = target.identity.default_amqp_acceptor
     places = [Where(acceptor)]
     if RECONFIGURABLE in target.identity.capabilities:

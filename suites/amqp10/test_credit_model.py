@@ -1,5 +1,5 @@
-"""Credit, session window and settlement together: a plan is drawn, a model says after each step
-what must have arrived, and oracles judge the whole trace without knowing the model."""
+"""Credit, session window and settlement together. A plan is drawn, a model says after each step
+what must have arrived, and oracles that do not know the model judge the whole trace."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PATTERNS = {TOPIC: ("", ""), WILDCARD: (".below", ".*")}
 
 @dataclass(frozen=True)
 class Send:
-    """The producer sends that many messages to one of the two queues."""
+    """The producer sends this many messages to one of the two queues."""
 
     queue: int
     count: int
@@ -76,7 +76,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class Drain:
-    """Set the credit of one of the two links and drain it; ``echo``: answered with one flow."""
+    """Set the credit of one of the two links and drain it; ``echo``: one flow is the answer."""
 
     queue: int
     credit: int
@@ -105,8 +105,8 @@ class Settle:
 
 @dataclass(frozen=True)
 class Stall:
-    """The receiver does not read while messages are sent, and while its credit, window and
-    deliveries change. ``drained``: finally one of its links is drained, as it sees later."""
+    """The receiver does not read while messages are sent and its credit, window and deliveries
+    change. ``drained``: one of its links is drained at the end, which it sees later."""
 
     steps: tuple[Send | Grant | Open | Settle, ...]
     drained: Drain | None = None
@@ -114,7 +114,7 @@ class Stall:
 
 @dataclass(frozen=True)
 class Reattach:
-    """Close one of the two links, which may hold deliveries, and attach another."""
+    """Close one of the two links, which may hold deliveries, and attach another link."""
 
     queue: int
 
@@ -150,7 +150,7 @@ _DECIDES: Mapping[type[Step], str] = {
 
 @dataclass
 class Model:
-    """Messages that wait, may be sent or are held, by queue, and the room in the session window."""
+    """Each queue's messages that wait, may be sent or are held; the room in the session window."""
 
     waiting: list[set[bytes]] = field(default_factory=lambda: [set(), set()])
     credit: list[int] = field(default_factory=lambda: [0, 0])
@@ -166,11 +166,11 @@ class Model:
 
     @property
     def within_credit(self) -> int:
-        """The number of messages of both queues that wait and have credit."""
+        """The number of waiting messages of both queues for which there is credit."""
         return sum(min(len(waits), credit) for waits, credit in self.by_link())
 
     def by_link(self) -> list[tuple[set[bytes], int]]:
-        """Waiting messages and credit of each link."""
+        """The waiting messages and the credit of each link."""
         return list(zip(self.waiting, self.credit, strict=True))
 
     @property
@@ -180,11 +180,11 @@ class Model:
 
     @property
     def limit(self) -> str:
-        """The requirement that limits arrivals to :attr:`due`."""
+        """The requirement that limits the arrivals to :attr:`due`."""
         return WINDOW_FORMULA if self.window < self.within_credit else CREDIT_FORMULA
 
     def came(self, queue: int, delivery: Delivery) -> dict[str, str]:
-        """Record a delivery; return its faults by the requirements that they break."""
+        """Record a delivery; return its faults, by the requirement that each of them breaks."""
         body = delivery.message.body
         if body not in self.waiting[queue]:
             waiting = sorted(self.waiting[queue])
@@ -222,7 +222,7 @@ class Run:
     last_id: int | None = None
 
     def watch(self, after: str, judged_by: str = "") -> None:
-        """Judge that exactly the due messages arrive: by ``judged_by``, or by the limit."""
+        """Judge that exactly the due messages arrive, by ``judged_by`` or by :attr:`limit`."""
         due, limit = self.model.due, self.model.limit
         self.target.wait_until(
             lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE
@@ -249,7 +249,7 @@ class Run:
         self.target.require(judged_by or limit, got == due, detail)
 
     def _note_situations(self) -> None:
-        """Record what the model says before due deliveries are taken."""
+        """Record the situations that the model sees before the due deliveries are taken."""
         model = self.model
         if model.due < model.within_credit:
             self.target.reached(WINDOW_HOLDS)
@@ -266,7 +266,7 @@ class Run:
         self.last_id = delivery.id
 
     def step(self, step: Step) -> None:
-        """One step of the plan, in the world and in the model, up to its stop."""
+        """Take one step of the plan, in the world and in the model, up to its stop."""
         if isinstance(step, Stall):
             if not self.target.virtual:
                 return  # a real link's buffers are large
@@ -315,12 +315,12 @@ class Run:
                 self._reattach(queue)
 
     def _takes_back(self, queue: int, credit: int) -> bool:
-        """True if messages wait for the credit that ``credit`` withdraws. A real broker may have
-        passed some of them to the session, which waits for its window."""
+        """True if messages wait for the credit that ``credit`` withdraws. A real broker may already
+        have passed some of them to the session, where they wait for the window."""
         return credit < self.model.credit[queue] and bool(self.model.waiting[queue])
 
     def _begin_drain(self, step: Drain) -> None:
-        """The window has room for all due messages, so that the drain can finish."""
+        """Begin a drain. The window has room for all due messages, so the drain can finish."""
         model, link, queue, credit = self.model, self.links[step.queue], step.queue, step.credit
         model.window = sum(map(len, model.waiting)) + 10
         echo = step.echo or None
@@ -330,7 +330,7 @@ class Run:
         self.target.reached(DRAIN_LEFT if len(model.waiting[queue]) < credit else DRAIN_USED)
 
     def _end_drain(self, step: Drain) -> None:
-        """Judge that the drain delivers all due messages and uses up the remaining credit."""
+        """Judge that the drain delivers all due messages and uses up the rest of the credit."""
         model, link, queue = self.model, self.links[step.queue], step.queue
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
         self.watch(shown(step), judged_by)
@@ -359,7 +359,7 @@ class Run:
         self.given_back.add(delivery.message.body)
 
     def _reattach(self, queue: int) -> None:
-        """Only if the default-outcome makes the messages held by the link available again."""
+        """Reattach only if the default-outcome makes the link's messages available again."""
         model, link = self.model, self.links[queue]
         if self.place in (TOPIC, WILDCARD, TEMPORARY) or not returns_by_default(link):
             return
@@ -370,8 +370,8 @@ class Run:
         self.links[queue] = self.peer.receiver(self.nodes[queue], snd_settle_mode=self.mode)
 
     def finish(self) -> None:
-        """Every remaining message can be consumed: by these links or, once they have closed, by
-        others. A node that disappears with its links leaves nothing behind."""
+        """Judge that every remaining message can be consumed by these links or, once they have
+        closed, by other links. A node that disappears with its links leaves nothing behind."""
         model = self.model
         model.window = 1000
         for queue, link in enumerate(self.links):
@@ -417,7 +417,7 @@ DRAINS_FIRST: list[Step] = [
 
 
 def corners_placed(target: Target) -> list[dict[str, object]]:
-    """Credit that is used up, withdrawn and drained, with redelivered messages, at each place."""
+    """Credit is used up, withdrawn and drained, with redelivered messages, at each place."""
     steps: list[Step] = [
         *(Send(0, 5), Grant(0, 2), Settle(0, 1, "released", False)),
         *(Settle(0, 0, "accepted", False), Grant(0, 3), Grant(1, 3), Send(1, 2), Grant(1, 1)),
@@ -435,7 +435,7 @@ def plan(target: Target, window: int, steps: list[Step], **others: object) -> di
 
 def corners_attached(target: Target) -> list[dict[str, object]]:
     """Links that hold deliveries are closed while the window is small, with settled and unsettled
-    messages; after a drain, credit waits for a message."""
+    messages; after a drain, the credit waits for a message."""
     steps: list[Step] = [
         *(Send(0, 5), Send(1, 1), Grant(0, 3), Grant(1, 3), Reattach(0), Send(1, 1), Grant(0, 4)),
         *(Open(1), Drain(0, 6), Drain(1, 3), Grant(0, 2), Send(0, 1)),
@@ -444,8 +444,8 @@ def corners_attached(target: Target) -> list[dict[str, object]]:
 
 
 def corners_unread(target: Target) -> list[dict[str, object]]:
-    """A receiver that does not read is sent messages, settles, and drains one link with waiting
-    messages and one without."""
+    """While a receiver does not read, it is sent messages, settles, and drains one link with
+    waiting messages and one without."""
     steps: list[Step] = [
         Send(0, 6),
         Grant(0, 2),
@@ -461,8 +461,8 @@ def corners_unread(target: Target) -> list[dict[str, object]]:
 def nodes_of(
     target: Bench, place: str, name: str, peer: AmqpPeer, mode: int | None
 ) -> tuple[tuple[Node, Node], list[Link]]:
-    """Create two nodes of that kind, the first with this name if possible. Return them as senders
-    name them, with links that receive from them."""
+    """Create two nodes of this kind, the first with this name if possible. Return their names for
+    senders, and links that receive from them."""
     names = name, target.fresh_name()
     if place == TEMPORARY:
         capabilities = target.node().capabilities
@@ -497,7 +497,7 @@ def situations(target: Target) -> tuple[str, ...]:
 
 
 def corners_hindered(target: Target) -> list[dict[str, object]]:
-    """A session held up by its window and by its links' credit, which is withdrawn, with each
+    """A session is held up by its window and by its links' credit, which is withdrawn, with each
     hindrance."""
     steps: list[Step] = [
         *(Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Grant(0, 0), Open(2)),

@@ -1,4 +1,4 @@
-"""Dispositions of several deliveries, of none, and by a sender (2.6.12, 2.7.6)."""
+"""Dispositions of several deliveries or of none, and dispositions by a sender (2.6.12, 2.7.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error conditions (2.8.15 to 2.8.18): the standard's own, or outside the standard's namespace."""
+"""Error conditions (2.8.15 to 2.8.18): those of the standard, and others outside its namespace."""
 
 from __future__ import annotations
 

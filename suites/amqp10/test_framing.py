@@ -222,7 +222,7 @@ def announced(peer: AmqpPeer) -> int:
 
 
 def frame_places(target: object) -> st.SearchStrategy[str]:
-    """Acceptors with a small and with the usual max-frame-size."""
+    """Acceptors with a small max-frame-size and with the usual one."""
     return st.sampled_from(["amqp", "amqp-frame-1024"])
 
 
@@ -252,7 +252,7 @@ def test_a_frame_above_the_announced_maximum_is_refused(
 
 
 def _filling(handle: int, size: int) -> bytes:
-    """The payload that makes a session's first transfer, with the tag ``t``, ``size`` bytes
+    """The payload that makes the first transfer of a session, with the tag ``t``, ``size`` bytes
     long."""
     fields = {"handle": handle, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
     room = size - codec.HEADER_SIZE - len(types.encode(codec.composite("transfer", fields)))

@@ -31,7 +31,7 @@ def version(header: Frame) -> tuple[int, int, int]:
 def answered_and_ended(
     target: Bench, peer: AmqpPeer, answers: str, ends: str | None, what: str
 ) -> Frame | None:
-    """The broker should answer with its own header, which is returned, and end the connection."""
+    """The broker should answer with its own header and end the connection. Return the header."""
     header = peer.watch_for(frame(HEADER))
     target.record_finding(
         answers,
@@ -80,7 +80,7 @@ def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
 
 
 def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
-    """Versions that do not exist; 0.x.y precede 1.0, and a broker may support them too."""
+    """Versions that do not exist. Versions 0.x.y precede 1.0, and a broker may support them too."""
     near = st.sampled_from(
         [(1, 0, 1), (1, 1, 0), (2, 0, 0), (1, 255, 255), (255, 0, 0), (255, 255, 255)]
     )
@@ -136,7 +136,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
 
 
 def no_headers() -> st.SearchStrategy[bytes]:
-    """Eight bytes or more that begin like neither AMQP nor TLS, because a port may speak both."""
+    """Eight or more bytes that begin like neither AMQP nor TLS, because a port may support both."""
     typical = st.sampled_from(
         [b"HTTP/1.1", b"GET / HTTP/1.1\r\n\r\n", b"amqp\x00\x01\x00\x00", b"AMQQ\x00\x01\x00\x00"]
     )

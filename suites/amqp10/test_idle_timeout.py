@@ -1,4 +1,4 @@
-"""Idle time-out (2.4.5) in both directions: the broker's empty frames for a client that asks for
+"""Idle time-out (2.4.5) in both directions: the broker's empty frames for a client that requests
 them, and its own time-out for a silent client. Both bounds of every interval are judged."""
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def timeouts(target: Target) -> st.SearchStrategy[int]:
 
 
 def shortest(target: Target) -> int:
-    """The shortest idle-time-out in milliseconds that this family accepts from a client: 2.4.5
-    leaves that to the broker."""
+    """The shortest idle-time-out in milliseconds that brokers of this family accept from a client:
+    2.4.5 leaves the choice to the broker."""
     return int(target.identity.profile.parameters.get("amqp_shortest_idle_timeout_ms", 0))
 
 
@@ -160,7 +160,7 @@ STATES = ("holds nothing", SENT, "holds a delivery", "has settled one", "has sen
 
 
 def in_state(target: Bench, state: str, asked: int) -> AmqpPeer:
-    """Return a connection in one of :data:`STATES`. Control: it can be brought there."""
+    """Return a connection in one of :data:`STATES`. Control: the connection reaches this state."""
     peer, node = target.amqp(idle_time_out=asked), target.node()
     if "sent" in state:
         link = peer.sender(node)
@@ -180,13 +180,13 @@ def in_state(target: Bench, state: str, asked: int) -> AmqpPeer:
 
 
 def own_time_out(peer: AmqpPeer) -> int:
-    """Return the broker's own idle-time-out in milliseconds; 0 if it has none."""
+    """Return the broker's own idle-time-out in milliseconds; 0 if the broker has none."""
     assert peer.opened is not None
     return int(peer.opened.get("idle-time-out", 0))
 
 
 def announced_by(target: Bench, peer: AmqpPeer, acceptor: str) -> int:
-    """Control: the broker has an idle-time-out. Return it, in milliseconds."""
+    """Return the broker's idle-time-out in milliseconds. Control: there is one."""
     announced = own_time_out(peer)
     detail = f"acceptor {acceptor} should announce an idle-time-out; it announced {announced}"
     target.control(announced > 0, detail)
@@ -241,7 +241,7 @@ KEEPING = ("empty", "empty on another channel", "flow")
 
 
 def shorts(target: Target) -> list[str]:
-    """Acceptors that soon close silent connections; in virtual time any that close them at all."""
+    """Acceptors that close silent connections soon; in virtual time, all that ever close them."""
     known = speaking(target.acceptors(), "AMQP")
 
     def limit(parameters: Parameters) -> int:
@@ -347,27 +347,27 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 
 def close_written_at(target: Bench, peer: AmqpPeer) -> Instant | None:
-    """Return when the broker's close arrived (it then waits for the client's), or when the
-    connection ended without one; None if neither has happened."""
+    """Return when the broker's close arrived (the broker then waits for the client's) or when the
+    connection ended without a close; None if neither has happened."""
     closes = frames_received(target, peer, "close")
     return closes[0].at_ns if closes else closed_at(peer)
 
 
 def longest_silence(target: Target) -> int:
-    """The number of announced time-outs after which this family closes a silent client at the
-    latest: 2.4.5 only says that it should be two."""
+    """The number of announced time-outs after which brokers of this family close a silent client at
+    the latest. 2.4.5 only says that it should be two."""
     return int(target.identity.profile.parameters.get("amqp_idle_announced_most", 2))
 
 
 def check_interval(target: Bench) -> Duration | None:
-    """The interval at which the broker checks for silent clients; None if it states none."""
+    """The interval at which the broker checks for silent clients; None if no document states it."""
     check = target.parameters("amqp").get("connection_ttl_check_interval_ms")
     return ms(int(check)) if isinstance(check, int) else None
 
 
 def noticed_by(target: Bench, announced: int, times: int) -> Duration:
-    """The longest silence of a client that is closed after that many announced time-outs: a broker
-    checks at its own intervals, which may equal the announced time-out."""
+    """The longest silence of a client that is closed after this many announced time-outs. A broker
+    checks at intervals of its own, which may equal the announced time-out."""
     if check_interval(target) is None:
         latest = ms((times + 1) * announced)
     else:

@@ -1,5 +1,5 @@
 """Invalid frames: missing fields, wrong types, impossible sizes, ids and windows, unknown handles
-and channels. Whatever ends, ends with an error, and other connections still work."""
+and channels. Whatever the broker ends, it ends with an error, and other connections still work."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ TYPED = sorted(
 
 
 def _always(target: Target) -> list[dict[str, Any]]:
-    """For each kind of frame, one without a mandatory field and one with a field of wrong type."""
+    """For each kind of frame, one that lacks a mandatory field and one that mistypes a field."""
     return [{"field_of": field_of, "missing": True} for field_of in MISSING[::3]] + [
         {"field_of": field_of, "missing": False} for field_of in TYPED[::4]
     ]
@@ -241,7 +241,7 @@ def test_a_value_that_says_more_than_it_has_is_an_error(
 
 
 def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
-    """Send a transfer for a link that does not exist, or for one on which only the broker sends."""
+    """Send a transfer on a link that does not exist or on which only the broker sends."""
     payload = messages.message(b"strange")
     match kind:
         case "a transfer for no link":

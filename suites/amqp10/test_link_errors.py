@@ -1,4 +1,4 @@
-"""Link errors (2.6.1, 2.6.3, 2.6.5): links refused, stolen or detached, and messages too large."""
+"""Link errors (2.6.1, 2.6.3, 2.6.5): refused, stolen and detached links; messages too large."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
 
 @dataclass(frozen=True)
 class Grant:
-    """One flow: the new credit, and whether the client first settles its deliveries."""
+    """One flow: the new credit, and whether the client settles its deliveries first."""
 
     credit: int
     settle: bool

@@ -70,7 +70,7 @@ UNUSUAL = (
 
 
 def numbers() -> st.SearchStrategy[Item]:
-    """Numbers with wide and narrow constructors for equal values, which must stay unchanged."""
+    """Equal numbers with wide and narrow constructors; each must stay unchanged."""
     return st.one_of(
         st.sampled_from(
             [uint(0), uint(0, 0x52), uint(0, 0x70), uint(255), uint(255, 0x70), uint(2**32 - 1)]
@@ -88,7 +88,7 @@ def numbers() -> st.SearchStrategy[Item]:
 
 
 def texts() -> st.SearchStrategy[Item]:
-    """Strings, symbols and binaries, with short and long constructors."""
+    """Strings, symbols and binaries with short and long constructors."""
     return st.one_of(
         st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20).map(string),
         st.sampled_from(
@@ -109,7 +109,7 @@ def simple() -> st.SearchStrategy[Item]:
 
 
 def values() -> st.SearchStrategy[Item]:
-    """Any value, including collections of simple ones, with short and long constructors."""
+    """Any value, including collections of simple values, with short and long constructors."""
     return st.one_of(
         simple(),
         st.lists(simple(), max_size=3).map(lambda items: Value("list", tuple(items), 0xD0)),
@@ -127,7 +127,7 @@ def values() -> st.SearchStrategy[Item]:
 
 def properties(target: Target) -> st.SearchStrategy[dict[str, Any]]:
     """Properties of all kinds, with message-ids of each of the four types. The user-id is the
-    client's own, which a broker may check (3.2.4)."""
+    client's own, because a broker may check it (3.2.4)."""
     login = target.identity.login
     ids = st.one_of(
         st.text("abc-:", min_size=1, max_size=12).map(string),
@@ -153,8 +153,8 @@ def properties(target: Target) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def bare_messages(target: Target) -> st.SearchStrategy[tuple[Item, ...]]:
-    """The sections of a bare message, in order: properties, application-properties, and one of the
-    three kinds of body."""
+    """The sections of a bare message, in order: properties, application-properties, and a body of
+    one of the three kinds."""
 
     def section(name: str) -> Any:
         return lambda value: messages.section(name, value)
@@ -197,8 +197,8 @@ def sent(
     proves: str | None = None,
     **fields: Any,
 ) -> None:
-    """Send these bytes as one message, in as many frames as needed. Control: it is accepted.
-    ``proves``: the sentence that a connection breaks if it ends without a close."""
+    """Send these bytes as one message, in as many frames as needed. Control: the message is
+    accepted. ``proves`` is the sentence that is broken if the connection ends without a close."""
     granted(target, peer, link)
     most = peer.endpoint.most_payload
     pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
@@ -215,7 +215,7 @@ def sent(
 
 
 def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
-    """Send these bytes through a new queue; return the resulting delivery. Control: it arrives."""
+    """Send these bytes through a new queue; return the delivery. Control: it arrives."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
@@ -226,7 +226,7 @@ def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
 
 def delivered(target: Bench, peer: AmqpPeer, receiver: Link) -> Delivery:
     """Return the delivery of an accepted message. A broker that ends a link, session or connection
-    instead breaks its word; if nothing arrives, a control has failed."""
+    instead breaks a requirement; if nothing arrives, a control has failed."""
     target.wait_until(lambda: bool(peer.deliveries) or is_over(peer), PATIENCE)
     broken = is_over(peer) and not peer.deliveries
     target.require(KEPT, not broken, f"after a message was accepted: {peer.instead()}")

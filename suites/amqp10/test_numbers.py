@@ -1,7 +1,7 @@
 """Every number of every frame and section that an AMQP 1.0 client sends, at its boundaries.
 
-Each value gets a connection and a whole conversation: open, begin, a sender and a receiver, credit,
-a message in each direction, its outcome, detach, end. The fields are taken from the codec's table.
+Each value is tried on its own connection, in a whole conversation: open, begin, sender, receiver,
+credit, a message each way, outcomes, detach, end. The fields are taken from the codec's table.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ SETTLED = 1
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if, by the sentence next to this number, no message need arrive."""
+    """True if the sentence about this number allows that no message arrives."""
     value = replaced.value
     match str(replaced.field):
         case "flow.link-credit" | "flow.incoming-window":
@@ -111,7 +111,7 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 
 def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str, str]:
-    """Play the conversation with one number replaced; return its outcome, a description, and the
+    """Play the conversation with one number replaced; return the outcome, a description, and the
     answer that was due."""
     node = target.node()  # some brokers create it for seconds, but wait less for an open
     peer = target.amqp_peer()
@@ -184,8 +184,8 @@ def _attach(
     handle: int,
     role: bool,
 ) -> Link:
-    """Attach a link whose own terminus has the number, if it belongs to a terminus. Only one link
-    of a conversation has it: the receiver, if it concerns what may be sent to a receiver."""
+    """Attach a link. If the number is a field of a terminus, set it in the link's own terminus. A
+    number that limits what may be sent to a receiver is set only on the receiving link."""
     there = {"address": node.address, "capabilities": node.capabilities or None}
     source, to = ({}, there) if role is codec.SENDER else (there, {})
     given: dict[str, Any] = {
@@ -235,7 +235,7 @@ def _ended(target: Bench, peer: AmqpPeer) -> _Answered:
 
 
 def _await(peer: AmqpPeer, answer: Match[Frame]) -> None:
-    """Wait for ``answer``, or for an error instead."""
+    """Wait for ``answer`` or for an error."""
     reply = peer.watch_for(either(answer, TROUBLE))
     if reply is None:
         outcome = Outcome.SILENT if peer.ended is None else Outcome.CUT
@@ -257,9 +257,9 @@ def judge(
     works_or_ends: str = SESSION_ERROR_ENDS,
     ends_with_reason: str = CLOSE_WRITTEN,
 ) -> Outcome:
-    """Play the conversation, and judge and return its outcome: silence by ``works_or_ends`` (if
-    there was no open, by the sentence that requires one), a connection that ends without an error
-    by ``ends_with_reason``."""
+    """Play the conversation; judge and return its outcome. Silence is judged by ``works_or_ends``
+    or, if there was no open, by the sentence that requires one; a connection that ends without an
+    error is judged by ``ends_with_reason``."""
     with bystander(target):
         outcome, words, due = converse(target, replaced)
         detail = f"{replaced}: {words}"

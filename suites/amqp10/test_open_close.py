@@ -1,4 +1,4 @@
-"""Opening and closing connections (2.4.1 to 2.4.3); limits of channels, handles (2.7.1, 2.7.2)."""
+"""Opening and closing connections (2.4.1 to 2.4.3); channel and handle limits (2.7.1, 2.7.2)."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
 
 
 def firsts(target: Target) -> list[int]:
-    """Return handles that a client may use first. On real brokers only 0 was tried."""
+    """Return handles that a client may use first. On real brokers only 0 has been tried."""
     return [0, 1, 255, 5] if RECONFIGURABLE in target.identity.capabilities else [0]
 
 

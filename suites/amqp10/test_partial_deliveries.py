@@ -1,8 +1,8 @@
 """A delivery is split by the session's window (2.5.6, 2.6.7, 2.4.5).
 
-Then the peer stops reading, grants, drains, is idle, detaches, or disconnects. In every case the
-message arrives whole once the window opens, and uses one credit; or, if its link has already ended,
-another link gets it.
+Then the peer stops reading, grants credit, drains, is idle, detaches, or disconnects. In every case
+the message arrives whole once the window opens, and uses one credit. If its link has already ended,
+another link receives it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A refused message leaves nothing behind: it is settled, and its link and credit work as usual."""
+"""A refused message leaves nothing behind: it is settled, and link and credit work as usual."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refusals(target: Target) -> list[str]:
 
 
 def producer(target: Bench, peer: AmqpPeer, kind: str) -> tuple[Link, Node]:
-    """Return a link on which messages of that kind are refused, and a node that has room again."""
+    """Return a link on which messages of this kind are refused, and a node that has room again."""
     if kind == NOWHERE:
         link = peer.attach(SENDER, answered=False)  # some brokers refuse it by an end
         peer.watch_for(either(frame("attach", name=link.name), TROUBLE))
@@ -33,7 +33,7 @@ def producer(target: Bench, peer: AmqpPeer, kind: str) -> tuple[Link, Node]:
 
 
 def fill(target: Bench, node: Node) -> None:
-    """Fill an address under FAIL. Control: at last a message is not accepted."""
+    """Fill an address under FAIL. Control: finally a message is not accepted."""
     peer, link = small_addresses.producer(target, node)
     for number in range(100):
         granted(target, peer, link)
@@ -44,7 +44,7 @@ def fill(target: Bench, node: Node) -> None:
 
 
 def is_made(link: Link) -> bool:
-    """True if the broker created the link: its attach has a target."""
+    """True if the broker created the link, that is, if the broker's attach has a target."""
     return link.answer is not None and link.answer.kind("target") is not None
 
 
@@ -102,7 +102,7 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
 
 
 def _outcome(target: Bench, peer: AmqpPeer, link: Link, delivery: int) -> str | None:
-    """Return the state in which the broker settles ``delivery``; None if it does not."""
+    """Return the state in which the broker settles ``delivery``; None if it stays unsettled."""
     outcomes = link.session.outcomes
     target.wait_until(
         lambda: (

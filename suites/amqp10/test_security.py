@@ -43,7 +43,7 @@ SOON: Duration = seconds(5)
 
 
 def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[AmqpPeer, Frame]:
-    """Return a connection with the SASL headers exchanged, and the broker's mechanisms."""
+    """Exchange the SASL headers; return the connection and the broker's mechanisms."""
     peer = target.amqp_peer()
     peer.header(SASL_ID)
     peer.expect(frame(HEADER, id=SASL_ID, major=1, minor=0, revision=0), proves=proves)
@@ -66,7 +66,7 @@ def plain_response(target: Bench, login: str | None = None, passcode: str | None
 def refused(
     target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str
 ) -> None:
-    """Judge that the login fails and the connection ends. A reset may lose the outcome."""
+    """Judge that the login fails and the connection ends. A reset may destroy the outcome."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
         target.record_finding(

@@ -1,4 +1,4 @@
-"""Sessions (2.5): begin and end, errors that end only a session, and the windows of both sides."""
+"""Sessions (2.5): begin and end, errors that end only the session, and windows on both sides."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
 
 
 def _several_frames(target: Target) -> list[dict[str, object]]:
-    """Messages of several frames, and a window that closes within one."""
+    """Messages of several frames, and a window that closes in the middle of a message."""
     usual = Where(target.identity.default_amqp_acceptor)
     return [{"where": usual, "window": 2, "steps": [1, 3], "count": 3, "size": 1500}]
 

@@ -1,4 +1,4 @@
-"""Sources and targets (3.5): distribution modes, dynamic nodes, and the broker's termini."""
+"""Sources and targets (3.5): distribution modes, dynamic nodes, and the broker's own termini."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reader(peer: AmqpPeer, node: Node, mode: str | None) -> Link:
 
 
 def soon_detached(target: Bench, link: Link) -> bool:
-    """True if the broker soon detaches the link."""
+    """True if the broker detaches the link soon."""
     return target.wait_until(lambda: link.detached is not None, QUIET)
 
 

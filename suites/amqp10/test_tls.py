@@ -1,7 +1,7 @@
 """AMQP over TLS (5.2), and clients that are identified by their certificates (SASL EXTERNAL).
 
 The acceptor amqp-tls presents a certificate made for this run; every connection here verifies it.
-Virtual time has no TLS, but a client can state a certificate.
+There is no TLS in virtual time, but a client can state a certificate.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ SASL_EXTERNAL = "ARTEMIS-TLS-external-1"
 
 
 def secured(target: Bench, certificate: Certificate | None = None) -> AmqpPeer:
-    """Return a connection over TLS on which nothing has been sent."""
+    """Return a TLS connection on which nothing has been sent."""
     return target.amqp_peer(acceptor=ACCEPTOR, certificate=certificate)
 
 
 def external(peer: AmqpPeer, response: bytes = b"") -> None:
-    """Exchange headers and mechanisms, and send EXTERNAL."""
+    """Exchange headers and mechanisms, then send EXTERNAL."""
     peer.header(SASL_ID)
     peer.expect(frame(HEADER, id=SASL_ID))
     peer.expect(frame("sasl-mechanisms"))

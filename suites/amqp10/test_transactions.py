@@ -292,7 +292,7 @@ def test_a_transaction_ends_with_the_session_of_its_link(target: Bench, retire: 
 
 
 def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> None:
-    """Open a transaction, end its control link by ``how``, and judge what remains of it."""
+    """Open a transaction, end its control link by ``how``, and judge what remains."""
     node, other = target.node(), target.node()
     fill(target, node, [b"held"])
     peer, _, got = holding(target, node, 1)
@@ -335,7 +335,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
 
 
 def _cannot_be_discharged(target: Bench, peer: AmqpPeer, id: bytes, how: str, judged: str) -> None:
-    """On the same connection, another control link cannot commit it."""
+    """Judge that another control link on the same connection cannot commit the transaction."""
     coordinator = control(target, peer, 1)
     number = coordinator.say("discharge", txn_id=id, fail=False)
     coordinator.await_answer(number)

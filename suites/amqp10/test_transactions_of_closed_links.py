@@ -1,9 +1,9 @@
 """Transactions that outlive the links of their messages: a consumer closes before the discharge.
 
-The consumer accepted its messages settled, so its link has nothing left to settle when it closes.
-Only the transaction decides about these messages: a commit applies the outcome, a rollback the
-source's default-outcome. Another consumer waits all the time, so a message that returns too early
-is noticed as well as one that never does.
+The consumer settled its messages when it accepted them, so its link has nothing left to settle when
+it closes. Only the transaction decides about these messages: a commit applies the outcome, a
+rollback the source's default-outcome. Another consumer waits all the time, so that a message that
+returns too early is noticed as well as one that never returns.
 """
 
 from __future__ import annotations
@@ -124,6 +124,6 @@ def _releasing(node: Node) -> object:
 
 
 def _capabilities(attach: Frame) -> Sequence[str]:
-    """Return the capabilities of the target in a coordinator's attach: one or several."""
+    """Return the capabilities of the target in a coordinator's attach, whether one or several."""
     capabilities = attach.part("target").get("capabilities") or ()
     return [capabilities] if isinstance(capabilities, str) else list(map(str, capabilities))

@@ -1,4 +1,4 @@
-"""Transfers (2.6.14, 2.7.5): continuing, settling and aborting a delivery; agreed settle modes."""
+"""Transfers (2.6.14, 2.7.5): continuing, settling and aborting deliveries; agreed settle modes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def settles(peer: AmqpPeer, link: Link, delivery: int) -> bool:
 
 
 def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceived]:
-    """The broker's dispositions, as a receiver, that name this delivery of ours."""
+    """The dispositions by which the broker, as a receiver, names this delivery."""
 
     def names(table: Mapping[str, str]) -> bool:
         first = int(table["first"])
@@ -81,7 +81,7 @@ def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceive
 
 
 def each_field(target: Target) -> Iterable[Mapping[str, Any]]:
-    """Every field that may not change, once."""
+    """Every field that may not change, one at a time."""
     return [{"field": field, "repeated": 1} for field in OTHERS]
 
 
@@ -305,7 +305,7 @@ def test_an_aborted_delivery_never_was(
 def judge_aborted(
     target: Bench, proves: str, parts: int, more: bool | None, junk: bytes, settled: bool | None
 ) -> None:
-    """Abort a delivery after ``parts`` transfers, and require that it leaves no trace."""
+    """Abort a delivery after ``parts`` transfers; judge that it leaves no trace."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -326,8 +326,8 @@ def judge_aborted(
 
 
 def _carried(delivery: Delivery) -> bytes:
-    """Return the body of a message; for a payload that is not a message, such as pieces of an
-    aborted one, the payload."""
+    """Return the body of a message; if the payload is not a message (the pieces of an aborted one,
+    for example), return the payload."""
     try:
         return bytes(delivery.message.body)
     except Malformed:

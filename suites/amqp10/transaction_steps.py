@@ -38,11 +38,11 @@ class Control:
         return self.peer.post(self.link, codec.composite(what, fields), settled=settled)
 
     def answered(self, delivery: int, proves: str | tuple[str, ...] | None = None) -> Frame:
-        """The disposition that settles the delivery, whatever its state."""
+        """The disposition that settles the delivery, in whatever state."""
         return self.peer.confirmed(self.link.session, delivery, None, proves=proves)
 
     def await_answer(self, delivery: int) -> None:
-        """Wait until that delivery is settled, or something has ended."""
+        """Wait until this delivery is settled or something has ended."""
         self.target.wait_until(
             lambda: (
                 self.link.session.outcomes.get(delivery) is not None
@@ -53,7 +53,7 @@ class Control:
         )
 
     def declare(self) -> bytes:
-        """Declare a transaction and return its id. Control: that succeeds."""
+        """Declare a transaction and return its id. Control: the broker declares it."""
         answer = self.answered(self.say("declare"))
         self.target.control(
             answer.kind("state") == "declared", f"a declare was answered with {answer.brief()}"
@@ -61,7 +61,7 @@ class Control:
         return bytes(answer.part("state")["txn-id"])
 
     def discharge(self, id: bytes, fail: bool) -> Frame:
-        """Commit, or roll back. Control: the discharge is accepted."""
+        """Commit or roll back. Control: the broker accepts the discharge."""
         answer = self.answered(self.say("discharge", txn_id=id, fail=fail))
         self.target.control(
             answer.kind("state") == "accepted", f"a discharge was answered with {answer.brief()}"
@@ -70,7 +70,7 @@ class Control:
 
 
 def control(target: Bench, peer: AmqpPeer, channel: int = 0) -> Control:
-    """A control link, on a new session if ``channel`` is given."""
+    """Return a control link, on a new session if ``channel`` is given."""
     source, to = codec.composite("source", {"outcomes": OUTCOMES}), codec.composite("coordinator")
     session = peer.begin(channel) if channel else peer.session
     return Control(target, peer, peer.attach(SENDER, session=session, source=source, target=to))
@@ -91,7 +91,7 @@ def post(
 def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
     """Return the messages of a queue that another connection can receive, and release them.
 
-    If none is expected, a message is sent after them, to tell an empty queue from a slow broker.
+    If none is expected, one more message is sent, to tell an empty queue from a slow broker.
     """
     other = target.amqp()
     if not count:
@@ -108,7 +108,7 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
 
 
 def disposition_of(peer: AmqpPeer, link: Link, delivery: int) -> Frame | None:
-    """Return the first disposition about one of the client's deliveries, settled or not, and leave
+    """Return the first disposition about one of the client's deliveries, settled or not, and keep
     it in the inbox."""
 
     def names(reply: Frame) -> bool:

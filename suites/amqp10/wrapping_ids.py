@@ -1,4 +1,4 @@
-"""Acceptors for AMQP examples: the usual one, or one whose ids will soon wrap."""
+"""Acceptors for AMQP examples: the usual acceptor, or one whose ids will soon wrap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEAR_WRAP = st.sampled_from(STARTS)
 
 
 def at_the_end(target: Target) -> Where:
-    """Return an acceptor whose second delivery-id wraps; the usual one if this cannot be
+    """Return an acceptor on which the second delivery-id wraps; the usual one if this cannot be
     configured.
     """
     acceptor = target.identity.default_amqp_acceptor
@@ -23,8 +23,8 @@ def at_the_end(target: Target) -> Where:
 
 
 def wrapping(target: Target) -> st.SearchStrategy[Where]:
-    """An acceptor whose transfer-ids, delivery-ids and delivery-counts begin at any number; the
-    usual one if this cannot be configured."""
+    """An acceptor on which the transfer-ids, delivery-ids and delivery-counts begin at any number;
+    the usual one if this cannot be configured."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.just(Where(acceptor))

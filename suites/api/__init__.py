@@ -1,4 +1,4 @@
-"""The stable surface for authors of conformance cases: ``docs/reference/case-api.md``.
+"""The stable interface for authors of conformance cases: ``docs/reference/case-api.md``.
 
 Each protocol has a module: ``stomp``, ``amqp10``, ``amqp091``, ``openwire`` and ``core``.
 """

@@ -1,4 +1,4 @@
-"""AMQP 0-9-1: peers, methods and typed values of tables."""
+"""AMQP 0-9-1: peers, methods, and typed values of tables."""
 
 from brokerproof.harness.protocols.amqp091.codec import Method
 from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer, method

@@ -1,4 +1,4 @@
-"""Artemis' CORE protocol: peers and packets."""
+"""Artemis's CORE protocol: peers and packets."""
 
 from brokerproof.harness.protocols.core.codec import Packet
 from brokerproof.harness.protocols.core.raw_peer import CorePeer, delivery, packet

@@ -1,4 +1,4 @@
-"""STOMP: peers, frames and what to expect of them."""
+"""STOMP: peers, frames, and expectations about them."""
 
 from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike
 from brokerproof.harness.protocols.stomp.raw_peer import (

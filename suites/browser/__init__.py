@@ -1,2 +1,2 @@
-"""Real browsers as clients: only collected when named, because they need Chromium and npm (``tox -e
-browser``)."""
+"""Tests with real browsers as clients. They need Chromium and npm, so they are only collected when
+they are named (``tox -e browser``)."""

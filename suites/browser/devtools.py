@@ -1,8 +1,8 @@
-"""Chromium's developer tools over a pair of pipes: shows one of our pages as a reader sees it.
+"""Chromium's developer tools over a pair of pipes, to show one of our pages as a reader sees it.
 
-A command is a JSON object that ends with a zero byte, and so is every answer and event; the
-browser reads them from its file descriptor 3 and writes them to 4 (``--remote-debugging-pipe``).
-Nothing listens on a port.
+Every command, answer and event is a JSON object followed by a zero byte. The browser reads commands
+from file descriptor 3 and writes the rest to 4 (``--remote-debugging-pipe``). Nothing listens on a
+port.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _LOOKS, _LOOKS_AGAIN_MS = 1200, 50
 
 
 class BrowserGone(Exception):
-    """The browser ended, or did not answer in time. The message is one sentence."""
+    """The browser ended or did not answer in time. The message is one sentence."""
 
 
 class Browser:
-    """One headless Chromium with one page, for a ``with`` block.
+    """A headless Chromium with one page, for a ``with`` block.
 
     Raises :class:`brokerproof.harness.targets.failure.SetUpFailed` if there is no Chromium.
     """
@@ -107,8 +107,8 @@ class Browser:
     def look(
         self, *, width: int = 1400, height: int = 2000, scheme: str = "light", media: str = "screen"
     ) -> None:
-        """From now on use a window of that size (CSS pixels), ``scheme`` light or dark, ``media``
-        screen or print."""
+        """From now on use a window of this size (in CSS pixels), with the ``scheme`` light or dark
+        and the ``media`` screen or print."""
         self._call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -120,7 +120,7 @@ class Browser:
         self._call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def open(self, path: Path, fragment: str = "") -> float:
-        """Load a file; return the seconds until its first drawing, by the page's own clock."""
+        """Load a file; return the seconds until the first drawing, by the page's own clock."""
         # First an empty page, or only the fragment would change. Its load event may arrive late,
         # and would be mistaken for the file's.
         self._navigate("about:blank")
@@ -134,8 +134,8 @@ class Browser:
         self._until(lambda: any(event["method"] == "Page.loadEventFired" for event in self.events))
 
     def run(self, script: str) -> Any:
-        """Return the value of a JavaScript expression in the page, or what its promise resolves to.
-        Raises ``RuntimeError`` with the page's exception as its message."""
+        """Return the value of a JavaScript expression in the page or, if it is a promise, what the
+        promise resolves to. Raises ``RuntimeError`` with the page's exception as its message."""
         answer = self._call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -146,20 +146,20 @@ class Browser:
         return answer["result"].get("value")
 
     def wait_for(self, script: str) -> None:
-        """Wait until that expression is true in the page. Raises :class:`BrowserGone` if it never
-        becomes true."""
+        """Wait until this expression is true in the page. Raises :class:`BrowserGone` if that does
+        not happen."""
         self._until(lambda: bool(self.run(script)))
 
     def busy(self) -> float:
-        """Return the processor time in seconds that the page has used since it was opened, for
-        scripts, styles, layout and drawing."""
+        """Return the processor time in seconds that the page has used for scripts, styles, layout
+        and drawing since it was opened."""
         metrics = self._call("Performance.getMetrics")["metrics"]
         return float(
             next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
         )
 
     def press(self, key: str, code: int) -> None:
-        """Press and release a key, wherever the focus is."""
+        """Press and release a key at the current focus."""
         for kind in ("keyDown", "keyUp"):
             self._call(
                 "Input.dispatchKeyEvent",
@@ -179,14 +179,14 @@ class Browser:
         return [node for node in nodes if not node.get("ignored")]
 
     def shot(self, to: Path, *, whole: bool = False) -> None:
-        """Take a picture (PNG) of the window, or of the ``whole`` page."""
+        """Take a picture (PNG) of the window or of the ``whole`` page."""
         data = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)[
             "data"
         ]
         to.write_bytes(base64.b64decode(data))
 
     def printed(self, to: Path) -> None:
-        """Print the page (PDF)."""
+        """Print the page as a PDF."""
         to.write_bytes(
             base64.b64decode(self._call("Page.printToPDF", printBackground=True)["data"])
         )

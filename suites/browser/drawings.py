@@ -1,6 +1,6 @@
-"""The browser's drawings and texts of a case's events: axis, sequence, curves, gauges, the log.
+"""How the browser draws and describes a case's events: axis, sequence, curves, gauges, log.
 
-Not collected with the rest, since it needs Chromium: name the file, or run ``tox -e browser``.
+They need Chromium and are not collected by default: name the file, or run ``tox -e browser``.
 """
 
 import functools
@@ -35,13 +35,13 @@ beat = functools.partial(ev.HeartBeatReceived, conn=1, protocol="STOMP", size=1)
 
 
 class Viewer:
-    """The functions of a case's page, called in the browser; a drawing is returned as text."""
+    """The functions of a case's page, called in the browser. A drawing is returned as text."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call one function. Rows of an excerpt already have numbers."""
+        """Call one function. The rows of an excerpt already have numbers."""
         given = ", ".join(json.dumps(argument) for argument in arguments)
         return self._browser.run(
             f"(made => made && made.constructor.name === 'Markup' ? String(made) : made)"
@@ -49,7 +49,7 @@ class Viewer:
         )
 
     def rows(self, events: Sequence[ev.Event], leave_out: range = range(0)) -> list[dict[str, Any]]:
-        """The rows of an excerpt; ``leave_out`` are places, from 0."""
+        """The rows of an excerpt; ``leave_out`` lists the places to leave out, from 0."""
         case = recorded_case(events)
         (places,) = excerpts.chosen_parts(case, 1)
         rows: list[dict[str, Any]] = excerpts.excerpt(case, places)["rows"]
@@ -78,7 +78,7 @@ class Viewer:
 
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
-    """A page of a report without cases."""
+    """The page of a report without cases."""
     facts = {"chunks": CHUNKS, "several": False, "meanings": {}, "runs": {}, "targets": {}}
     page: Path = tmp_path_factory.mktemp("viewer") / "case.html"
     page.write_text(Pages(Requirements(load().values()), ()).case({**facts, "order": []}), "utf-8")
@@ -286,7 +286,7 @@ def test_a_violation_without_a_figure_stands_before_the_figures_inside(viewer: V
 
 
 def stalled() -> list[ev.Event]:
-    """A consumer that gets one more message for an ACK, and then nothing for 10 s."""
+    """A consumer that gets one more message after an ACK, and then nothing for 10 s."""
     message = functools.partial(received, command="MESSAGE", size=100)
     return [
         ev.CaseStarted(at_ns=0),
@@ -301,7 +301,7 @@ def stalled() -> list[ev.Event]:
 
 
 def texts(drawing: str) -> dict[str, float]:
-    """Return the texts of a drawing, and the horizontal position at which each begins or ends."""
+    """Return the texts of a drawing and the horizontal position at which each begins or ends."""
     return {
         "".join(element.itertext()).strip()
         if len(element) == 0
@@ -408,7 +408,7 @@ def drawn(viewer: Viewer, events: Sequence[ev.Event]) -> ElementTree.Element:
 
 
 def words(drawing: ElementTree.Element) -> dict[str, float]:
-    """Return the texts of a drawing, and the vertical position of each."""
+    """Return the texts of a drawing and the vertical position of each."""
     return {
         (element.text or "").strip(): float(element.get("y", 0)) for element in drawing.iter("text")
     }

@@ -1,8 +1,8 @@
 """The report in a real Chromium: filters and the address, both widths, the keyboard, the screen
 reader's view, and print.
 
-Not collected with the rest, since it needs Chromium: name the file, or run ``tox -e browser``. With
-``BROKERPROOF_SHOTS=FOLDER`` it leaves a picture of each page there, at both widths, light and dark.
+They need Chromium and are not collected by default: name the file, or run ``tox -e browser``. With
+``BROKERPROOF_SHOTS=FOLDER`` they leave pictures of each page there, at both widths, light and dark.
 """
 
 import html
@@ -91,7 +91,7 @@ FAILING = urlencode(
 
 
 def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
-    """Open a page and wait for it; for a case, the page of a failed one."""
+    """Open a page and wait until it is ready; for a case, the page of a failed one."""
     drawn = page.name == "case.html"
     browser.open(page, fragment if drawn else "")
     if drawn:
@@ -99,14 +99,14 @@ def opened(browser: Browser, page: Path, fragment: str = FAILING) -> None:
 
 
 def every(browser: Browser, selector: str, value: str) -> list[Any]:
-    """Return the values of an expression for ``each`` element."""
+    """Return the value of an expression for ``each`` element."""
     script = f"[...document.querySelectorAll({selector!r})].map(each => {value})"
     values: list[Any] = browser.run(script)
     return values
 
 
 def names(browser: Browser) -> list[str]:
-    """Return the ids of the listed cases, which are below their titles."""
+    """Return the ids of the listed cases, which appear below their titles."""
     return every(
         browser, "#rows tbody th", "(each.querySelector('.mono') || each.firstChild).textContent"
     )
@@ -117,7 +117,7 @@ def requirements(browser: Browser) -> list[str]:
 
 
 def fragment(browser: Browser) -> str:
-    """Return the fragment of the page's address, after #."""
+    """Return the fragment of the page's address, the part after #."""
     return str(browser.run("location.hash.slice(1)"))
 
 
@@ -369,7 +369,7 @@ def test_no_page_is_wider_than_its_window(
 
 
 def test_a_target_stays_within_its_card(full: Path, browser: Browser) -> None:
-    """With three or more targets, a card is 340 pixels wide."""
+    """With three or more targets, each card is 340 pixels wide."""
     index(browser, full)
     reason = "no statistics (add <statisticsBrokerPlugin/> to the broker's plugins)"
     browser.run("document.querySelector('.cards').style.gridTemplateColumns = 'repeat(3, 340px)'")
@@ -422,7 +422,7 @@ AXE = "4.14.1"
 
 
 def axe() -> str:
-    """Return the path of axe-core's script in the cache; npm installs it there if it is missing."""
+    """Return the path of axe-core's script in the cache; if it is missing, npm installs it."""
 
     def make(folder: Path) -> Path:
         npm.call(["pack", f"axe-core@{AXE}"], folder, f"axe-core {AXE}")
@@ -482,8 +482,8 @@ def test_texts_stand_out_from_what_is_behind_them(
 
 
 def test_what_is_out_of_sight_is_told_all_the_same(full: Path, browser: Browser) -> None:
-    """Documents of the matrix that are outside the window are laid out when the browser is idle,
-    and are then visible to a screen reader."""
+    """The matrix's documents outside the window are laid out when the browser is idle; then a
+    screen reader can see them."""
     browser.look(height=500)
     index(browser, full)
     browser.wait_for("!document.querySelector('#matrix section:not(.told)')")

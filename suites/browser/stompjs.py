@@ -1,7 +1,7 @@
 """@stomp/stompjs in Chromium against an acceptor for STOMP: the everyday actions of a web page.
 
-Not collected with the rest, since it needs Chromium and npm: name the file, or run ``tox -e
-browser``.
+These tests need Chromium and npm, so they are not collected by default: name the file, or run ``tox
+-e browser``.
 """
 
 from brokerproof.harness.cases.bench import Bench

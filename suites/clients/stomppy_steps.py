@@ -1,4 +1,4 @@
-"""Steps of cases for stomp.py: text to escape, descriptions of messages, and signs of life."""
+"""Steps of cases for stomp.py: text to escape, descriptions of messages, heartbeat checks."""
 
 from __future__ import annotations
 

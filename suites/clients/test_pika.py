@@ -1,4 +1,4 @@
-"""pika, unmodified: common use works."""
+"""pika, unmodified: common uses work."""
 
 from __future__ import annotations
 

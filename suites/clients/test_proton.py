@@ -1,4 +1,4 @@
-"""Proton's engine, Python's common AMQP client, against the broker."""
+"""Proton's engine, the common AMQP client of Python, against the broker."""
 
 from __future__ import annotations
 

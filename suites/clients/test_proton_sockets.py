@@ -28,13 +28,13 @@ KEPT_ON_ROLLBACK = "AMQP10-TXN-10"
 
 
 def heard(*names: str) -> Match[ProtonEvent]:
-    """Match a container's callback by any of these names."""
+    """Match a callback of a container by any of these names."""
     return Match(" or ".join(names), lambda event: event.name in names)
 
 
 def encoded(message: Any) -> bytes:
-    """Return the bytes of a Proton message with one data section, whose body is a view of memory
-    that is freed with the message."""
+    """Return the bytes of a Proton message with one data section. The body is a view of memory that
+    is freed with the message."""
     return bytes(message.body)
 
 
@@ -45,7 +45,7 @@ def left(target: Bench, node: Node, count: int) -> list[bytes]:
 
 
 def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list[Arrived]:
-    """Return the next messages of a receiver with credit for them. Control: they arrive."""
+    """Return the next messages of a receiver that has credit for them. Control: they arrive."""
     peer.receive(node.address, count, capabilities=node.capabilities)
     arrivals = [peer.expect(event_named("message")).subject for _ in range(count)]
     target.control(

@@ -1,10 +1,10 @@
 """stomp.py, the common STOMP client of Python, against the broker.
 
-The client is the library itself. The same cases run over sockets, with the library's own threads,
-and in virtual time, without them. The library chooses the frames it sends (STOMP instead of
-CONNECT, sorted headers, content-length on every body, a heartbeat whenever it has been silent for
-the agreed time), so these cases judge whether the broker serves a real client. An expectation sees
-a frame only once the library has delivered it as it crossed the wire.
+The client is the library itself. The same cases run over sockets with the library's own threads,
+and in virtual time without them. The library chooses the frames it sends (STOMP instead of CONNECT,
+sorted headers, content-length on every body, a heartbeat whenever it has been silent for the agreed
+time), so these cases judge whether the broker serves a real client. An expectation sees a frame, as
+it was on the wire, only after the library has delivered it.
 """
 
 from __future__ import annotations

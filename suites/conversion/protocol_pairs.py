@@ -1,4 +1,4 @@
-"""Messages sent through a queue from one protocol to the other."""
+"""Messages sent through a queue from one protocol to another."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Queue:
 
 
 def queue(target: Bench, owner: Amqp091Peer | None = None) -> Queue:
-    """Return an unused queue. ``owner`` declares it if clients of AMQP 0-9-1 are to use it."""
+    """Return an unused queue. ``owner`` declares the queue if AMQP 0-9-1 clients are to use it."""
     name = target.fresh_name()
     destination = target.destination(name=name)
     if owner is None:
@@ -45,7 +45,7 @@ def send(
     *,
     counted: bool = True,
 ) -> None:
-    """SEND with a receipt, with content-length unless ``counted`` is false."""
+    """Send a SEND with a receipt, and with a content-length unless ``counted`` is false."""
     length = (("content-length", str(len(body))),) if counted else ()
     own = tuple((headers or {}).items())
     peer.request(
@@ -56,7 +56,7 @@ def send(
 
 
 def post(target: Bench, to: Queue, payload: bytes) -> None:
-    """Send these bytes as an AMQP message. Control: it is accepted."""
+    """Send these bytes as an AMQP message. Control: the message is accepted."""
     peer = target.amqp()
     link = peer.sender(to.node)
     granted(target, peer, link)
@@ -75,7 +75,7 @@ def to_amqp(
     *,
     counted: bool = True,
 ) -> Delivery:
-    """Send a message over STOMP; return its AMQP delivery."""
+    """Send a message over STOMP; return its delivery over AMQP."""
     through = queue(target)
     peer = target.amqp()
     link = peer.receiver(through.node, credit=1)
@@ -85,7 +85,7 @@ def to_amqp(
 
 
 def to_stomp(target: Bench, payload: bytes, version: str = "1.2") -> Frame:
-    """Send a message over AMQP; return its STOMP MESSAGE."""
+    """Send a message over AMQP; return its MESSAGE over STOMP."""
     through = queue(target)
     peer = target.stomp(version)
     peer.subscribe(through.destination)

@@ -1,7 +1,7 @@
 """An accepted message arrives over each protocol of a broker, whatever its headers contain.
 
-So does a plain message after it. A value that one protocol can write may be unknown to another, or
-resemble one of the broker's own.
+A plain message sent after it arrives too. A value that one protocol can express may be unknown to
+another, or may resemble one of the broker's own values.
 """
 
 from __future__ import annotations
@@ -121,13 +121,13 @@ MESSAGES = {
 
 
 def senders_for(target: Target, receiver: str) -> frozenset[str]:
-    """Protocols whose messages reach a queue from which ``receiver`` consumes."""
+    """The protocols whose messages reach a queue from which ``receiver`` consumes."""
     offered = target.identity.capabilities
     return offered & (offered if offered & {"crossing", "amqp091"} else {receiver})
 
 
 def messages_for(target: Target, receiver: str) -> list[str]:
-    """Names of MESSAGES for a queue from which ``receiver`` consumes."""
+    """The names of MESSAGES for a queue from which ``receiver`` consumes."""
     senders = senders_for(target, receiver)
     return [name for name, (sender, _) in MESSAGES.items() if sender in senders]
 
@@ -135,9 +135,9 @@ def messages_for(target: Target, receiver: str) -> list[str]:
 def through_a_queue(
     target: Bench, of: Queue, receiver: str, sender: str, values: Values, version: str | None = None
 ) -> tuple[QueueClient, bool]:
-    """Send a message with ``values`` and a plain one to a queue. Return the queue's consumer, and
-    whether the broker accepted the first. With ``version``, that of STOMP clients, it is sent
-    twice."""
+    """Send a message with ``values`` and then a plain message to a queue. Return the queue's
+    consumer, and whether the broker accepted the first message. If ``version`` of STOMP is given,
+    the first message is sent twice."""
     options: dict[str, Values] = {"amqp": {"node": of.node}, "stomp": {"version": version or "1.2"}}
     consumer, producer = (
         CLIENTS[name](target, of.name, **options.get(name, {})) for name in (receiver, sender)
@@ -156,7 +156,7 @@ def through_a_queue(
 
 
 def arrived(receiver: str, consumer: QueueClient) -> int:
-    """Return how many of the two messages have arrived; part of a broken one does not count."""
+    """Return how many of the two messages have arrived completely."""
     if receiver != "stomp":
         return consumer.waiting_here()
     bodies = [message.body for message in consumer.peer.inbox if message.command == "MESSAGE"]
@@ -173,8 +173,8 @@ def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient], count
 
 
 def judge(target: Bench, receiver: str, arrives: str) -> None:
-    """Judge whether every message that the broker accepts reaches ``receiver``, and so does a plain
-    one after it. Control: plain messages alone do."""
+    """Judge whether every message that the broker accepts reaches ``receiver``, and whether a plain
+    message after it does. Control: plain messages alone arrive."""
     names = messages_for(target.target, receiver)
     owner = target.amqp091() if "amqp091" in target.capabilities else None
     for sender in dict.fromkeys(MESSAGES[name][0] for name in names):
@@ -200,7 +200,7 @@ def judge(target: Bench, receiver: str, arrives: str) -> None:
 
 
 def by_place(names: Iterable[str]) -> str:
-    """List names of MESSAGES; those that differ only in their type share an entry."""
+    """List names of MESSAGES; names that differ only in the type share an entry."""
     types: dict[str, list[str]] = {}
     for name in names:
         place, _, kind = name.partition(" of type ")

@@ -1,4 +1,4 @@
-"""Bodies: text is a string and bytes are data, in both directions."""
+"""Bodies, in both directions: text becomes a string, and bytes become data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message that was delivered before is marked so, whatever protocol its last consumer spoke."""
+"""A redelivered message is marked as such, whatever protocol its last consumer spoke."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SENT = 4
 
 
 def hold(target: Bench, reader: QueueClient, plan: list[tuple[str, int]], lost: bool) -> int:
-    """Consumers in turn hold the oldest messages and settle none; return the most that one of them
-    held. Each begins when all messages wait again."""
+    """Consumers in turn hold the oldest messages and settle none. Return the largest number that
+    one of them held. Each consumer begins when all messages wait again."""
     had, name = [], reader.name
     for protocol, count in plan:
         client = CLIENTS[protocol](target, name)

@@ -1,4 +1,4 @@
-"""A message left unsettled over one protocol is delivered over the other, and counted."""
+"""A message left unsettled over one protocol is redelivered over the other, and counted."""
 
 from __future__ import annotations
 

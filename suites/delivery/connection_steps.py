@@ -1,4 +1,4 @@
-"""Many connections at a time, each of which sends a message."""
+"""Many connections at the same time, each of which sends a message."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def judge_connections(
     arrives: str,
     confirmed: str | None = None,
 ) -> None:
-    """Judge by ``arrives`` that what each of at most ``most`` connections sends to a queue reaches
-    the oldest, and by ``confirmed`` that it is confirmed."""
+    """Open at most ``most`` connections; each sends a message to a queue. Judge by ``arrives`` that
+    these messages reach the oldest connection, and by ``confirmed`` that they are confirmed."""
     name, count = target.fresh_name(), amounts.at(target, position, least=1, most=most)
     clients = [client(target, name) for _ in range(count)]
     target.used_amount("connections", count)
@@ -35,5 +35,5 @@ def judge_connections(
 
 
 def most_amqp(target: Bench) -> int:
-    """The most AMQP connections that a case opens; in real time each may take 0.1 s."""
+    """The largest number of AMQP connections a case opens; in real time each may take 0.1 s."""
     return 100 if target.virtual else 64

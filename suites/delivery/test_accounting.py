@@ -36,7 +36,7 @@ LONGEST = 9
 
 @dataclass(frozen=True)
 class Send:
-    """Send ``count`` messages, outside of a transaction ("") or in one that ends in this way."""
+    """Send ``count`` messages: outside any transaction (""), or in one that ends in this way."""
 
     producer: int
     count: int
@@ -45,7 +45,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Join:
-    """A consumer subscribes, if it does not consume yet."""
+    """A consumer subscribes unless it is subscribed already."""
 
     consumer: int
     ack: str
@@ -53,7 +53,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Answer:
-    """ACK or NACK one of the messages that a consumer holds (modulo their number)."""
+    """ACK or NACK one of the messages that a consumer holds (an index modulo their number)."""
 
     consumer: int
     command: str
@@ -62,7 +62,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Leave:
-    """A consumer leaves: by UNSUBSCRIBE, by DISCONNECT, or by losing its connection."""
+    """A consumer leaves by UNSUBSCRIBE, by DISCONNECT, or by losing its connection."""
 
     consumer: int
     how: str
@@ -136,7 +136,7 @@ class Play:
         return peer
 
     def look(self, slot: int, *, settle: bool = True) -> None:
-        """Record what a consumer received; ``settle``: after everything in flight has arrived."""
+        """Record what a consumer received; ``settle``: once everything in flight has arrived."""
         name, peer, _ = self.consumers[slot]
         if settle:
             peer.settle()
@@ -176,7 +176,7 @@ class Play:
         )
 
     def balance(self) -> Books:
-        """Everybody leaves, one last consumer consumes what remains, and the ledger is closed."""
+        """All clients leave, one last consumer consumes what remains, and the ledger is closed."""
         for slot in list(self.consumers):
             self.leave(slot, "DISCONNECT")
         last = self.join(CONSUMERS, "auto")

@@ -1,7 +1,7 @@
-"""Promises about messages hold for any number of them.
+"""Requirements on messages hold for any number of messages.
 
-Any number of waiting messages, of messages per settlement, transaction or write, of consumers,
-subscriptions, links, channels and redeliveries. The amounts are those of
+The number may be of waiting messages, of messages per settlement, transaction or write, or of
+consumers, subscriptions, links, channels or redeliveries. The amounts are those of
 :mod:`brokerproof.suites.steps.amounts`.
 """
 
@@ -65,7 +65,7 @@ PROTOCOLS = ("stomp", "amqp", "core")
 
 
 def artemis_protocols(target: Target) -> list[str]:
-    """Return the protocols that use a queue of the target."""
+    """Return the protocols that can use a queue of the target."""
     return [name for name in PROTOCOLS if name in target.identity.capabilities]
 
 
@@ -131,7 +131,7 @@ def judge_windows(
     target: Bench, protocol: str, window: int, requirements: tuple[str, str], **options: object
 ) -> None:
     """Judge that ``window`` messages arrive, and as many again after one settlement of all earlier
-    ones, in each of three rounds. ``options`` state how the client settles."""
+    messages, in each of three rounds. ``options`` say how the client settles."""
     name = target.fresh_name()
     producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
     vars(consumer).update(options)

@@ -1,7 +1,7 @@
-"""AMQP 1.0's own promises about a queue hold for any number of messages, on any broker.
+"""AMQP 1.0's own requirements on a queue hold for any number of messages, on any broker.
 
-Any number of waiting messages, of deliveries in flight and settled in any way, and of receivers.
-The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
+The number may be of waiting messages, of deliveries in flight or settled in any way, or of
+receivers. The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages that AMQP consumers return resume their position, with a count of failed attempts."""
+"""Messages that AMQP consumers return resume their positions, with a count of failed attempts."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_is_given_back_goes_to_its_place(
 
 
 def _came_late(arrived: list[bytes], expected: list[bytes], fates: dict[bytes, str]) -> bool:
-    """True if the kept messages are in order among themselves, and so are the rest."""
+    """True if the kept messages are in order among themselves and so are the others."""
 
     def parts(bodies: list[bytes]) -> tuple[list[bytes], list[bytes]]:
         kept = [body for body in bodies if fates.get(body) == "kept"]
@@ -127,8 +127,8 @@ def _came_late(arrived: list[bytes], expected: list[bytes], fates: dict[bytes, s
 
 
 def _fits(fate: str | None, count: int) -> bool:
-    """True if a delivery-count is consistent with a message's outcome. A lost connection may count
-    as an attempt or not."""
+    """True if a delivery-count is consistent with a message's outcome. A lost connection may be an
+    attempt or not."""
     if fate == "kept":
         return count in (0, 1)
     return count == (1 if fate == "failed" else 0)

@@ -1,4 +1,4 @@
-"""Distribution of messages: one consumer of a queue, every subscription of a topic."""
+"""Distribution of messages to one consumer of a queue, or to every subscription of a topic."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ ENDS: dict[str, dict[str, str]] = {"UNSUBSCRIBE": {"id": "0"}, "DISCONNECT": {}}
 
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
-    """Return the bodies that each of ``peers`` received since it connected, until ``count``
-    messages have arrived in total, and QUIET longer.
+    """Wait until ``count`` messages have arrived in total, and QUIET longer; return the bodies that
+    each of ``peers`` received since it connected.
 
-    Control: all of them stay connected, because messages of a lost consumer go to another one. A
-    short TTL disconnects a client that a busy host keeps from sending.
+    Control: all peers stay connected, because messages of a lost consumer go to another one. A
+    short TTL disconnects a client that sends late because the host is busy.
     """
     target.wait_until(lambda: sum(peer.messages_seen for peer in peers) >= count, PATIENCE)
     target.advance(QUIET)

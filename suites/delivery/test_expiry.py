@@ -1,4 +1,4 @@
-"""Expiry of messages: none before its time to live has passed, and each after that."""
+"""Expiry of messages: none expires before its time to live has passed, and each does after it."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_message_whose_ttl_is_over_is_not_delivered(
 def _judge_arrivals(
     target: Bench, requirement: str, node: Node, expected: Sequence[int], words: str
 ) -> None:
-    """A consumer gets the messages of ``expected`` (a control) and no others."""
+    """A consumer gets the messages of ``expected`` (a control) and no other messages."""
     consumer = target.amqp()
     receiver = consumer.receiver(node, credit=20)
     arrived = [

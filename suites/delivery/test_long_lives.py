@@ -1,10 +1,10 @@
-"""Long lifetimes: what drifts, adds up or wraps in a month of virtual time under light load.
+"""Long lives: what drifts, adds up or wraps in a month of virtual time under light load.
 
 Both sides of a connection agree on signs of life and send them. In each interval the client sends a
-message, receives it and settles it, except during the middle third of the month. The agreement must
-still be kept afterwards. The number of intervals in the month is the largest amount that the effort
-allows (:mod:`brokerproof.suites.steps.amounts`), if the broker agrees on intervals of that length;
-so every counter counts that far.
+message, receives it and settles it, except during the middle third of the month. Both sides must
+still keep the agreement afterwards. The month has as many intervals as the effort allows
+(:mod:`brokerproof.suites.steps.amounts`) if the broker agrees on intervals of that length, so every
+counter reaches that number.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def rounds_of(target: Bench) -> int:
 
 
 class Life:
-    """A connection that lasts ``rounds`` times ``step``. Every other round of the first and last
-    thirds exchanges one message."""
+    """A connection that lasts ``rounds`` times ``step``. In every other round of the first and last
+    thirds, one message is exchanged."""
 
     def __init__(self, target: Bench, client: QueueClient, step: Duration) -> None:
         self.target = target

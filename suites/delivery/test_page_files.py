@@ -1,5 +1,5 @@
-"""Page files: their folder, their maximum size, and when they are removed. A file is recognised by
-the bodies in it."""
+"""Page files: their folder, their maximum size, and their removal. A file is recognised by the
+bodies in it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def send(target: Bench, to: Destination, count: int, size: int) -> None:
 
 
 def pages(target: Bench, to: Destination) -> dict[str, int]:
-    """The bytes of each page file that has messages of this address, in order."""
+    """The bytes of each page file that contains messages of this address, in order."""
     return dict(sorted(target.world.page_files(b"|%s|" % to.name.encode()).items()))
 
 
 def until_gone(target: Bench, to: Destination, files: Set[str]) -> bool:
-    """Wait until none of these files has messages of this address."""
+    """Wait until none of these files contains messages of this address."""
     for _ in range(100):
         if not files & pages(target, to).keys():
             return True

@@ -35,7 +35,7 @@ LARGE = 110_000
 
 
 def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
-    """An address under PAGE that was sent ``count`` messages."""
+    """An address under PAGE to which ``count`` messages were sent."""
     to = small_addresses.destination(target, "page")
     paging.send(to, target.stomp(), range(count), size)
     return to

@@ -1,4 +1,4 @@
-"""Paged messages with transactions, consumers that leave, and page mode left and entered again."""
+"""Paged messages with transactions and consumers that leave; page mode is left and reentered."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StompTransaction:
         paging.send(self.to, self.peer, numbers, headers={"transaction": self.peer.transaction})
 
     def end(self, how: str) -> None:
-        """Commit or roll back, or close the connection."""
+        """Commit, roll back, or close the connection."""
         if how == CLOSED:
             self.peer.close_socket()
         else:
@@ -88,7 +88,7 @@ def protocols(target: Target) -> list[str]:
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Each end of a transaction over each protocol; some begin before page mode."""
+    """Each end of a transaction over each protocol; some transactions begin before page mode."""
     return [
         {"before": before, "inside": 60 - before, "end": end, "protocol": protocol}
         for protocol in protocols(target)
@@ -200,7 +200,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Take:
-    """The consumer acknowledges ``count`` messages, or as many as there are."""
+    """The consumer acknowledges ``count`` messages, or all that there are if there are fewer."""
 
     count: int
 
@@ -212,7 +212,7 @@ class Go:
 
 
 class Empty:
-    """Consume everything, so that page mode may be left."""
+    """Consume everything, so that page mode can be left."""
 
     def __repr__(self) -> str:
         return "Empty()"
@@ -264,13 +264,13 @@ class Play:
             self.ledger.update(Confirmed(b"%d" % number))
 
     def take(self, count: int) -> None:
-        """Acknowledge that many messages, or as many as are unacknowledged."""
+        """Acknowledge that many messages, or all unacknowledged messages if there are fewer."""
         before = len(self.taker.found)
         more = min(count, self.sent - len(self.settled))
         self.enter(self.taker.take(before + more)[before:])
 
     def enter(self, numbers: list[int]) -> None:
-        """Count messages that the consumer received and acknowledged."""
+        """Record the messages that the consumer received and acknowledged."""
         for number in numbers:
             key = b"%d" % number
             self.ledger.update(
@@ -280,7 +280,7 @@ class Play:
             self.settled.add(number)
 
     def go(self, how: CloseHow | None) -> None:
-        """Messages held without acknowledgement are not counted until they are delivered again."""
+        """Leave. Held messages are not recorded until they are delivered again."""
         self.taker.peer.settle()
         if how is None:
             self.taker.peer.request("UNSUBSCRIBE", {"id": "0"})

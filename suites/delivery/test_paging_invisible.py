@@ -1,8 +1,8 @@
-"""Paging is invisible: a message from a page arrives like one that never left memory.
+"""Paging is invisible: a message read from a page arrives like one that never left memory.
 
 The same messages are sent to an address in memory and to one that pages, and the same consumer
 reads both. The deliveries may differ only in what names the address or the delivery: whatever else
-a broker does to a message, it must do at both. The sentence about the differing part decides.
+a broker does to a message, it must do at both. The differing part decides which sentence is broken.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Sent:
     payload: bytes = b""
 
     def to(self, target: Bench, place: Queue) -> None:
-        """Send it, with a confirmation."""
+        """Send the message, with a confirmation."""
         if self.payload:
             post(target, place, self.payload)
             return
@@ -113,7 +113,7 @@ FIELDS, CONTENT = "application-properties", "the body"
 
 
 def frame_parts(frame: Frame, name: str) -> Parts:
-    """The parts of a MESSAGE; ``name`` is its address."""
+    """The parts of a MESSAGE; ``name`` is the address."""
     headers = tuple(
         (header, value.replace(name, "?")) for header, value in frame.headers if header not in OWN
     )
@@ -126,7 +126,7 @@ def frame_parts(frame: Frame, name: str) -> Parts:
 
 
 def delivery_parts(delivery: Delivery, name: str) -> Parts:
-    """The parts of an AMQP delivery; of its header, the ttl is roughly the time left."""
+    """The parts of an AMQP delivery. The ttl in the header is roughly the time left."""
     header = dict(delivery.message.fields("header"))
     first = header.pop("first-acquirer", None)
     count = header.pop("delivery-count", 0)
@@ -154,7 +154,7 @@ class Reader:
         self.protocol = protocol
 
     def read(self, count: int) -> list[Parts]:
-        """The parts of ``count`` messages after the fillers, and again after their redelivery."""
+        """The parts of ``count`` messages after the fillers, and those of their redelivery."""
         once = self._once(count, settle=False)
         return [*once, *self._once(count, settle=True)]
 
@@ -184,8 +184,8 @@ class Reader:
 
 
 def decided_by(part: str, kind: str, reader: str) -> str:
-    """The requirement about ``part`` of a message for this reader; if the message crosses
-    protocols, the one about the crossing; empty if the part concerns another reader."""
+    """The requirement on ``part`` of a message for this reader; if the message crosses protocols,
+    the requirement on the crossing; empty if the part does not concern this reader."""
     crosses = bool(KINDS[kind].payload) is not (reader == "amqp")
     match part:
         case "ARTEMIS-STOMP-jms-1":
@@ -217,7 +217,7 @@ def sending(target: Bench, to: Destination, kinds: list[str]) -> Queue:
 
 
 def without_fillers(target: Bench, place: Queue) -> None:
-    """Consume the messages in front of the ones to be compared."""
+    """Consume the messages ahead of those to be compared."""
     peer = target.amqp()
     link = peer.receiver(place.node, credit=FILLERS)
     for delivery in collect(target, peer, link, FILLERS, quiet=0):
@@ -228,7 +228,7 @@ def without_fillers(target: Bench, place: Queue) -> None:
 
 def judge(target: Bench, reader: str, kinds: list[str]) -> None:
     """Send messages to an address in memory and to one that pages, and compare what a ``reader``
-    receives; the differing part decides which sentence is broken."""
+    receives. The differing part decides which sentence is broken."""
     paged = small_addresses.destination(target, "page")
     plain = target.destination(name=target.fresh_name().ljust(len(paged.name), "x"))
     in_memory, on_pages = sending(target, plain, kinds), sending(target, paged, kinds)

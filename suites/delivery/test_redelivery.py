@@ -30,7 +30,7 @@ FIFO = "ARTEMIS-GROUPING-fifo-1"
 def judge(
     target: Bench, after: Consumer, received: list[bytes], due: list[bytes], words: str
 ) -> None:
-    """Record whether all ``due`` messages were received, in that order."""
+    """Record whether all ``due`` messages were received in this order."""
     detail = f"{words} {listed(received)}"
     any_order = expected_arrivals(after, received, due, "in any order")
     target.record_finding(BACK, sorted(received) == sorted(due), detail, expectation=any_order)

@@ -1,4 +1,4 @@
-"""Routing types of destinations: set by headers, acceptor prefixes, or address-settings."""
+"""Routing types of destinations, set by headers, acceptor prefixes, or address-settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SEND, SUBSCRIBE = "destination-type", "subscription-type"
 
 
 def place(name: str, kind: str | None) -> Destination:
-    """A destination whose type the headers state (None: do not state)."""
+    """A destination whose type the headers state; None if they do not state it."""
     if kind is None:
         return Destination(name)
     return Destination(name, ((SEND, kind),), ((SUBSCRIBE, kind),))

@@ -1,7 +1,7 @@
-"""STOMP's own promises hold for any number of messages and clients, on any broker.
+"""STOMP's own requirements hold for any number of messages and clients, on any broker.
 
-Any number of waiting messages, of messages per ACK and per transaction, of transactions,
-subscriptions, connections and outstanding receipts. The amounts are those of
+The number may be of waiting messages, of messages per ACK or per transaction, or of transactions,
+subscriptions, connections or outstanding receipts. The amounts are those of
 :mod:`brokerproof.suites.steps.amounts`.
 """
 

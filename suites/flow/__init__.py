@@ -1,1 +1,1 @@
-"""Conformance: TTL and heartbeats, windows and credit, blocking, rejecting, alarms and sizes."""
+"""Conformance: TTL, heartbeats, windows, credit, blocking, rejecting, alarms, and sizes."""

@@ -1,8 +1,8 @@
 """In the ActiveMQ family, a used and emptied destination has as much room as a fresh one.
 
 (ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) Messages enter and leave
-a queue and a topic in several ways. When none is left, the broker's statistics report no memory in
-use, and the destination accepts exactly as many messages up to its limit as a fresh one.
+a queue and a topic in several ways. When no message is left, the broker's statistics report no
+memory in use, and the destination accepts exactly as many messages up to its limit as a fresh one.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Used:
         consumer.peer.close_socket()
 
     def leave(self, how: str) -> None:
-        """A consumer that received one message, while more wait for it, ends by ``how``."""
+        """A consumer that received one message while more wait for it ends by ``how``."""
         consumer = StompConsumer(self.target, self.to, prefetch=1)
         producer = StompProducer(self.target)
         for number in range(SOME):
@@ -74,8 +74,8 @@ class Used:
         peer.close_socket()
 
     def settle(self, command: str, end: str = "") -> None:
-        """A consumer settles each message by ``command``, in a transaction if ``end`` ends one, and
-        leaves."""
+        """A consumer settles each message by ``command``, in a transaction if ``end`` names its
+        end, and leaves."""
         consumer, producer = StompConsumer(self.target, self.to), StompProducer(self.target)
         peer, named = consumer.peer, {"transaction": consumer.peer.transaction} if end else {}
         if end:
@@ -90,7 +90,7 @@ class Used:
         peer.close_socket()
 
     def expire(self, *, held: bool) -> None:
-        """Messages expire while they wait, or (``held``) at a consumer that then leaves."""
+        """Messages expire while they wait or (``held``) at a consumer that then leaves."""
         peer, name = self.target.openwire(), openwire_queue(self.to.name)
         producer, consumer = peer.open_producer(name), peer.open_consumer(name)
         instant = 0
@@ -108,7 +108,7 @@ class Used:
         peer.close_socket()
 
     def empty(self, after: str) -> None:
-        """Consume everything. Then no memory may be in use."""
+        """Consume everything. After that, no memory may be in use."""
         if self.to.routing is RoutingType.ANYCAST:
             consumer = StompConsumer(self.target, self.to)
             while consumer.next(QUIET) is not None:
@@ -124,7 +124,7 @@ class Used:
         self.target.require(ROOM_AGAIN, free, detail)
 
     def capacity(self) -> int:
-        """Return how many messages the queue accepts up to its limit, and empty it again."""
+        """Return how many messages the queue accepts up to its limit; then empty it again."""
         producer = OpenWireProducer(self.target)
         count = filled(self.target, producer, self.statistics, self.to, SIZE)
         producer.peer.close_socket()

@@ -1,4 +1,4 @@
-"""When ActiveMQ disconnects a silent STOMP client, and how late a client's heartbeats may be.
+"""When ActiveMQ disconnects a silent STOMP client, and how late the heartbeats may be.
 
 (ActiveMQ documentation, STOMP, "Heart-Beat Grace Periods"; the connectors of
 fixtures/brokers/activemq/activemq.xml.)
@@ -32,7 +32,7 @@ def multiplier(parameters: Parameters) -> float:
 
 
 def promises(*intervals_ms: int) -> Callable[[Target], st.SearchStrategy[int]]:
-    """Draw the interval in milliseconds that a client promises."""
+    """Draw the heartbeat interval in milliseconds that a client announces."""
     return lambda target: st.sampled_from(waited_for(target, *intervals_ms))
 
 
@@ -49,7 +49,7 @@ def each_acceptor(target: Target) -> list[dict[str, Any]]:
 
 
 def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
-    """Return how long a client that promised a heartbeat every ``promised`` ms may be silent
+    """Return how long a client that announced a heartbeat every ``promised`` ms may be silent
     according to the documentation."""
     return ms(int(promised * multiplier(target.parameters(acceptor))))
 

@@ -1,4 +1,4 @@
-"""Producers at the limit of an ActiveMQ destination: which ones wait, and from which byte on.
+"""Producers at the limit of an ActiveMQ destination: which producers wait, and from which byte on.
 
 (ActiveMQ documentation, producer flow control; the targets are configured with
 fixtures/brokers/activemq/flow.xml.)

@@ -38,7 +38,7 @@ both = pytest.mark.parametrize("protocol", ["stomp", "amqp"])
 
 
 def full_of(target: Bench, protocol: str) -> tuple[Statistics, Producer, Place, int]:
-    """Fill a queue, with all answers received; return the number of messages."""
+    """Fill a queue, waiting for every answer; return the number of messages."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     return statistics, producer, to, filled(target, producer, statistics, to, 1000)
 
@@ -51,7 +51,7 @@ def refused(
     bounds: tuple[Duration, Duration],
     since: int,
 ) -> None:
-    """The message must be refused within ``bounds`` after ``since``, over AMQP with the reason."""
+    """The message must be refused within ``bounds`` after ``since``; over AMQP, with a reason."""
     producer.expect(offered, "refused", "a message for which there is no room", proves)
     target.judge_duration(
         proves, "until it was refused", producer.answered_at(offered) - since, bounds, since
@@ -164,7 +164,7 @@ def test_a_send_without_room_fails_after_the_time(
 
 
 def earlier(target: Target) -> st.SearchStrategy[Duration]:
-    """Return how long before the time-out there is room: longer on real, slower hosts."""
+    """Return how long before the time-out there is room; on real, slower hosts it is longer."""
     return st.sampled_from(
         [ms(50), ms(500), ms(2900)]
         if target.clock is Clock.VIRTUAL

@@ -45,7 +45,7 @@ RESOURCE = "ResourceAllocationException"
 
 
 class Window:
-    """A producer with a window, as its client accounts for it: bytes sent and acknowledged."""
+    """A producer with a window, as its client keeps account of it: bytes sent and acknowledged."""
 
     def __init__(self, target: Bench, producer: OpenWireProducer, to: Place) -> None:
         self.target, self.producer, self.to = target, producer, to
@@ -67,7 +67,7 @@ class Window:
         self.producer.peer.publish(message)
 
     def room(self, size: int, within: Duration) -> bool:
-        """Wait for room for one more message: a client sends while any of its window is left."""
+        """Wait for room for one more message: a client may send while any of the window is left."""
 
         def there() -> bool:
             return self.outstanding < self.producer.window or self.producer.ended()

@@ -1,4 +1,4 @@
-"""Under ActiveMQ's flow control a producer's messages stay in order when only some had to wait.
+"""Under ActiveMQ's flow control a producer's messages stay in order even if only some had to wait.
 
 (ActiveMQ documentation, "How do I preserve order of messages"; fixtures/brokers/activemq/flow.xml.)
 """
@@ -29,7 +29,7 @@ NEEDS = {"stomp-1.2", "amqp", "openwire", "producer-flow-control", "statistics"}
 
 
 def out_of_place(numbers: list[int]) -> str:
-    """Describe the first message that arrived after a later one."""
+    """Describe the first message that arrived after a later message."""
     for before, after in itertools.pairwise(numbers):
         if after < before:
             return f"message {after} arrived after message {before}"

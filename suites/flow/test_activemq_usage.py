@@ -1,8 +1,8 @@
-"""ActiveMQ's broker-wide limits of memory, store and temporary store, and their flow control.
+"""ActiveMQ's broker-wide limits on memory, store and temporary store, and their flow control.
 
 (ActiveMQ documentation, "System usage" and "Disabling Flow Control";
 fixtures/brokers/activemq/usage.xml.) These cases use up the resources of a whole broker, so they
-run one after the other on separate targets, and each restores the initial state.
+run one after the other on separate targets, and each case restores the initial state.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def used(statistics: Statistics, kind: str) -> int:
 
 
 def empty(target: Bench, statistics: Statistics, kind: str) -> int:
-    """Control: little is in use before the case begins. Return how much."""
+    """Return how much is in use before the case begins. Control: it is little."""
     limit, deadline = broker_limit(target, kind), target.now() + PATIENCE
     while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
         target.advance(QUIET)
@@ -76,9 +76,9 @@ def on_disk(
     before: int,
     proves: tuple[str, ...],
 ) -> tuple[int, str]:
-    """Send messages until one is not answered. Return how many were accepted, and the unanswered
-    one. Require that this happens at the limit of ``kind``, of which ``before`` bytes were in use:
-    neither earlier nor beyond it."""
+    """Send messages until one is not answered. Return the number of accepted messages, and the
+    unanswered message. Require that this happens exactly at the limit of ``kind``, of which
+    ``before`` bytes were in use."""
     limit, count = broker_limit(target, kind), 0
     least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     while True:

@@ -1,8 +1,8 @@
 """AMQP at the exact byte that fills an address: refused, dropped, or no credit (ARTEMIS-PAGING-8).
 
-First the charge of a message is measured. Then an address is filled to one byte below its limit, to
-the limit, and to one above, each message after the answer to the previous one: in a burst only
-bounds are certain.
+First the charge for a message is measured. Then an address is filled to one byte below its limit,
+to the limit, and to one byte above. Each message is sent after the answer to the previous one,
+because in a burst only bounds are certain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[AmqpPeer, int]:
-    """Fill ``place`` with accepted messages charged ``total`` bytes; return how many."""
+    """Fill ``place`` with accepted messages that are charged ``total`` bytes; return how many."""
     bodies = small_addresses.filling(total, small_addresses.overhead(target), sizes)
     peer, link = small_addresses.producer(target, place)
     for size in bodies:

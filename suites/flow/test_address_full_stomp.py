@@ -1,8 +1,8 @@
 """STOMP at the exact byte at which an address is full (ARTEMIS-PAGING-8).
 
-The charge for a SEND depends on its headers and on the broker's accounting. So cases first find, on
-other addresses, which body fills the remaining bytes. The broker's management reports what the
-address holds before the SEND that is judged.
+The charge for a SEND depends on its headers and on the broker's accounting. So each case first
+finds, on other addresses, which body fills the remaining bytes. The broker's management reports how
+many bytes the address holds before the SEND that is judged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def filled(
     *,
     proves: str = POLICIES,
 ) -> tuple[StompPeer, int, int]:
-    """Fill an address to ``total`` bytes, or as nearly as its broker's accounting allows. Return
+    """Fill an address to ``total`` bytes, or as nearly as the broker's accounting allows. Return
     the producer, the number of messages, and the bytes held."""
     peer = target.stomp()
     for number, size in enumerate(sizes):
@@ -299,7 +299,7 @@ def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, siz
 
 def _first_refusal(target: Bench, to: Destination, count: int, size: int) -> str | None:
     """Send ``count`` messages, each after the previous one was confirmed. Return the answer to the
-    first that was not accepted; None if all were."""
+    first message that was not accepted; None if all were accepted."""
     peer = target.stomp()
     for number in range(count):
         receipt = peer.next_receipt()

@@ -141,8 +141,8 @@ def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> 
 
 
 def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) -> None:
-    """A connection that consumes publishes: its acknowledgement has no effect, and it gets
-    nothing."""
+    """A connection that consumes also publishes. Then its acknowledgement has no effect, and it
+    receives nothing."""
     both.publish(b"mixed", queue)
     both.expect(BLOCKED, proves=proves)
     both.ack(tag)
@@ -155,7 +155,7 @@ def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) 
 
 
 def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
-    """A connection with heartbeats publishes and is then silent for longer than allowed: it stays
+    """A connection with heartbeats publishes and is then silent for longer than allowed. It stays
     open and receives the server's heartbeats."""
     peer = target.amqp091(heartbeat=HEART_BEAT // seconds(1))
     peer.publish(b"silent", queue)

@@ -1,9 +1,9 @@
 """AMQP 1.0 under RabbitMQ's memory and disk alarms: windows close, consumers continue.
 
 (RabbitMQ: flow control.) AMQP 1.0 has its own flow control, and RabbitMQ 4 uses it: a session's
-incoming-window of 0 (2.5.6). If a client sends nevertheless, or the broker stops reading instead,
-the rule of the other protocols applies: the broker may accept the first message, which shows that
-the client publishes, but not the next.
+incoming-window of 0 (2.5.6). If a client sends nevertheless, or if the broker stops reading
+instead, the rule of the other protocols applies: the broker may accept the first message, which
+shows that the client publishes, but not the next one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Liveness through alarms that overlap and recur (RabbitMQ: flow control; heartbeats).
 
-The silence of a blocked client does not count until the last alarm is cleared; from then on it
-counts, from zero, after every alarm. A client's silence before the alarm does not count either:
-only two heartbeats missed in a row after the alarm do. The server's own heartbeats keep their
-rhythm throughout.
+Silence of a blocked client is ignored until the last alarm is cleared. From then on it is measured
+from zero, after every alarm. Silence before the alarm is ignored too: the server closes the
+connection only after two heartbeats in a row are missed after the alarm. The server's own
+heartbeats keep their rhythm throughout.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ OTHER = {"memory": "disk", "disk": "memory"}
 @dataclass(frozen=True)
 class Episode:
     """An alarm under which a client is blocked. Before it, the client was silent for ``silent``
-    quarters of an interval. ``second``: the other alarm is raised too, and the first one is cleared
-    before or after it. ``quiet``: quarters of silence under all alarms, and under the last one."""
+    quarters of an interval. ``second``: the other alarm is raised too, and the first is cleared
+    before or after it. ``quiet``: quarters of silence under all alarms, and under the last."""
 
     resource: str
     silent: int

@@ -2,7 +2,7 @@
 
 The chapter on flow control says how connections are blocked (their sockets are not read) but not at
 which frame; RabbitMQ's plugin accepts the SEND from which it learns that a client publishes. So one
-SEND under the alarm may be accepted, but not the next.
+SEND under the alarm may be accepted, but not the next one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def client(target: Bench, over: str, **options: Any) -> StompPeer:
 
 @contextmanager
 def short_of(target: Bench, resource: str) -> Iterator[None]:
-    """A resource of the broker is short for a while, and every connection has noticed."""
+    """A resource of the broker is short for a while, and every connection has noticed it."""
     target.raise_alarm(resource)
     try:
         target.advance(QUIET * 2)
@@ -46,7 +46,7 @@ def short_of(target: Bench, resource: str) -> Iterator[None]:
 
 
 def offered(peer: StompPeer, to: Destination, body: bytes) -> str:
-    """Send a SEND without waiting for its receipt; return the receipt's id."""
+    """Send a SEND without waiting for the receipt; return the receipt's id."""
     receipt = peer.next_receipt()
     peer.publish(to, body, {"receipt": receipt}, receipt=False)
     return receipt

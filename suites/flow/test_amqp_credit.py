@@ -1,8 +1,8 @@
 """Artemis: the credit of AMQP producers (amqpCredits, amqpLowCredits), and full addresses.
 
-The raw peer keeps account of the remaining credit; every flow of the broker updates it. A producer
-that waits for each answer sees the exact moment of a refill; in a burst only the bound is certain
-(ARTEMIS-FLOW-amqp-1).
+The raw peer keeps account of the remaining credit, which every flow of the broker updates. A
+producer that waits for each answer sees the exact moment of a refill; in a burst only the bound is
+certain (ARTEMIS-FLOW-amqp-1).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def limits(target: Bench, acceptor: str) -> tuple[int, int]:
 
 
 def small(target: Target) -> st.SearchStrategy[Where]:
-    """Acceptors that state their credit: a fixture, or drawn, from always full to never low."""
+    """Acceptors that state their credit: a fixture's, or drawn, from always full to never low."""
     fixed = st.just(Where("amqp-credits-10"))
     if RECONFIGURABLE not in target.identity.capabilities:
         return fixed
@@ -53,7 +53,7 @@ def told(target: Bench, peer: AmqpPeer) -> list[int]:
 
 
 def producer(target: Bench, acceptor: str, node: Node | None = None) -> tuple[AmqpPeer, Link]:
-    """A sender on that acceptor, once the broker has answered the attach."""
+    """A sender on this acceptor, once the broker has answered the attach."""
     peer = target.amqp(acceptor=acceptor)
     return peer, peer.sender(node or target.node())
 

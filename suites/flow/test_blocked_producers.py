@@ -1,4 +1,4 @@
-"""AMQP producers of a full address under BLOCK: how far they get, and what resumes them.
+"""AMQP producers of a full address under BLOCK: how much they send, and what lets them go on.
 
 Credit already granted stays valid (ARTEMIS-FLOW-amqp-3), so the bound is the credit outstanding on
 all links when the address became full. Waiting producers continue when a consumer makes room, and
@@ -32,7 +32,7 @@ BODY = 5000
 
 
 def number(who: int, count: int) -> int:
-    """A number that identifies a message by its sender and its position."""
+    """A number that identifies a message by sender and position."""
     return 1000 * who + count
 
 
@@ -50,7 +50,7 @@ class Crowd:
             granted(target, peer, link)
 
     def spend(self, who: int) -> None:
-        """One of them sends as many messages as its credit allows, without waiting for answers."""
+        """One producer sends as many messages as its credit allows, without waiting for answers."""
         peer, link = self.members[who]
         while link.credit > 0:
             self.open[who].append(
@@ -59,7 +59,7 @@ class Crowd:
             self.sent[who] += 1
 
     def answered(self, requirements: str) -> None:
-        """Require that everything sent is accepted."""
+        """Require that every message sent is accepted."""
         for (peer, link), waiting in zip(self.members, self.open, strict=True):
             for delivery_id in waiting:
                 peer.confirmed(link.session, delivery_id, proves=requirements)

@@ -1,10 +1,10 @@
-"""Clients that limit their rates and windows, and what they require of the broker.
+"""Clients that limit their rates and windows, and what such clients require of the broker.
 
-The manual relies on its client library; here the harness's own clients do its work
-(:mod:`brokerproof.harness.clients.rate_and_window_clients`), over STOMP and AMQP. That they keep
-their rate and window is a control, judged by an oracle that sees only frames. The broker is judged
-on its part: a slow consumer's messages wait and are not lost, a window is filled and not overrun
-whatever the rate, and no message waits behind a consumer that asks for one at a time.
+The manual relies on Artemis's client library; here the harness's own clients replace it
+(:mod:`brokerproof.harness.clients.rate_and_window_clients`), over STOMP and AMQP. As a control, an
+oracle that sees only frames judges that they keep their rate and window. The broker is judged on
+its part: a slow consumer's messages wait and are not lost, a window is filled but not exceeded at
+any rate, and no message waits behind a consumer that requests one at a time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def sized(count: int, size: int) -> list[bytes]:
 
 
 def takes(count: int, rate: int) -> Duration:
-    """Return the shortest time that ``count`` messages take at that rate; the first takes none."""
+    """Return the shortest time for ``count`` messages at this rate; the first takes no time."""
     return (count - 1) * NS_PER_S // rate
 
 
@@ -84,7 +84,7 @@ def of_amqp(consumer: AmqpConsumer) -> list[bytes]:
 
 
 def keeps_its_rate(target: Bench, conn: int, rate: int) -> None:
-    """Control: settlements mark consumption, and no interval has too many of them."""
+    """Control: no interval has too many settlements, which mark consumption."""
     crowd = rates.crowd(rates.instants(rates.received(target.events, conn), ended=True), rate)
     target.control(crowd is None, f"our own consumer, with a rate of {rate}, consumed {crowd}")
 
@@ -95,7 +95,7 @@ def everything_comes(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """All of ``sent`` arrive in order, as quickly as the consumer consumes."""
+    """All ``sent`` messages must arrive in order, as quickly as the consumer consumes them."""
     rate, began = options.consumer_max_rate, target.now()
     drive(
         target.world,
@@ -212,7 +212,7 @@ def everything_arrives(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """All messages must be sent at the rate, within the window, and be accepted."""
+    """All messages must be sent at the rate and within the window, and be accepted."""
     rate, window = options.producer_max_rate, options.producer_window_size
     for body in sent:
         producer.offer(body)
@@ -279,7 +279,7 @@ def nothing_is_stranded(
     fast: StompConsumer | AmqpConsumer,
     sent: Sequence[bytes],
 ) -> None:
-    """Before the slow consumer receives a second message, the fast one must have all the rest."""
+    """Before the slow consumer receives a second message, the fast one must get all the others."""
     drive(
         target.world,
         [slow, fast],

@@ -1,4 +1,4 @@
-"""Connection TTL of the Artemis family: CONNECTED's answer, and when silence ends a connection.
+"""Connection TTL of the Artemis family: what CONNECTED answers, and when silence ends a connection.
 
 The arithmetic is in harness/oracles/liveness.py with its sources. Both bounds of every interval are
 judged: closing early is as wrong as never closing.
@@ -84,7 +84,7 @@ def regime(target: Bench, plan: Silence) -> tuple[str, ...]:
 def judge_silence(
     target: Bench, peer: StompPeer, requirements: tuple[str, ...], ttl_ms: int
 ) -> None:
-    """Wait for the close of a connection that has fallen silent, and judge its time."""
+    """Wait for the close of a connection that has fallen silent, and judge when it happened."""
     since = peer.spoke_at
     assert since is not None
     low, high = target.silence_interval(ttl_ms, peer.acceptor)
@@ -93,8 +93,8 @@ def judge_silence(
 
 
 def corners(target: Target) -> Iterator[dict[str, Silence]]:
-    """On every acceptor: no client heartbeats, heartbeats far below, within and far above the
-    bounds, and a 1.0 client, whose header is ignored."""
+    """On every acceptor: no client heartbeats; heartbeats far below, within and far above the
+    bounds; and a STOMP 1.0 client, whose header is ignored."""
     # The last one given is tried first and is what a failure shows, so the strangest come first.
     if target.clock is Clock.VIRTUAL:  # two months of silence make the product exceed 32 bits
         yield {"plan": Silence(Where(target.identity.default_acceptor), "1.2", (3 * 10**9, 0))}

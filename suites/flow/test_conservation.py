@@ -1,7 +1,7 @@
 """Conservation: an address that was used and emptied is as large as a fresh one.
 
 Messages enter and leave in every possible way: accepted, released, rejected, returned by a close,
-refused, aborted, rolled back, paged, dropped, expired. When none is left, the broker's management
+refused, aborted, rolled back, paged, dropped, expired. When all are gone, the broker's management
 reports a size of 0, and the address accepts as many messages up to its limit as a fresh one.
 """
 
@@ -53,7 +53,7 @@ class Used:
         return outcomes
 
     def settle(self, outcome: str | None) -> None:
-        """Send some messages and settle all with ``outcome``; None: leave with them unsettled."""
+        """Send some messages and settle all with ``outcome``; None: leave without settling."""
         self.send(SOME)
         peer = self.target.amqp()
         link = peer.receiver(self.place, credit=SOME)
@@ -129,7 +129,7 @@ class Used:
         peer.close_socket()
 
     def empty(self) -> None:
-        """Consume all messages, including redelivered ones. The size must then be 0."""
+        """Consume all messages, including redelivered ones. Then the size must be 0."""
         for _ in range(ROUNDS):  # a later round takes late returns
             small_addresses.drain_queue(self.target, self.place, 0)
             state, free = self.target.admin().until(
@@ -147,7 +147,7 @@ class Used:
         self.target.require(FREE_AGAIN, free, detail)
 
     def capacity(self) -> int:
-        """Return how many messages the address accepts up to its limit, and empty it again."""
+        """Return how many messages the address accepts up to its limit; then empty it again."""
         if self.kind == "page":
             admin, count, paging = self.target.admin(), 0, False
             while not paging and count < MOST:

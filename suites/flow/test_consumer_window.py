@@ -1,7 +1,7 @@
-"""Artemis: consumer windows in bytes, by consumer-window-size, activemq.prefetchSize or acceptor.
+"""Artemis: windows in bytes, set by consumer-window-size, activemq.prefetchSize or the acceptor.
 
 The bytes that a subscription may hold are computed from the sizes of received frames
-(harness/oracles/window.py), never predicted. Two things are judged at every stop: no delivery began
+(harness/oracles/window.py), never predicted. At every stop two things are judged: no delivery began
 while the window was closed (too many), and the broker did not stop while the window was open and
 messages were left (too few).
 """
@@ -101,7 +101,7 @@ class Holder:
             )
 
     def settle(self, position: int, command: str, mode: str) -> None:
-        """ACK or NACK the message held at ``position``, in client mode all earlier ones too."""
+        """ACK or NACK the message held at ``position``; in client mode, all earlier ones too."""
         self.cumulative = mode == "client"
         message = self.held[position]
         (self.peer.ack if command == "ACK" else self.peer.nack)(message)
@@ -131,7 +131,7 @@ def hold(
     mode: str,
     acceptor: str | None = None,
 ) -> Holder:
-    """A subscription on a queue that has messages of these body sizes; ``window`` should apply."""
+    """Subscribe to a queue that has messages of these body sizes; ``window`` should apply."""
     to = target.destination()
     keeper = target.stomp("1.2", acceptor=acceptor)
     fill(target, to, sizes)
@@ -150,7 +150,7 @@ class Plan:
 
 
 def plans(target: Target) -> st.SearchStrategy[Plan]:
-    """Backlogs of one size and of mixed sizes, and windows at multiples of the frames' sizes."""
+    """Backlogs of one size and of mixed sizes, with windows at multiples of the frame sizes."""
 
     @st.composite
     def draw_plan(draw: st.DrawFn) -> Plan:

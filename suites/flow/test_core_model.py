@@ -1,8 +1,8 @@
 """Credit, acknowledgement and transactions of CORE sessions together, judged by a model.
 
-A plan is drawn, and after each step the model knows which messages are delivered, which wait, and
-which consumers have credit left. Two things are judged at every stop: no message began without
-credit, out of order, or after it was acknowledged; and no consumer has credit while messages wait.
+A plan is drawn. After each step the model knows which messages are delivered, which wait, and which
+consumers have credit left. At every stop two things are judged: no message was delivered without
+credit, out of order, or after its acknowledgement; and no consumer has credit while messages wait.
 Which of several consumers gets a message is the broker's choice.
 """
 
@@ -69,7 +69,7 @@ STOPPED = ms(50)
 
 @dataclass(frozen=True)
 class Publish:
-    """Publish that many messages of this cost."""
+    """Publish this many messages of this cost."""
 
     count: int
     cost: int
@@ -84,7 +84,7 @@ class Consume:
 
 @dataclass(frozen=True)
 class Credit:
-    """A consumer gets credit in bytes: 0 withdraws the rest, -1 the limit."""
+    """A consumer gets credit in bytes: 0 withdraws the rest, and -1 removes the limit."""
 
     which: int
     size: int
@@ -99,7 +99,7 @@ class CloseConsumer:
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """Acknowledge a consumer's delivery and every older one, or, with ``one``, only itself."""
+    """Acknowledge a consumer's delivery and every older one, or with ``one`` only this delivery."""
 
     which: int
     delivery: int
@@ -115,7 +115,7 @@ class End:
 
 @dataclass(frozen=True)
 class Pause:
-    """Stop and start a session, with credit in between, which is withdrawn if ``taken``."""
+    """Stop and start a session. In between, grant credit, and withdraw it if ``taken``."""
 
     session: int
     which: int
@@ -153,7 +153,7 @@ STALL = st.builds(Stall, st.lists(st.one_of(PUBLISH, CREDIT), min_size=1, max_si
 
 @dataclass(eq=False)
 class Consumer:
-    """A consumer; ``credit`` is None if unlimited, and may be below zero."""
+    """A consumer; ``credit`` is None if it is unlimited, and may be below zero."""
 
     session: int
     id: int
@@ -188,7 +188,7 @@ class Run:
     stopped: int | None = None
 
     def step(self, step: Step) -> None:
-        """One step of the plan, at the broker and in the model, up to its stop."""
+        """Take one step of the plan, at the broker and in the model, up to its stop."""
         match step:
             case Publish():
                 self._publish(step)
@@ -301,7 +301,7 @@ class Run:
         self.stopped = None
 
     def stop(self, after: str) -> None:
-        """Wait until nothing more should arrive, and slightly longer; judge what arrived."""
+        """Wait until nothing more should arrive, and slightly longer; judge the deliveries."""
         rest = self.target.wait_until(lambda: self._take(after) or not self._idle(), PATIENCE)
         for peer in self.peers:
             peer.settle()

@@ -1,8 +1,8 @@
-"""Every number of the packets and messages that a CORE client sends, at its boundaries.
+"""Every number in the packets and messages that a CORE client sends, at its boundaries.
 
-Each value gets a connection and a conversation that uses every packet with a number. The fields are
-taken from the codec's tables. A CORE broker closes the connection if it cannot read a packet, so a
-close is a refusal. Silence is not, nor is a close before the TTL has expired.
+Each value is tried on its own connection, in a conversation that uses every packet with a number.
+The fields are taken from the codec's tables. A CORE broker closes the connection if it cannot read
+a packet, so a close is a refusal, unless it precedes the TTL's end. Silence is not.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Conversation:
         return self.replaced.value if str(self.replaced.field) == field else right
 
     def play(self) -> None:
-        """Send every packet with a number. Raises :class:`ConversationOver` at the first one
-        without its usual answer."""
+        """Send every packet with a number. Raises :class:`ConversationOver` at the first packet
+        that gets an unusual answer or none."""
         own = {"consumer": self.consumer}
         self._begin()
         self._call("create-queue-v2", self._queue(), NULL)
@@ -184,7 +184,7 @@ class Conversation:
             self._expect(answer, FORCED_ANSWER)
 
     def _live(self) -> None:
-        """Stay silent over two of the broker's checks for silent connections."""
+        """Stay silent through two of the broker's checks for silent connections."""
         if self.replaced.field.frame == "ping":
             parameters = self.target.parameters(self.peer.acceptor)
             self.target.advance(ms(2 * int(parameters["connection_ttl_check_interval_ms"] or 0)))
@@ -213,7 +213,7 @@ class Conversation:
         raise ConversationOver(Outcome.WORKED if right else Outcome.SILENT, stage, words)
 
     def _silence_is_right(self) -> bool:
-        """True if this number means that no message need arrive."""
+        """True if this number means that no message needs to arrive."""
         value = self.replaced.value
         match str(self.replaced.field):
             case "message.expiration":
@@ -229,7 +229,7 @@ class Conversation:
         return False
 
     def _has_to_live(self) -> bool:
-        """True if the requested TTL has not expired, or never does."""
+        """True if the requested TTL has not expired or never will."""
         value = self.replaced.value
         overridden = self.target.parameters(self.peer.acceptor)["connection_ttl_override_ms"] != -1
         asked = self.replaced.field.frame == "ping" and not overridden

@@ -1,9 +1,9 @@
 """Producers' credit in bytes, over CORE: requests, grants, and requests at a full address.
 
-Keeping to the credit is the client's part (ARTEMIS-FLOW-block-5), and the case plays the client.
-The broker's part is to grant, to wait before granting, or to refuse. Cases wait for a missing grant
-slightly longer than for any that arrived, and the connection must prove to work before the silence
-counts.
+Keeping to the credit is the client's part (ARTEMIS-FLOW-block-5), and the case acts as the client.
+The broker's part is to grant credit, to wait before granting it, or to refuse. Cases wait for a
+missing grant slightly longer than for any that arrived, and judge the silence only after the
+connection has been shown to work.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ AMOUNTS = [1, 2, 1000, 65_535, 65_536, MOST]
 
 
 def grants(target: Bench, peer: CorePeer, count: int) -> list[int]:
-    """The next ``count`` grants in bytes (fewer if they do not arrive), and any surplus."""
+    """The next ``count`` grants in bytes (fewer if some do not arrive), and any surplus."""
 
     def here() -> int:
         return sum(GRANT.accepts(received) for received in peer.inbox)
@@ -75,8 +75,8 @@ def until_full(target: Bench, name: str) -> None:
 
 
 def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
-    """A queue at an address of that kind (block, fail, three.block …), filled with messages of 1000
-    bytes, and one more if that is accepted."""
+    """A queue at an address of this kind (block, fail, three.block …), filled with messages of 1000
+    bytes, and one more message if the broker accepts it."""
     name = queue(target, peer, target.full_address(kind))
     for number in range(-(-limit_of(target) // 1000) + 1):
         peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
@@ -86,7 +86,7 @@ def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
 
 
 def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None) -> list[Packet]:
-    """Consume ``count`` messages of a queue and acknowledge each."""
+    """Consume ``count`` messages of a queue; acknowledge each."""
     peer = consumer or target.core()
     peer.create_consumer(name, 9)
     peer.credit(-1, 9)
@@ -185,7 +185,7 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
 
 
 def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
-    """Return the charge in bytes of a message of that cost, at a name of the same length."""
+    """Return the charge in bytes for a message of that cost, at a name of the same length."""
     scratch = scratch_name(target, target.fresh_name(), len(name))
     peer.create_queue(scratch)
     peer.publish(sized(scratch, 0, cost))

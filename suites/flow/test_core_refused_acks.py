@@ -1,4 +1,4 @@
-"""CORE acknowledgements that name no message of their consumer remove no message."""
+"""A CORE acknowledgement that names no message of its consumer removes no message."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ TTL_MS = 10_000
 
 
 def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
-    """Wait for the end of a connection that has fallen silent after a ping, and judge its time.
+    """Wait for the end of a connection that has fallen silent after a ping, and judge when it came.
 
-    The broker read the ping at some time between its sending and its answer. A real broker has
-    sessions to clean up before it closes, so it is allowed one more check of its connections.
+    The broker read the ping at some time between the sending and the answer. A real broker cleans
+    up sessions before it closes, so it is allowed one more check of its connections.
     """
     since = peer.spoke_at
     assert since is not None
@@ -40,7 +40,7 @@ def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
 
 
 def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
-    """Ping with that TTL. Control: the broker answers."""
+    """Ping with this TTL. Control: the broker answers."""
     peer.heard_at = None
     peer.ping(ttl_ms)
     target.control(

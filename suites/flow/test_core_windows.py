@@ -1,8 +1,8 @@
-"""Consumers' windows in bytes, over CORE: the protocol of the manual's flow control chapter.
+"""Consumers' windows in bytes over CORE, the protocol of the manual's chapter on flow control.
 
-The buffer belongs to the client, and the case plays the client. The broker's part is to deliver as
-much as it got credit for, and no more. Both are judged at every stop. A stop is certain: the answer
-to a force-delivery follows everything that can be delivered.
+The buffer belongs to the client, and the case acts as the client. The broker must deliver as much
+as the credit allows, and no more. Both are judged at every stop. A stop is certain, because the
+answer to a force-delivery follows everything that can be delivered.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEFAULT, SMALL = 1024 * 1024, 2000
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of a backlog's messages, and each step's number of messages, with the bytes of
+    """The costs of a backlog's messages, and for each step the number of messages, and the bytes of
     credit above or below the amount with which exactly that many begin."""
 
     costs: tuple[int, ...]
@@ -252,7 +252,7 @@ def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
 
 
 def shares(target: Bench, course: list[int]) -> list[list[int]]:
-    """Return the shares of three consumers without a buffer that ask in the order ``course``."""
+    """Return the shares of three bufferless consumers, which request in the order ``course``."""
     peers: list[CorePeer] = [target.core() for _ in range(3)]
     name = queue(target, peers[0])
     windows = [Window(peer, name, 0) for peer in peers]

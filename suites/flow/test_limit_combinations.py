@@ -1,8 +1,8 @@
 """Combined limits of an address: bytes, messages, all addresses together, and reject threshold.
 
-Each of them is absent, 0, or positive (ARTEMIS-PAGING-8, ARTEMIS-PAGING-13). A limit of -1 means
-none; an address whose limit is 0 is full from the start. Of several limits the one reached first
-applies; the threshold applies only under BLOCK.
+Each limit is absent, 0, or positive (ARTEMIS-PAGING-8, ARTEMIS-PAGING-13). -1 means no limit; an
+address whose limit is 0 is full from the start. Of several limits the first to be reached applies;
+the threshold applies only under BLOCK.
 """
 
 from __future__ import annotations

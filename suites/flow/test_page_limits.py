@@ -1,8 +1,8 @@
 """Addresses with limited pages: page-limit-bytes, page-limit-messages, page-full-policy.
 
 Pages may be written after the answer to the producer, so the limits are judged with bounds on both
-sides. It is certain that every accepted message is kept, that later ones are refused or dropped,
-and that there is room again afterwards.
+sides. It is certain that every accepted message is kept, that later messages are refused or
+dropped, and that there is room again once messages are consumed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def fill(
 ) -> list[str | None]:
     """Send messages of ``size`` bytes, each after the answer to the previous one, until one is
     refused or a few more than should fit were sent (three times as many if the broker drops nothing
-    after the answer). Return their outcomes. Near the limit, pauses let pages be written."""
+    after the answer). Return their outcomes. Near the limit, pause so that pages can be written."""
     peer, link = small_addresses.producer(target, place)
     states: list[str | None] = []
     most = bounds[1] * (3 if policy == "fail" or target.virtual else 1) + 3
@@ -48,7 +48,7 @@ def fill(
 
 
 def taken_again(target: Bench, place: Node, policy: str) -> bool:
-    """True if a message is accepted, now or soon: brokers clean up in the background."""
+    """True if a message is accepted, now or soon, since brokers clean up in the background."""
     peer, link = small_addresses.producer(target, place)
     deadline = target.now() + 3 * PATIENCE
     while target.now() < deadline:
@@ -77,8 +77,8 @@ def bounded(
 def limited(
     target: Bench, requirement: str, place: Node, policy: str, size: int, bounds: tuple[int, int]
 ) -> None:
-    """Judge that an address accepts as many messages as ``bounds`` say, then refuses or drops them,
-    and keeps the accepted ones."""
+    """Judge that an address accepts as many messages as ``bounds`` allow, then refuses or drops
+    later ones, and keeps those it accepted."""
     admin = target.admin()
     states = fill(target, place, size, bounds, policy)
     if not paging.paged(target, admin, place.address):

@@ -73,7 +73,7 @@ class Connection:
 
 
 def came(address: str, login: list[str], queue: str) -> list[int]:
-    """Return the numbers of the messages in the order of arrival."""
+    """Return the numbers of the messages in their order of arrival."""
     consumer, producer = Connection(address, login), Connection(address, login)
     consumer.send(
         "SUBSCRIBE",

@@ -56,8 +56,8 @@ class Connection:
         self.send("SEND", {**headers, "content-length": str(len(BODY))}, BODY)
 
     def next(self, command: str, **headers: str) -> dict[str, str] | None:
-        """Return the headers of the next frame with this command and these headers; None if none
-        arrives in time."""
+        """Return the headers of the next frame with this command and these headers; None if no such
+        frame arrives in time."""
         while True:
             for frame in self.waiting:
                 if frame[0] == command and headers.items() <= frame[1].items():

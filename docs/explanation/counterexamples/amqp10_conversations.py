@@ -88,7 +88,7 @@ def message(body: bytes) -> bytes:
 
 
 def fields(frame: bytes) -> list[bytes]:
-    """Return the fields of a frame's performative, without their constructors."""
+    """Return the fields of a frame's performative without their constructors."""
     at = 11 + {0x45: 1, 0xC0: 3, 0xD0: 9}[frame[11]]
     values = []
     while at < len(frame):
@@ -128,13 +128,13 @@ class Peer:
         self._socket.sendall(b"AMQP\x00\x01\x00\x00")
 
     def send(self, code: int, *fields: bytes, payload: bytes = b"", kind: int = 0) -> None:
-        """Send one frame on channel 0."""
+        """Send a frame on channel 0."""
         self._sent += code == TRANSFER
         body = composite(code, *fields) + payload
         self._socket.sendall((len(body) + 8).to_bytes(4) + bytes([2, kind, 0, 0]) + body)
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
-        """Yield frames, each with the code of its performative, until silence or EOF."""
+        """Yield frames, each with the code of its performative, until silence or the end."""
         try:
             while True:
                 while len(self._data) < 8 or len(self._data) < self._size():
@@ -153,7 +153,7 @@ class Peer:
         return 8 if self._data[:4] == b"AMQP" else int.from_bytes(self._data[:4])
 
     def wait_for(self, *codes: int) -> bytes | None:
-        """Return the next frame with one of these performatives; None if none arrives."""
+        """Return the next frame with one of these performatives; None if none arrives in time."""
         return next((frame for code, frame in self.frames() if code in codes), None)
 
     def begin(self, handle_max: int) -> None:
@@ -169,7 +169,7 @@ class Peer:
     def attach(
         self, name: bytes, handle: int, receives: bool, address: str, mode: bytes = NULL
     ) -> bytes | None:
-        """Attach a link whose source has this distribution-mode; return the answer."""
+        """Attach a link whose source has this distribution-mode; return the broker's attach."""
         self.ask(name, handle, receives, address, mode)
         answer = self.wait_for(ATTACH)
         if answer is not None and receives and len(fields(answer)) > 9:
@@ -307,13 +307,13 @@ def drain(peer: Peer, address: str) -> bool | None:
 
 
 def is_drained(flow: list[bytes]) -> bool:
-    """True if a flow says that its link, the second one, has no credit left."""
+    """True if a flow says that the second link has no credit left."""
     return len(flow) > 6 and int.from_bytes(flow[4]) == 1 and int.from_bytes(flow[6]) == 0
 
 
 def disposition(peer: Peer, address: str) -> bool | None:
-    """True if a disposition whose first is above its last causes no error with a blank in its
-    condition."""
+    """True if a disposition whose first is above its last causes no error whose condition contains
+    a blank."""
     peer.begin(100)
     peer.send(DISPOSITION, TRUE, uint(1), uint(0), TRUE)
     error = re.search(rb"amqp:[a-z:-]+( [a-z]+)?", peer.wait_for(END, CLOSE) or b"")

@@ -55,7 +55,7 @@ class Client:
         self.socket.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
     def next(self, patience: float) -> str:
-        """Return the next frame; empty if the connection ended or none arrived in time."""
+        """Return the next frame; an empty one if the connection ended or none arrived in time."""
         self.socket.settimeout(patience)
         while b"\0" not in self.unread:
             try:

@@ -35,7 +35,7 @@ def send(to: socket.socket, command: str, headers: dict[str, str], body: bytes =
 
 
 def answer(of: socket.socket) -> str:
-    """Return the next frame; empty if none arrived in time."""
+    """Return the next frame; an empty one if none arrived in time."""
     data = b""
     try:
         while b"\0" not in data:

@@ -54,8 +54,8 @@ class Client:
             self._socket.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
     def answers(self, *commands: str) -> str:
-        """Return a description of what is wrong if frames of ``commands`` do not arrive; "" if they
-        do, in any order, or an ERROR in their place."""
+        """Return what is wrong if frames of ``commands`` do not arrive; "" if they arrive, in any
+        order, or an ERROR arrives instead."""
         missing = list(commands)
         while missing:
             try:
@@ -73,7 +73,7 @@ class Client:
         return ""
 
     def _read(self) -> Iterator[str]:
-        """Yield the commands of the frames that arrive. The bodies here have no NUL."""
+        """Yield the commands of the frames that arrive. The bodies here contain no NUL."""
         unread = b""
         while received := self._socket.recv(65_536):
             *frames, unread = (unread + received).split(b"\0")

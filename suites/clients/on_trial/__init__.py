@@ -1,1 +1,1 @@
-"""Client libraries under test: the harness is the server, and drives the library."""
+"""Client libraries under test: the harness is the server and drives the library."""

@@ -28,7 +28,7 @@ TEN: FRAME = (HEADER, codec.encode_content_header(10))
 
 
 def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
-    """Return a client whose consumer has received a message (the control), and its
+    """Return a client whose consumer has received a control message, and the client's
     basic.consume."""
     trial = target.amqp091_client()
     trial.connect(**limits)
@@ -39,7 +39,7 @@ def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
 
 
 def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) -> None:
-    """Judge the answer to bytes that are not a frame: the client closes and sends nothing more."""
+    """Judge that bytes which are not a frame make the client close and send nothing more."""
     trial, consume = consuming(target)
     seen = len(trial.server.methods)
     trial.server.send_frame(type, consume.channel, codec.encode_method("basic.qos-ok"), end=end)
@@ -55,8 +55,8 @@ def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) ->
 def judge_exception(
     target: Bench, frames: Iterable[FRAME], codes: tuple[int, ...], proves: str, channel: int = 1
 ) -> None:
-    """Judge that frames in the middle of a consumer's are answered with connection.close and one of
-    these codes (without codes: any). Control: an earlier message arrives."""
+    """Judge that frames in the middle of a consumer's deliveries are answered with connection.close
+    and one of these codes (any if there are none). Control: an earlier message arrives."""
     trial, consume = consuming(target, frame_max=4096)
     server = trial.server
     for type, payload in frames:

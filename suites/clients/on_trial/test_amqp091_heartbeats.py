@@ -1,7 +1,7 @@
 """Heartbeats of an AMQP 0-9-1 client: those it sends and those it waits for.
 
-A finding that a client disconnected is uncertain unless the client was sent something in time: our
-own process may have paused.
+A finding that a client disconnected is certain only if something was sent to the client in time,
+because our own process may have paused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTERVAL: Duration = seconds(1)
 
 
 def still_receives(trial: Amqp091Trial) -> None:
-    """Control: the client gets a message on the watched connection."""
+    """Control: the client receives a message on the watched connection."""
     trial.server.deliver(trial.consume("control"), b"control")
     trial.driver.expect(event_named("message", body="control"))
 

@@ -32,14 +32,14 @@ CLOSED_TOO = "AMQP10-LINK-08"
 
 
 def sending(target: Bench, mode: str = "unsettled") -> tuple[Amqp10Trial, Link]:
-    """Return a client with a sender, and our end of that link."""
+    """Return a client with a sender, and the test's end of the link."""
     trial = target.amqp10_client()
     trial.connect()
     return trial, trial.sender(mode=mode)
 
 
 def receiving(target: Bench, credit: int = 10) -> tuple[Amqp10Trial, Link]:
-    """Return a client with a receiver that has received a message (the control), and our end."""
+    """Return a client whose receiver has received a control message, and our end of the link."""
     trial = target.amqp10_client()
     trial.connect()
     link = trial.receiver(credit)
@@ -50,7 +50,7 @@ def receiving(target: Bench, credit: int = 10) -> tuple[Amqp10Trial, Link]:
 
 
 def granted(target: Bench, trial: Amqp10Trial, link: Link) -> bool:
-    """Wait until the client grants credit; return True if it did."""
+    """Wait until the client grants credit; return True if it does."""
     target.wait_until(lambda: link.credit > 0 or trial.server.ended is not None, seconds(5))
     return link.credit > 0
 
@@ -173,7 +173,7 @@ def test_credit_is_replenished(target: Bench, initial: int) -> None:
 
 
 def judge_transfers(target: Bench, mode: str, proves: str) -> None:
-    """Judge the fields of three messages on a link that settles them or not (``mode``)."""
+    """Judge the fields of three messages on a link whose sender settles them or not (``mode``)."""
     trial, link = sending(target, mode)
     trial.server.withheld = {"transfer"}
     trial.server.flow(link, link_credit=9)

@@ -1,7 +1,7 @@
 """Heartbeats of a STOMP client: those it sends and those it waits for.
 
 Both sides announce the same intervals here, so these are the agreed ones. A finding that a client
-disconnected is uncertain unless the client was sent something in time: we may have paused.
+disconnected is certain only if the client was sent something in time, since we may have paused.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def test_a_client_waits_for_the_receipt_of_disconnect(target: Bench, version: st
 
 
 def _names(sent: Frame, naming: Mapping[str, str], version: str) -> bool:
-    """True if an ACK or NACK has the headers by which its version names the MESSAGE ``naming``."""
+    """True if an ACK or NACK identifies the MESSAGE ``naming`` as its version requires."""
     if version == "1.2":
         return sent.get("id") == naming["ack"]
     by_subscription = version == "1.0" or sent.get("subscription") == naming["subscription"]
