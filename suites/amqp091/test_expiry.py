@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CONFIRMS,
+    NACK,
     arrive,
     bind,
     bodies,
     drained,
     eventually,
     exchange_of,
+    holds,
+    kinds,
     queue_of,
+    queue_of_kind,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, ms, over, shown
@@ -30,6 +34,8 @@ PRESERVED = "RABBITMQ-AMQP091-TTL-04"
 UNUSED = "RABBITMQ-AMQP091-TTL-05"
 DEAD_LETTERED = "RABBITMQ-AMQP091-DLX-01"
 TTL_REMOVED = "RABBITMQ-AMQP091-DLX-02"
+REPUBLISHED = "RABBITMQ-AMQP091-DLX-03"
+CIRCLE = "RABBITMQ-AMQP091-DLX-04"
 
 SHORT, LONG, WAIT = 1000, 60_000, 2000
 """Milliseconds: lifetimes that end within a case or outlast it, and the wait for their end."""
@@ -183,3 +189,81 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
         target.require(UNUSED, there, detail)
     gone = eventually(peer, lambda: not is_there(peer, queue), EXPIRES + PATIENCE)
     target.record_finding(UNUSED, gone, f"with {shown(uses)}, unused queue deleted: {shown(gone)}")
+
+
+BRIEF_MS = 200
+REASONS = {"reject": "rejected", "nack": "rejected", "ttl": "expired"}
+"""The reason in x-death, by the way in which messages leave a queue."""
+PROPERTIES = {"headers": {"a": 1, "nested": {"b": "c"}}, "priority": 3, "type": "t"}
+
+
+def leave(peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
+    """Refuse all messages of a queue, one by one or together, unless they expire by themselves."""
+    if way != "ttl":
+        holds(peer, queue, count)
+        tags = [peer.get(queue, channel=2)["delivery-tag"] for _ in range(count)]
+        for tag in tags if way == "reject" else tags[-1:]:
+            fields = {"delivery-tag": tag, "requeue": False}
+            fields |= {"multiple": True} if way == "nack" else {}
+            peer.send(f"basic.{way}", fields, channel=2)
+        peer.settle(channel=2)
+
+
+@case(REPUBLISHED, CIRCLE, needs={"amqp091", ARGUMENTS, CONFIRMS, NACK})
+@over(
+    examples=8,
+    always=lambda target: [
+        {"kind": kind, "ways": ways, "count": 3}
+        for kind in kinds(target)
+        for ways in (["reject", "nack", "ttl", "reject"], ["ttl"], ["ttl", "ttl"], ["ttl", "nack"])
+    ],
+    kind=lambda target: st.sampled_from(kinds(target)),
+    ways=st.lists(st.sampled_from([*REASONS]), min_size=1, max_size=4),
+    count=st.integers(1, 5),
+)
+def test_dead_letters_may_die_again(target: Bench, kind: str, ways: list[str], count: int) -> None:
+    """Messages leave one queue after another because they are refused or expire. The last of the
+    dead letters go to a further queue, with their body and properties and a list of their deaths,
+    and would enter the first queue again, but are dropped there if they only expired. One scenario:
+    both sentences concern the same messages."""
+    peer = target.amqp091(channels=2)
+    exchange, letters = exchange_of(target, peer, "direct"), queue_of(peer)
+    bind(peer, letters, exchange, str(len(ways)))
+    names: list[str] = []
+    for way in ways:
+        next_key = str(len(names) + 1)
+        to = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": next_key}
+        ttl = {"x-message-ttl": BRIEF_MS} if way == "ttl" else {}
+        names.append(queue_of_kind(target, peer, kind, {**to, **ttl}))
+        bind(peer, names[-1], exchange, str(len(names) - 1))
+    bind(peer, names[0], exchange, str(len(ways)))
+    peer.call("confirm.select")
+    sent = [b"%d" % number for number in range(count)]
+    for body in sent:
+        peer.publish(body, names[0], properties=PROPERTIES)
+    answers(peer, count)
+    for queue, way in zip(names, ways, strict=True):
+        leave(peer, queue, count, way)
+    eventually(peer, lambda: peer.count(letters) >= count)
+    target.advance(3 * len(ways) * ms(BRIEF_MS))
+    again = next((at for at, way in enumerate(ways) if way != "ttl"), None)
+    due = [count if at == again else 0 for at in range(len(ways))]
+    eventually(peer, lambda: [peer.count(queue) for queue in names] == due, ms(WAIT))
+    left = [peer.count(queue) for queue in names]
+    found = drained(peer, letters)
+    words = f"{count} messages left {kind} queues by {listed(ways)}"
+    held = left == due and len(found) == count
+    detail = f"{words}; {len(found)} went round, and the queues have {shown(left)}"
+    target.record_finding(CIRCLE, held, f"{detail}; expected {shown(due)}")
+    deaths = [(REASONS[way], queue) for queue, way in zip(names, ways, strict=True)][::-1]
+    for letter in found:
+        headers = letter.get("headers") or {}
+        died = [(one["reason"], one["queue"]) for one in headers.get("x-death") or []]
+        own = {"headers": {name: headers.get(name) for name in ("a", "nested")}}
+        kept = {**{name: letter.get(name) for name in PROPERTIES}, **own}
+        whole = kept == PROPERTIES and died == deaths and letter.body in sent
+        detail = f"{words}: {letter.body!r} has {shown(kept)} and died by {shown(died)}"
+        target.require(REPUBLISHED, whole, f"{detail}; expected {shown(deaths)}")
+    bodies_found = {letter.body for letter in found}
+    detail = f"{words}; of {listed(sent)}, {listed(sorted(bodies_found))} arrived"
+    target.record_finding(REPUBLISHED, bodies_found == {*sent}, detail)

@@ -45,7 +45,7 @@ COUNTS = {
     "activemq-stomp": 3,
     "artemis-tls": 6,
     "openwire": 27,
-    "rabbitmq-amqp091": 28,
+    "rabbitmq-amqp091": 30,
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 4,
     "rfc6455": 34,

@@ -3,7 +3,9 @@
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, LimitedQueue
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
+from brokerproof.reference_broker.protocols.amqp091 import dead_letters
 from brokerproof.reference_broker.protocols.amqp091.dead_letters import methods
+from brokerproof.reference_broker.protocols.amqp091.message import encoded
 from brokerproof.suites.mutation.mutant import Group
 
 amqp091_expiry = Group("amqp091-expiry", "reference-rabbitmq")
@@ -77,3 +79,18 @@ def what_one_message_drops_dies_youngest_first(patch, reached):
         backwards = reached(len(dropped) > 1 and id(self) in quorum)
         for letter in reversed(dropped) if backwards else dropped:
             dead(*letter)
+
+
+@amqp091_expiry.override(dead_letters, "properties_of", breaks="RABBITMQ-AMQP091-DLX-03")
+def dead_letters_lose_their_headers(original, reached, *more):
+    """A dead letter has no other headers than those about its deaths."""
+    reached()
+    return encoded({**methods.properties(original(*more)), "headers": {}})
+
+
+@amqp091_expiry.override(
+    dead_letters, "_deaths", breaks="RABBITMQ-AMQP091-DLX-03 RABBITMQ-AMQP091-DLX-04"
+)
+def dead_letters_go_in_circles(original, reached, headers):
+    """Earlier deaths are forgotten, so messages that only expire go in circles."""
+    return reached.instead(original(headers), [])
