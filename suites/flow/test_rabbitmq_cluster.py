@@ -1,7 +1,7 @@
 """In a RabbitMQ cluster, an alarm on one node blocks publishing on all nodes.
 
-(RabbitMQ: memory and disk alarms.) Nodes are ``a``, whose acceptors have their usual names, and
-``b``. Each has its own queue.
+(RabbitMQ: memory and disk alarms.) The nodes are ``a``, whose acceptors have their usual names, and
+``b``. Each node has its own queue.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _publisher(at: Node) -> Amqp091Peer:
 def _held(
     publisher: Amqp091Peer, at: Node, resource: str, proves: str, body: bytes = b"held"
 ) -> None:
-    """The publisher's next message must be held back, and the publisher notified."""
+    """The publisher's next message must be held back, and the publisher must be notified."""
     target = at.target
     publisher.publish(body, at.queue)
     answer = publisher.expect(BLOCKED, proves=proves)
@@ -92,7 +92,7 @@ def _held(
 
 
 def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
-    """Publishers must continue, with nothing lost. Their messages may arrive in any order."""
+    """Publishers must continue, and no message may be lost. Messages may arrive in any order."""
     for publisher in publishers.values():
         publisher.expect(UNBLOCKED, proves=proves)
     there = eventually(at.owner, lambda: at.owner.count(at.queue) == len(publishers))
@@ -125,7 +125,7 @@ def _one_alarm(
 
 
 def _two_alarms(a: Node, b: Node, proves: str) -> None:
-    """A publisher blocked by alarms on two nodes must wait until both are cleared."""
+    """A publisher that alarms on two nodes block must wait until both alarms are cleared."""
     target, publisher = a.target, _publisher(a)
     target.raise_alarm("memory", node="b")
     try:

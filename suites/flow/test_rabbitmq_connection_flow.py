@@ -1,7 +1,7 @@
 """RabbitMQ throttles a connection that publishes faster than its queue accepts.
 
-(RabbitMQ: per-connection flow control.) On the wire that is a delay like any other; the management
-API shows it as the state ``flow``.
+(RabbitMQ: per-connection flow control.) On the wire this is a delay like any other; the management
+API shows it as the ``flow`` state.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SLOW = 500
 
 
 def place(target: Target) -> Where:
-    """Slow queues: configured on targets that allow it; elsewhere they are slow anyway."""
+    """Slow queues: configured on targets that allow it, and slow anyway on the others."""
     slow = (
         {"broker": {"queue_rate": RATE}} if RECONFIGURABLE in target.identity.capabilities else None
     )
@@ -69,7 +69,7 @@ class Flood:
         peer.call("confirm.select")
 
     def go_on(self) -> None:
-        """Send another batch if there is room for it; count the confirmed messages."""
+        """Send another batch if there is room for one; count the confirmed messages."""
         self.count()
         while self.sent - self.confirmed < 2 * self.size:
             self.peer.write(self._batch, as_event=False)  # too many frames for the trace
@@ -93,7 +93,7 @@ class Flood:
 
 
 def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
-    """Flood until ``seen`` yields True, or for :data:`FLOOD` at most."""
+    """Flood until ``seen`` yields True, but for :data:`FLOOD` at most."""
     deadline = target.now() + (FLOOD // 12 if target.virtual else FLOOD)
     for in_flow in seen:
         if in_flow or target.now() >= deadline or flood.acks > 80_000:  # a case may get 100,000

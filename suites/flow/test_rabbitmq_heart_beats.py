@@ -1,6 +1,6 @@
-"""RabbitMQ's STOMP heartbeats: whole seconds, one every half interval, a close after two misses.
+"""RabbitMQ's STOMP heartbeats: whole seconds, one each half interval, a close after two misses.
 
-(RabbitMQ documentation, "Heartbeats"; the profile says how intervals are counted.)
+(RabbitMQ documentation, "Heartbeats"; the profile says how intervals are measured.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VIRTUAL_MS = [*REAL_MS, 1, 999, 2000, 2700, 60_000, 61_999]
 
 
 def intervals(target: Target) -> st.SearchStrategy[int]:
-    """Draw an interval in milliseconds to promise or to request; in real time only short ones."""
+    """Draw an interval in milliseconds to announce or to request; only a short one in real time."""
     return st.sampled_from(
         waited_for(target, *REAL_MS) if target.clock is Clock.REAL else VIRTUAL_MS
     )

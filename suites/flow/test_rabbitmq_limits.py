@@ -1,6 +1,6 @@
-"""RabbitMQ's thresholds, changed on a running broker, as far as any broker can be tested: the
-watermark throttles publishers but does not cap memory, and the disk limit may be a multiple of the
-memory (RabbitMQ: flow control)."""
+"""RabbitMQ's thresholds, changed on a running broker, as far as they can be tested on any broker:
+the watermark throttles publishers but does not cap memory, and the disk limit may be a multiple of
+the memory (RabbitMQ: flow control)."""
 
 from __future__ import annotations
 

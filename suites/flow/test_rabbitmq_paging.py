@@ -1,6 +1,6 @@
 """RabbitMQ pages queues out before publishers are blocked, or never (the paging threshold).
 
-Classic queues did so up to 3.13; release 4 has no such threshold, so these cases are for targets
+Classic queues did so up to 3.13. Release 4 has no such threshold, so these cases are for targets
 with the ``memory-paging`` capability. The management API shows the messages in memory.
 """
 
@@ -37,8 +37,8 @@ PLENTY = 10**15
 
 
 def in_memory(target: Bench, queue: str) -> tuple[int, int]:
-    """How many messages of a queue wait, and how many of them are in memory. Each request has its
-    own connection: RabbitMQ's API accepts at most a hundred on one, and soon closes silent ones."""
+    """Return how many messages of a queue wait, and how many are in memory. Each request has its
+    own connection: RabbitMQ's API accepts at most 100 on one, and soon closes silent ones."""
     api = target.management()
     reported = api.queue(queue)
     api.close_socket()
@@ -207,8 +207,8 @@ class Traffic:
         self._queues = [queue_of(peer) for _ in range(ALONGSIDE)]
 
     def _step(self, publishes: bool) -> None:
-        """Send a message through each queue, and one out of ``held``, with one into it unless
-        publishers are blocked."""
+        """Send a message through each queue. Take one out of ``held`` and, unless publishers are
+        blocked, put one into it."""
         everywhere = (*self._queues, self._held)
         for queue in everywhere if publishes else ():
             self._peer.publish(BODY, queue)
@@ -216,7 +216,7 @@ class Traffic:
             self._peer.get(queue, no_ack=True)
 
     def for_(self, duration: Duration, until: Iterator[bool], *, publishes: bool = True) -> bool:
-        """Let messages pass for that long, or until the condition, checked regularly, is true."""
+        """Let messages pass for this long, or until the condition, checked regularly, is true."""
         end = self._target.now() + duration
         while self._target.now() < end:
             for _ in range(1 if self._target.virtual else 5):
@@ -228,7 +228,7 @@ class Traffic:
 
 
 def in_use(target: Bench) -> int:
-    """Return the memory in use, in bytes."""
+    """Return the number of bytes of memory in use."""
     api = target.management()
     used, _ = api.until(lambda: int(api.node().get("mem_used", 0)), bool)
     target.control(used > 0, "the API should report how much memory is used")
@@ -237,7 +237,7 @@ def in_use(target: Bench) -> int:
 
 
 def outside(target: Bench, queue: str) -> Iterator[bool]:
-    """Yield, at each request, True if less than half of a queue is in memory."""
+    """At each request, yield True if less than half of a queue is in memory."""
     while True:
         wait, left = in_memory(target, queue)
         yield 0 <= left < wait // 2
@@ -258,7 +258,7 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
     long = 3 * LOOKS if target.virtual else LONG
 
     def mark(parts: int, of: int, ratio: float) -> str:
-        """Set the watermark to a part of the memory in use, and the ratio; describe both."""
+        """Set the watermark to a part of the memory in use, and set the ratio; describe both."""
         used = in_use(target)
         target.set_limits(memory=used * parts // of, paging=ratio)
         return f"{used} bytes used, mark {used * parts // of}, ratio {ratio}"

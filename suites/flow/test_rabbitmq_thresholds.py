@@ -1,8 +1,8 @@
-"""RabbitMQ's memory and disk thresholds, byte by byte, and when they are checked.
+"""RabbitMQ's memory and disk thresholds to the exact byte, and when the broker checks them.
 
 (RabbitMQ: flow control.) A real machine's resources cannot be chosen, so these cases are for
-targets that simulate them (capability ``readings``). They run in virtual time, where an instant can
-be met exactly. ``test_rabbitmq_limits.py`` covers what real brokers allow.
+targets that simulate them (the ``readings`` capability). The cases run in virtual time, where they
+can act at an exact instant. ``test_rabbitmq_limits.py`` covers what real brokers allow.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ MOMENT: Duration = ms(1)
 
 
 def publisher(target: Bench) -> tuple[Amqp091Peer, str]:
-    """Return a connection that publishes, and its queue."""
+    """Return a connection that publishes, and the queue to which it publishes."""
     peer = target.amqp091()
     return peer, queue_of(peer)
 
 
 def held_back(peer: Amqp091Peer, queue: str) -> bool:
-    """Publish, and return whether the broker announces that it holds the message back."""
+    """Publish; return whether the broker announces that it holds the message back."""
     peer.publish(b"probe", queue)
     return peer.watch_for(BLOCKED, within=ms(50)) is not None
 

@@ -1,4 +1,4 @@
-"""Window, transactions and liveness of a STOMP session together: a plan is drawn, a model says
+"""Window, transactions and liveness of a STOMP session together. A plan is drawn, a model says
 after each step what may and what must have arrived, and a separate ledger records all messages."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ take too long. The target's parameters derive its TTL from it."""
 
 @dataclass(frozen=True)
 class Publish:
-    """The producer sends a message with a body of that size, in the transaction if ``inside``."""
+    """The producer sends a message with a body of this size, in the transaction if ``inside``."""
 
     size: int
     inside: bool
@@ -56,14 +56,14 @@ class End:
 
 @dataclass(frozen=True)
 class Ack:
-    """The consumer acknowledges the message held at that position, in client mode all before it."""
+    """The consumer acknowledges the message held at this position (in client mode, up to it)."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Idle:
-    """The consumer only sends heartbeats for that many intervals, in real time for a third."""
+    """The consumer sends only heartbeats for this many intervals (a third of them in real time)."""
 
     intervals: int
 
@@ -80,7 +80,7 @@ STEPS = st.one_of(
 
 @dataclass
 class Run:
-    """A plan in progress. The broker owes ``waiting``, and a COMMIT adds ``pending``."""
+    """A plan in progress. The broker must still deliver ``waiting``; a COMMIT adds ``pending``."""
 
     target: Bench
     to: Destination
@@ -106,7 +106,7 @@ class Run:
         self.producer.request("BEGIN", {"transaction": self.transaction})
 
     def step(self, step: Step) -> None:
-        """One step of the plan, in the world and in the model. The producer has a TTL too."""
+        """Take one step of the plan, in the world and in the model. The producer has a TTL too."""
         self.consumer.beat()
         self.producer.beat()
         match step:
@@ -163,7 +163,7 @@ class Run:
         del self.account.held[first : position + 1]
 
     def watch(self, after: str) -> None:
-        """Judge that the messages of the model arrive, and no further ones."""
+        """Judge that the messages of the model arrive, and no others."""
         alive = self.consumer.ended is None
         self.target.require(
             ALIVE, alive, f"after {after}, with beats in time: {self.consumer.instead()}"

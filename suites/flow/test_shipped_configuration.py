@@ -14,7 +14,7 @@ _UNITS = {"k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2, "mib": 1024**2, "g
 
 def setting_of_all_addresses(text: str) -> tuple[str, int]:
     """Return address-full-policy and max-size-bytes of a broker.xml's address setting for all
-    addresses; PAGE and -1 if absent."""
+    addresses; PAGE and -1 if they are absent."""
     policy, size = "PAGE", "-1"
     for setting in etree.fromstring(text.encode()).iter(f"{_CORE}address-setting"):
         if setting.get("match") == "#":

@@ -1,7 +1,7 @@
 """With a window of zero, or one credit at a time, no messages wait behind a slow consumer.
 
-The manual describes its own client; the broker's half is visible with ``consumer-window-size`` over
-STOMP, and with link credit over AMQP.
+The manual describes Artemis's own client. The broker's part is visible with
+``consumer-window-size`` over STOMP, and with link credit over AMQP.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
 
 
 def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
-    """Return the messages of a consumer that acknowledges each, until ``count`` or no more
-    arrive."""
+    """Return the messages of a consumer that acknowledges each, until there are ``count`` or no
+    more arrive."""
     results: list[bytes] = []
     while len(results) < count:
         messages: list[Frame] = receive(target, fast, 1)

@@ -1,8 +1,8 @@
-"""A client that stops reading: only the broker's writes to it wait.
+"""A client that stops reading: only what the broker writes to this client waits.
 
-Data that the stalled client does not read fills the buffers between it and the broker. Until it
-reads again, its own messages wait; publishers are confirmed, other queues are served, and its
-heartbeats count. Then it gets all its messages, once.
+Data that the stalled client does not read fills the buffers between it and the broker. Until the
+client reads again, its own messages wait; publishers are confirmed, other queues are served, and
+the client's heartbeats keep it alive. Then it gets all its messages, once.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def stalled(target: Bench, peer: StompPeer) -> Iterator[None]:
 
 
 def send(producer: StompPeer, to: Destination, count: int) -> tuple[int, str]:
-    """Send ``count`` large messages one by one, or fewer if one is not confirmed in time: a full
-    place may make its producers wait. Return their number, and the missing receipt."""
+    """Send ``count`` large messages one by one, or fewer if one is not confirmed in time, because a
+    full place may make its producers wait. Return their number, and the missing receipt."""
     for number in range(count):
         receipt = producer.next_receipt()
         producer.publish(to, numbered_body(number), {"receipt": receipt}, receipt=False)

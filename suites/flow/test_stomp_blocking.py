@@ -1,7 +1,7 @@
-"""Brokers that make STOMP producers wait under BLOCK: at which byte, and what resumes them.
+"""Brokers that make STOMP producers wait under BLOCK: at which byte, and what ends the wait.
 
-The Artemis manual promises flow control of producers only for its own protocol and for AMQP, so
-these cases are for targets with the ``stomp-blocking`` capability.
+The Artemis manual describes flow control of producers only for CORE and AMQP, so these cases are
+for targets with the ``stomp-blocking`` capability.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEEDS = {"stomp-1.2", "address-full", "admin", "stomp-blocking"}
 
 
 def offer(peer: StompPeer, to: Destination, data: bytes) -> str:
-    """Send a SEND without waiting for its receipt; return the receipt's id."""
+    """Send a SEND without waiting for the receipt; return the receipt's id."""
     receipt = peer.next_receipt()
     peer.publish(to, data, {"receipt": receipt}, receipt=False)
     return receipt

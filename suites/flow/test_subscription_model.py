@@ -1,8 +1,8 @@
 """STOMP subscriptions' windows, acknowledgements and redeliveries together, judged by a model.
 
-A plan is drawn, and after each step the model knows which messages are held, which wait, and whose
-window is open. Two things are judged at every stop: no message arrived while the window was closed,
-or after its ACK; and no subscription with an open window receives nothing while messages wait.
+A plan is drawn. After each step the model knows which messages are held, which wait, and whose
+window is open. At every stop two things are judged: no message arrived while the window was closed
+or after its own ACK; and every subscription with an open window receives messages while any wait.
 Which of several subscriptions gets a message is the broker's choice.
 """
 
@@ -69,7 +69,7 @@ MOST_ATTEMPTS = 6
 
 @dataclass(frozen=True)
 class Publish:
-    """Publish that many messages with bodies of this size."""
+    """Publish this many messages with bodies of this size."""
 
     count: int
     size: int
@@ -77,7 +77,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Subscribe:
-    """One of two clients subscribes with a window in bytes; its earlier subscription ends."""
+    """One of two clients subscribes with a window in bytes, which ends its earlier subscription."""
 
     client: int
     mode: str
@@ -86,7 +86,7 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Ack:
-    """A client acknowledges a message that it holds, in client mode also all earlier ones."""
+    """A client acknowledges a message that it holds and, in client mode, also all earlier ones."""
 
     client: int
     which: int
@@ -94,7 +94,7 @@ class Ack:
 
 @dataclass(frozen=True)
 class Leave:
-    """A client ends its subscription, or drops its connection."""
+    """A client ends its subscription or drops its connection."""
 
     client: int
     lost: bool
@@ -103,7 +103,7 @@ class Leave:
 @dataclass(frozen=True)
 class Stall:
     """The clients stop reading. Meanwhile messages are published, the clients acknowledge, and
-    those without a subscription subscribe; ``lost``: the first one disconnects."""
+    those without a subscription subscribe. ``lost``: the first client disconnects."""
 
     steps: tuple[Publish | Subscribe | Ack, ...]
     lost: bool = False
@@ -137,8 +137,8 @@ STEPS = st.one_of(
 
 @dataclass
 class Client:
-    """A client with at most one subscription. ``account`` is its window; ``held`` are its messages
-    in order of arrival."""
+    """A client with at most one subscription. ``account`` is the window; ``held`` are the client's
+    messages in order of arrival."""
 
     peer: StompPeer
     mode: str = ""
@@ -178,7 +178,7 @@ class Run:
     attempts: dict[int, int] = field(default_factory=dict)
 
     def step(self, step: Step) -> None:
-        """One step of the plan, at the broker and in the model, up to its stop."""
+        """Take one step of the plan, at the broker and in the model, up to its stop."""
         match step:
             case Publish():
                 self._publish(step)
@@ -193,7 +193,7 @@ class Run:
         self.stop(shown(step))
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers. Afterwards only unread data is in flight."""
+        """Carry out steps without waiting for answers. Then only unread data is in flight."""
         peers = [client.peer for client in self.clients]
         lost = None
         with stalls.stomp(self.target, peers, WINDOW) as filled:
@@ -224,7 +224,7 @@ class Run:
         return self.clients[number % len(self.clients)]
 
     def _drop_unless_kept(self) -> None:
-        """A topic keeps nothing while nobody subscribes, or before it has a durable
+        """A topic keeps nothing while it has no subscriber, or before it has a durable
         subscription."""
         subscribed = self.clients[0].account is not None
         if (self.place == TOPIC and not subscribed) or (self.place == DURABLE and not self.made):
@@ -259,7 +259,7 @@ class Run:
         self.spared_by |= dict.fromkeys(map(number_of, client.held), proves)
 
     def _leave(self, client: Client, lost: bool) -> bool:
-        """End a subscription, unless a message was delivered too often for that."""
+        """End a subscription unless a message has been delivered too often for that."""
         numbers = [number_of(message) for message in client.held]
         if any(self.attempts[number] >= MOST_ATTEMPTS for number in numbers):
             return False
@@ -311,7 +311,7 @@ class Run:
         return [client for client in self.clients if client.has_room]
 
     def _take(self, after: str) -> bool:
-        """Judge the messages that have arrived; return False."""
+        """Judge the messages that have arrived; return False, so that the caller waits on."""
         arrivals = []
         for client in self.clients:
             messages = client.peer.take_messages()
@@ -344,7 +344,7 @@ class Run:
         return False
 
     def finish(self) -> None:
-        """End the connections: every unacknowledged message can be received."""
+        """End the connections; then every unacknowledged message can be received."""
         for client in self.clients:
             self.model.give_back(map(number_of, client.held))
             client.held.clear()
@@ -445,13 +445,13 @@ def situations(target: Target) -> tuple[str, ...]:
 
 
 def own_places(target: Target) -> list[str]:
-    """Return the places with one subscription that the target has."""
+    """Return the target's places that have one subscription."""
     durable = "durable-subscriptions" in target.identity.capabilities
     return [TOPIC, DURABLE] if durable else [TOPIC]
 
 
 def all_places(target: Target) -> st.SearchStrategy[str]:
-    """Draw a place; queues are drawn most often."""
+    """Draw a place; draw queues most often."""
     return st.one_of(places(target), places(target), st.sampled_from(own_places(target)))
 
 

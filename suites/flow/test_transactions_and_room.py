@@ -1,8 +1,8 @@
-"""Transactions at an address that blocks when full: they hold its room until they end.
+"""Transactions at an address that blocks when full: they occupy its room until they end.
 
 The room of an address is the number of messages that it accepts. A transaction fills all or part of
-it, and its messages are charged once; a producer waits for the rest. However the transaction ends,
-once everything is consumed the address has as much room as an unused one.
+it, and the transaction's messages are charged once; a producer waits for the rest. However the
+transaction ends, the address has as much room as an unused one once everything is consumed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ SITUATIONS = (FULL, WAITED, HALF, ACKNOWLEDGED)
 
 @dataclass(frozen=True)
 class Plan:
-    """A transaction of ``protocol`` with ``count`` messages, and its ``end``; ``acknowledges``: it
-    also consumes a message of the same address (CORE)."""
+    """A transaction of ``protocol`` with ``count`` messages, and the way it ends. ``acknowledges``:
+    it also consumes a message of the same address (CORE)."""
 
     protocol: str
     count: int
@@ -68,7 +68,7 @@ ALWAYS = [
 
 
 def room(target: Bench, to: Destination, peer: StompPeer) -> int:
-    """Return how many messages an address now accepts, at most :data:`MOST`, and consume them."""
+    """Return how many messages (at most :data:`MOST`) an address now accepts, and consume them."""
     taken = 0
     while taken < MOST:
         since = target.now()
@@ -89,13 +89,13 @@ def room(target: Bench, to: Destination, peer: StompPeer) -> int:
 
 
 def stops(reader: StompPeer) -> None:
-    """End a consumer, and wait for the confirmation that the broker has noticed."""
+    """End a consumer; wait until the broker confirms that it has noticed."""
     reader.request("UNSUBSCRIBE", {"id": "0"})
     reader.close_socket()
 
 
 class Transaction:
-    """A transaction whose messages have the numbers from 100 on."""
+    """A transaction whose messages are numbered from 100 on."""
 
     def __init__(self, target: Bench, to: Destination, plan: Plan) -> None:
         self.target, self.to, self.plan = target, to, plan

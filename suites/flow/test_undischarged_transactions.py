@@ -1,9 +1,9 @@
-"""Undischarged transactions: once their connections end, none of their messages stays charged.
+"""Undischarged transactions: once their connections end, none of their messages remains charged.
 
 A connection posts messages in a transaction and ends. Posts and close are written to the link
-together, so the broker reads the end while it may still be processing the posts. A post that is
-stored after the rollback is charged and never freed. Such a race needs many attempts: the ends are
-repeated, each at a fresh address, where the first post takes longest, and all are judged together.
+together, so the broker may still be processing the posts when it reads the end. A post that is
+stored after the rollback is charged and never freed. Such a race needs many attempts: each end is
+tried at a fresh address, where the first post takes longest, and all are judged together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LAST = 99
 
 
 def post_and_end(target: Bench, node: Node, end: str) -> None:
-    """Post messages in a transaction, and end the connection without a discharge."""
+    """Post messages in a transaction and end the connection without a discharge."""
     peer = target.amqp()
     coordinator, link = control(target, peer), peer.sender(node)
     id = coordinator.declare()

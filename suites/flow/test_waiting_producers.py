@@ -1,8 +1,8 @@
 """Producers that wait at full addresses under BLOCK, over AMQP, STOMP and CORE.
 
-All of them continue when there is room, and none is forgotten (ARTEMIS-FLOW-block-1,
-ARTEMIS-PAGING-12). Room is made in one step: a consumer settles everything that its address holds
-with one disposition, and then nothing else happens that could resume a producer by accident. Which
+All producers continue when there is room, and none is forgotten (ARTEMIS-FLOW-block-1,
+ARTEMIS-PAGING-12). Room is made in one step: with one disposition a consumer settles everything
+that its address holds. Nothing that happens later could resume a producer by accident. Which
 producer continues first is the broker's choice.
 """
 
@@ -71,8 +71,8 @@ def _held(target: Bench) -> Held:
 
 @dataclass
 class Waiter:
-    """A producer that waits at ``at``. ``went_on`` returns whether it has been granted what it
-    needs, or its messages have been accepted."""
+    """A producer that waits at ``at``. ``went_on`` returns whether the producer has been granted
+    what it needs, or whether its messages have been accepted."""
 
     way: str
     at: Held
@@ -88,13 +88,13 @@ def _by_link(target: Bench, at: Held) -> Waiter:
 
 
 def _by_detached_link(target: Bench, at: Held) -> Waiter:
-    """A link that is attached while the address is full, and leaves by a detach."""
+    """A link that is attached while the address is full, and is later detached."""
     peer, link = small_addresses.producer(target, small_addresses.same(at.to))
     return Waiter("link that detaches", at, lambda: link.credit > 0, lambda: peer.detach(link))
 
 
 def _by_ended_session(target: Bench, at: Held) -> Waiter:
-    """A link of a second session, which leaves by the end of that session."""
+    """A link of a second session, which goes away when that session ends."""
     peer = target.amqp()
     place: Node = small_addresses.same(at.to)
     session = peer.begin(1)
@@ -122,7 +122,7 @@ def _by_send(target: Bench, at: Held) -> Waiter:
 
 
 def _by_core(target: Bench, at: Held) -> Waiter:
-    """Two requests for credit, the second after the first."""
+    """Two requests for credit, one after the other."""
     peer: CorePeer = target.core()
     for credits in (300, 200):
         peer.request_credits(at.to.name, credits)
@@ -136,7 +136,7 @@ def _by_core(target: Bench, at: Held) -> Waiter:
 
 @dataclass(frozen=True)
 class Way:
-    """A kind of producer, for targets with the capabilities ``needs``."""
+    """A kind of producer, for targets with the capabilities in ``needs``."""
 
     open: Callable[[Bench, Held], Waiter]
     needs: frozenset[str] = frozenset({"amqp"})

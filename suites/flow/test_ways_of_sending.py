@@ -1,7 +1,7 @@
 """The policy of a full address, for messages sent in any way (ARTEMIS-PAGING-8).
 
-The policy belongs to the address: a producer may have the address as its target, name it in each
-message, send in a transaction, settled or not, over AMQP, STOMP or CORE.
+The policy belongs to the address. A producer may have the address as its target or name it in each
+message; it may send in a transaction, settled or not, over AMQP, STOMP or CORE.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Send = Callable[[int], str | None]
 
 @dataclass(frozen=True)
 class Way:
-    """``open`` connects before the address is full, and gets credit if needed."""
+    """``open`` connects before the address is full and, if necessary, gets credit."""
 
     open: Callable[[Bench, Destination], Send]
     needs: frozenset[str] = frozenset({"amqp"})
@@ -81,7 +81,7 @@ def _amqp(*, anonymous: bool = False, settled: bool = False, transacted: bool = 
 
 
 def _outcome(answer: Frame) -> str | None:
-    """Return the outcome in a disposition, in a transaction or not."""
+    """Return the outcome in a disposition, whether in a transaction or not."""
     if answer.kind("state") != "transactional-state":
         return answer.kind("state")
     return name_of(fields_of(answer.fields["state"]).get("outcome"))

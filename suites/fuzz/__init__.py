@@ -1,1 +1,1 @@
-"""Fuzzers, which feed damaged bytes to every reader of foreign bytes. Findings become vectors."""
+"""Fuzzers feed damaged bytes to every reader of foreign bytes. Findings become vectors."""

@@ -1,7 +1,7 @@
-"""Peers of the protocol fuzzer, and how they draw numbers, names and bodies.
+"""The peers of the protocol fuzzer, and how they draw numbers, names and bodies.
 
-Fields are small numbers and names that other frames use, so that frames interact, and occasionally
-a boundary number or text.
+Most fields are small numbers and names that other frames use, so that frames interact; a few are
+boundary numbers or texts.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ SELECTORS = ("a = 1", "a", "NOT (a LIKE '%x')", "1=1", "(" * 40 + "a" + ")" * 40
 
 @dataclass
 class Memory:
-    """A peer's memory: numbers that it may use next, and what the broker last sent."""
+    """A peer's memory: the numbers that it may use next, and what the broker sent last."""
 
     received: bytes = b""
     next_id: int = 0
@@ -59,6 +59,6 @@ def name(random: Random) -> str:
 
 
 def body(random: Random) -> bytes:
-    """Return a body: mostly small, sometimes above the size at which bodies count as large."""
+    """Return a body, mostly a small one, sometimes one above the size at which bodies are large."""
     size = random.choice((0, 1, 1, 5, 40, 300, 3000)) if random.random() < 0.98 else 20_000
     return b"x" * size

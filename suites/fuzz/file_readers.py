@@ -1,7 +1,7 @@
-"""Every reader of files, with seeds, operators and the exceptions by which it may refuse.
+"""Every reader of files, with seeds, operators and the exceptions by which it may refuse a file.
 
 Seeds are shipped files and freshly recorded ones. A reader gets the path of a damaged file and uses
-the content as its commands do; it returns, or raises one of its refusals with one sentence.
+the content as the commands do. It returns, or raises one of its refusals with one sentence.
 """
 
 import functools
@@ -57,7 +57,7 @@ from brokerproof.suites.units.drivers import synthetic_run
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader: the path of its file, seeds, the function that reads, and its exceptions."""
+    """A reader: the path of its file, its seeds, the function that reads, and its exceptions."""
 
     name: str
     file: str
@@ -116,7 +116,7 @@ def _captures() -> Sequence[bytes]:
 
 
 def _pcapng(pcap: bytes) -> bytes:
-    """Return a capture of microseconds, little-endian, as pcapng."""
+    """Return a pcapng capture with timestamps in microseconds, little-endian."""
     link = struct.unpack_from("<I", pcap, 20)[0]
     blocks = [
         _block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)),
@@ -321,7 +321,7 @@ def _read_rabbitmq(path: Path) -> None:
 
 
 def _both(*readings: Callable[[], object]) -> None:
-    """Try every reading; raise the first refusal at the end."""
+    """Try every way of reading; at the end, raise the first refusal."""
     refusals = []
     for reading in readings:
         try:
@@ -380,7 +380,7 @@ _RUN = (BadRunFolder, UnreadableRun, UnreadableResults)
 
 
 def _of_run(name: str, file: str, read: Callable[[Path], object]) -> Reader:
-    """The reader of one file of a run, with the run's other files next to it."""
+    """The reader of one file of a run, beside the run's other files."""
     return Reader(name, file, _file_of_run(file), read, _RUN, operators.JSON, _write_run)
 
 
@@ -392,7 +392,7 @@ def _text(
     *refusals: type[Exception],
     prepare: Callable[[Path], object] | None = None,
 ) -> Reader:
-    """The reader of a user's file: of a broker's configuration, if no ``refusals`` are given."""
+    """The reader of a user's file; if there are no ``refusals``, of a broker's configuration."""
     return Reader(name, file, seeds, read, refusals or _SETTING, operators.TEXT, prepare)
 
 
@@ -450,18 +450,18 @@ MOST_CHARACTERS = 1200
 
 
 class BadRefusal(Exception):
-    """The words of a refusal are not one sentence."""
+    """The text of a refusal is not one sentence."""
 
 
 def check_sentence(refusal: BaseException) -> None:
-    """Raise :class:`BadRefusal` for words that are empty, long, or on several lines."""
+    """Raise :class:`BadRefusal` for text that is empty, too long, or on several lines."""
     text = str(refusal)
     if not text or "\n" in text or "Traceback" in text or len(text) > MOST_CHARACTERS:
         raise BadRefusal(f"{type(refusal).__name__} says {text[:300]!r} ({len(text)} characters)")
 
 
 def try_one(reader: Reader, folder: Path, data: bytes) -> str:
-    """Return the refusal's type, or nothing if ``data`` was read. Raise for a defect."""
+    """Return the refusal's type, or nothing if ``data`` was read. Raise if there is a defect."""
     path = reader.path(folder)
     path.write_bytes(data)
     try:

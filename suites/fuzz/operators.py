@@ -1,7 +1,7 @@
-"""Mutation operators on bytes, texts, JSON and length fields, for every fuzzer.
+"""Mutation operators on bytes, texts, JSON and length fields for every fuzzer.
 
-An operator is a function of a random source and a seed (and of the corpus, to splice). It knows
-boundaries rather than formats; operators for a format are next to its reader.
+An operator is a function of a random source and a seed (and of the corpus, to splice). Operators
+here know boundaries but no formats; those for a format are next to its reader.
 """
 
 import json
@@ -43,7 +43,7 @@ BRACKETS = (b"[", b"{", b"(", b"<a>", b'{"a":', b"[[1,", b"<!DOCTYPE x>", b"{a,"
 
 
 def truncate(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
-    """Cut off the end, often within a few bytes of it."""
+    """Cut off the end, often only the last few bytes."""
     most = len(seed) if random.random() < 0.7 else min(len(seed), 16)
     return seed[: len(seed) - random.randint(0, most)]
 
@@ -78,7 +78,7 @@ def swap(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
 
 
 def splice(random: Random, seed: bytes, corpus: Sequence[bytes]) -> bytes:
-    """Continue with another seed, or insert a span of it."""
+    """Continue with another seed, or insert a span from another seed."""
     other = random.choice(corpus)
     start, end = _span(random, other)
     place = random.randint(0, len(seed))
@@ -240,7 +240,7 @@ JSON: tuple[Operator, ...] = (*TEXT, json_value, json_value, json_value, json_va
 def mutant(
     random: Random, corpus: Sequence[bytes], operators: Sequence[Operator]
 ) -> tuple[bytes, str]:
-    """Return a mutant of a seed of the corpus, made by one to four operators, and their names."""
+    """Apply one to four operators to a seed of the corpus; return the mutant and their names."""
     data = random.choice(corpus)
     names = []
     for _count in range(random.choice((1, 1, 1, 2, 3, 4))):

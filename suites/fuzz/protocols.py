@@ -1,15 +1,15 @@
-"""Runs the fuzzer of protocols: ``python -m brokerproof.suites.fuzz.protocols --seconds 60``, in
-process, or with ``--sockets`` over TCP (:mod:`brokerproof.suites.fuzz.sockets`).
+"""Runs the protocol fuzzer: ``python -m brokerproof.suites.fuzz.protocols --seconds 60``. It runs
+in process or, with ``--sockets``, over TCP (:mod:`brokerproof.suites.fuzz.sockets`).
 
-A scene is one broker with up to :data:`PEERS` peers, each of one protocol and at any point of its
+A scene is one broker with up to :data:`PEERS` peers, each with one protocol and at any point of its
 connection. Peers send frames of their protocol (:mod:`brokerproof.suites.fuzz.speakers`), whole or
 broken, in one piece or in parts; they stop reading, reset their connections, and reconnect.
 :mod:`brokerproof.suites.fuzz.scene` defines what must hold throughout. An input is one chunk of
 bytes.
 
-In process, a scene is made from the seed, its family and its number, so it can be repeated. A
-finding is shortened and written to ``fixtures/vectors/protocols/``, where ``test_protocol_fuzz.py``
-replays it in every run.
+In process, a scene is made from the seed, the family and the scene's number, so it can be repeated.
+A finding is shortened and written to ``fixtures/vectors/protocols/``, where
+``test_protocol_fuzz.py`` replays it in every run.
 """
 
 import contextlib
@@ -87,7 +87,7 @@ class Peer:
 
 
 class World(Protocol):
-    """Where events happen: :class:`Scene`, or :class:`sockets.SocketScene`. ``slowest`` in ns."""
+    """Where events happen: :class:`Scene` or :class:`sockets.SocketScene`. ``slowest`` is in ns."""
 
     slowest: int
 
@@ -103,7 +103,7 @@ class World(Protocol):
 
 
 class Player:
-    """Draws the events of one scene and plays them in a world that it creates."""
+    """Draws the events of one scene and plays them in a world that the player creates."""
 
     def __init__(
         self, family: str, seed: str, number: int, world: Callable[[Setting], World] = Scene
@@ -122,8 +122,8 @@ class Player:
         self._world: World
 
     def play(self, inputs: int) -> None:
-        """Play ``inputs`` chunks of bytes and the events between them. Raises the exceptions of
-        :meth:`Scene.play`."""
+        """Play ``inputs`` chunks of bytes and the events between them. Raises the same exceptions
+        as :meth:`Scene.play`."""
         world = self._world = self._make(self.setting)
         try:
             while self.inputs.total() < inputs:
@@ -268,7 +268,7 @@ def play(
     inputs: int = INPUTS,
     world: Callable[[Setting], World] = Scene,
 ) -> tuple[Player, str]:
-    """Play one scene; return it and its problem ("" if there was none)."""
+    """Play one scene; return the scene and its problem ("" if there was none)."""
     signal.signal(signal.SIGPROF, scene._hangs)
     player = Player(family, seed, number, world)
     try:

@@ -1,9 +1,9 @@
-"""Runs the fuzzer of file readers: ``python -m brokerproof.suites.fuzz.run --inputs 200000``.
+"""Runs the file reader fuzzer: ``python -m brokerproof.suites.fuzz.run --inputs 200000``.
 
 Inputs are made from a seed, a reader and a number, so each can be repeated. Forked workers try
-them. If a worker is killed by a signal, as by a fault in a C library, or takes longer than
-:data:`MOST_SECONDS` for one input, that is a finding, as an exception is. A finding is written to
-``fixtures/vectors/files/READER/``, where ``test_file_fuzz.py`` tries it in every run.
+them. It is a finding if a reader raises an exception, if a worker is killed by a signal (after a
+fault in a C library, for example), or if an input takes longer than :data:`MOST_SECONDS`. A finding
+is written to ``fixtures/vectors/files/READER/``, where ``test_file_fuzz.py`` tries it in every run.
 """
 
 import functools
@@ -36,7 +36,7 @@ BATCH = 500
 
 @dataclass(frozen=True)
 class Finding:
-    """An input that a reader neither read nor refused in a sentence."""
+    """An input that a reader neither read nor refused in one sentence."""
 
     reader: str
     seed: str
@@ -74,7 +74,7 @@ def _corpus(reader: Reader) -> Sequence[bytes]:
 
 
 def fuzz(reader: Reader, seed: str, first: int, count: int) -> tuple[Counter[str], list[Finding]]:
-    """Try ``count`` inputs in one worker process; return their outcomes and the findings."""
+    """Try ``count`` inputs in one worker process; return the outcomes and the findings."""
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
     worker = context.Process(target=_work, args=(reader, seed, first, count, sending))

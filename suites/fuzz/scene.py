@@ -1,5 +1,5 @@
-"""One broker, peers that send it anything, a bystander, and the invariants. Events are data, so
-that a scene can be replayed and shortened. The invariants:
+"""One broker, peers that send it anything, a bystander, and the invariants. Events are data, so a
+scene can be replayed and shortened. The invariants:
 
 * no exception leaves ``Broker.handle``;
 * no input takes more than :data:`MOST_NS` of processor time, and none :data:`HANGS_S`, which
@@ -63,8 +63,8 @@ FAMILIES = ("artemis", "rabbitmq", "activemq")
 
 @dataclass(frozen=True)
 class Setting:
-    """The broker of a scene: ``full`` is the policy of a small address, "" for none; ``stored``
-    gives it a disk."""
+    """The broker of a scene. ``full`` is the policy of a small address ("" if there is none);
+    ``stored`` gives the broker a disk."""
 
     family: str
     stored: bool
@@ -79,7 +79,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Data:
-    """Bytes of a peer."""
+    """Bytes that a peer sends."""
 
     conn: int
     data: bytes
@@ -112,7 +112,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Memory becomes short, or sufficient again, on a broker that is notified of it."""
+    """Memory becomes short, or sufficient again, on a broker that is told so."""
 
     short: bool
 
@@ -125,7 +125,7 @@ class Broken(Exception):
 
 
 class Hangs(BaseException):
-    """An input did not end. No ``except Exception`` may catch this."""
+    """An input has not ended. No ``except Exception`` may catch this."""
 
 
 def settings(setting: Setting) -> Settings:
@@ -163,7 +163,7 @@ _KEPT: dict[Setting, Settings] = {}
 
 
 class Scene:
-    """``slowest`` is the longest input so far, in ns of processor time."""
+    """``slowest`` is the processor time of the slowest input so far, in ns."""
 
     def __init__(self, setting: Setting, seed: int = 0) -> None:
         self.setting = setting
@@ -207,7 +207,7 @@ class Scene:
     # --- events -----------------------------------------------------------------------------------
 
     def play(self, event: Event) -> None:
-        """Let ``event`` happen. Raises :class:`Broken`, :class:`Hangs`, the broker's exceptions."""
+        """Let ``event`` happen. Raises :class:`Broken`, :class:`Hangs`, or the broker's errors."""
         match event:
             case Data(conn, data):
                 self.feed(BytesReceived(conn, data))
@@ -227,7 +227,7 @@ class Scene:
                 self.alarm(short)
 
     def feed(self, event: Input) -> None:
-        """Pass one input to the broker; check its effects."""
+        """Pass one input to the broker; check the effects."""
         signal.setitimer(signal.ITIMER_PROF, HANGS_S)
         began = time.thread_time_ns()
         try:
@@ -281,7 +281,7 @@ class Scene:
         raise Broken("timer: 100,000 deadlines within one step of time")
 
     def alarm(self, short: bool) -> None:
-        """Tell a RabbitMQ-like broker that memory is short, or sufficient again."""
+        """Tell a RabbitMQ-like broker that memory is short, or that it is sufficient again."""
         if self.setting.family == "rabbitmq" and short is not self._short:
             self._short = short
             self.feed(LimitsSet(memory=_USED - 1 if short else _USED + 1))
@@ -292,7 +292,7 @@ class Scene:
         self.feed(BytesReceived(BYSTANDER, frame.encode()))
 
     def check_bystander(self) -> None:
-        """The bystander sends a message and gets it; the receipt arrives only once it is stored."""
+        """The bystander sends and gets a message; the receipt arrives only once it is stored."""
         self.alarm(False)
         self.settle()
         self._number += 1
@@ -351,7 +351,7 @@ def _hangs(*_: object) -> None:
 
 
 def problem_of(setting: Setting, events: Sequence[Event]) -> str:
-    """Play ``events`` and return the problem as one line that begins with its kind, or ""."""
+    """Play ``events``; return the problem as one line that begins with its kind, or else ""."""
     signal.signal(signal.SIGPROF, _hangs)
     try:
         scene = Scene(setting)

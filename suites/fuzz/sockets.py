@@ -47,7 +47,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def _serve(setting: Setting, folder: Path, pipe: Connection) -> None:
-    """Serve in a separate process until SIGTERM; send the acceptors' ports."""
+    """Serve in a separate process until SIGTERM; report the acceptors' ports."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr = (folder / "complaints").open("w", buffering=1)
     settings = scene.settings(setting)
@@ -61,7 +61,7 @@ def _serve(setting: Setting, folder: Path, pipe: Connection) -> None:
 
 
 class Process:
-    """A broker process. ``most`` is the most memory seen, ``first`` that of its first scene."""
+    """A broker process. ``most`` is the most memory seen; ``first`` is that of the first scene."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -92,13 +92,13 @@ class Process:
         return (int(stat[11]) + int(stat[12])) * NS_PER_S // _TICKS
 
     def complaints(self) -> str:
-        """Return what the broker has reported on standard error."""
+        """Return what the broker has written to standard error."""
         path = Path(self._folder.name) / "complaints"
         return path.read_text("utf-8", "replace") if path.exists() else ""
 
     def check(self, *, soon: bool = False) -> None:
-        """Raise :class:`Broken` unless the process is alive, reports no error and is not too large;
-        ``soon`` if it may be about to end."""
+        """Raise :class:`Broken` unless the process is alive, reports no error and is not too large.
+        ``soon``: it may be about to end."""
         if soon:
             self._process.join(1.0)
         if not self._process.is_alive():
@@ -147,7 +147,7 @@ class Pool:
         return SocketScene(setting, self.get(setting))
 
     def drop(self, setting: Setting) -> None:
-        """End the process of ``setting``: it is broken, or has served enough scenes."""
+        """End the process of ``setting``, which is broken or has served enough scenes."""
         process = self._processes.pop(setting, None)
         if process is None:
             return
@@ -161,7 +161,7 @@ class Pool:
 
 
 class SocketScene:
-    """``slowest`` is the longest wait of the bystander, in ns."""
+    """``slowest`` is the bystander's longest wait, in ns."""
 
     def __init__(self, setting: Setting, process: Process) -> None:
         self.setting = setting
@@ -218,7 +218,7 @@ class SocketScene:
                 (self._paused.add if paused else self._paused.discard)(conn)
 
     def _send(self, conn: int, data: bytes) -> None:
-        """Send what the broker accepts immediately. If it does not read, drop the rest."""
+        """Send as much as the broker accepts immediately; if it does not read, drop the rest."""
         with contextlib.suppress(OSError):
             self._peers[conn].send(data)
 
@@ -251,7 +251,7 @@ class SocketScene:
     # --- the bystander ----------------------------------------------------------------------------
 
     def _ask(self, frame: str, *expected: str) -> None:
-        """Send ``frame`` and wait until all that is ``expected`` has arrived."""
+        """Send ``frame``; wait until everything ``expected`` has arrived."""
         began, busy = time.monotonic(), self._process.busy_ns()
         with contextlib.suppress(OSError):
             self._bystander.sendall(frame.encode())
@@ -281,7 +281,7 @@ class SocketScene:
             )
 
     def check_bystander(self) -> None:
-        """The bystander sends a message and gets it with its receipt; no error is reported."""
+        """The bystander sends a message and gets it and its receipt; no error is reported."""
         self._number += 1
         name = f"still-here-{self._number}"
         head = f"SEND\ndestination:{self._queue}\npersistent:true\nreceipt:{name}\n"

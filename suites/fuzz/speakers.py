@@ -1,7 +1,7 @@
-"""Frames of every protocol, drawn from the tables of the harness' codecs, for the protocol fuzzer.
+"""Frames of every protocol for the protocol fuzzer, drawn from the tables of the harness's codecs.
 
-A frame keeps to the structure of its protocol; its fields are small numbers and names that other
-frames use, so that frames interact, and occasionally a boundary number or text.
+A frame keeps to the structure of its protocol. Most of its fields are small numbers and names that
+other frames use, so that frames interact; a few are boundary numbers or texts.
 :mod:`brokerproof.suites.fuzz.operators` breaks the structure.
 """
 
@@ -79,7 +79,7 @@ _SUBSCRIPTION = re.compile(rb"^subscription:(\S+)", re.MULTILINE)
 
 
 def _stomp_sensible(random: Random, memory: Memory) -> bytes:
-    """Settle deliveries, in a transaction or not; else SUBSCRIBE and SEND."""
+    """Settle deliveries, in a transaction or not; otherwise SUBSCRIBE and SEND."""
     command = random.choice(("ACK", "ACK", "NACK", "SEND", "SEND", "SUBSCRIBE", "BEGIN", "COMMIT"))
     in_transaction = b"transaction:a\n" if random.random() < 0.2 else b""
     receipt = b"receipt:r\n" if random.random() < 0.5 else b""

@@ -74,7 +74,7 @@ def frame(random: Random) -> bytes:
 
 
 def method_frame(random: Random, method: str, channel: int) -> bytes:
-    """Return a method of that name, with fields drawn."""
+    """Return a method of this name with drawn fields."""
     fields = {
         field: _value(random, kind, field)
         for field, kind in amqp091_tables.BY_NAME[method].fields
@@ -87,7 +87,7 @@ _DELIVER = re.compile(rb"\x01(..)....\0\x3c\0(?:\x3c(.)|\x47)", re.DOTALL)
 
 
 def sensible(random: Random, memory: Memory) -> bytes:
-    """Publish, consume and settle what was delivered."""
+    """Publish, consume, and settle what was delivered."""
     channel = random.choice(memory.channels)
     called = random.choice(_AMQP091_SENSIBLE)
     fields: dict[str, Any] = {}

@@ -109,7 +109,7 @@ def frame(random: Random) -> bytes:
 
 
 def sensible(random: Random, memory: Memory) -> bytes:
-    """Attach links, send on them, give credit and settle, with numbers that fit."""
+    """Attach links, send on them, grant credit and settle, with numbers that fit."""
     chosen = random.random()
     fields: dict[str, Any]
     if memory.under_way is not None and chosen < 0.8:

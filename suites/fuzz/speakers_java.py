@@ -72,7 +72,7 @@ def core_frame(random: Random) -> bytes:
 
 
 def core_packet(random: Random, packet: str, channel: int) -> bytes:
-    """Return a packet of that name, with fields drawn."""
+    """Return a packet of this name with drawn fields."""
     fields = {
         field: _core_value(random, kind, field)
         for field, kind, _ in core_tables.BY_NAME[packet].fields
@@ -171,7 +171,7 @@ def openwire_frame(random: Random) -> bytes:
 
 
 def openwire_command(random: Random, command: str) -> bytes:
-    """Return a command of that name, with fields drawn."""
+    """Return a command of this name with drawn fields."""
     fields = {
         field: _openwire_value(random, kind, field)
         for field, kind, _ in openwire_tables.BY_NAME[command].fields

@@ -1,2 +1,2 @@
-"""Clients that need more than Python: only collected when named, because they need node and npm
-(``tox -e interop``)."""
+"""Tests with clients that need more than Python. They need node and npm, so they are only collected
+when they are named (``tox -e interop``)."""

@@ -1,6 +1,6 @@
 """ActiveMQ's own client against an OpenWire acceptor: windows, prefetch, transactions, topics, JMS.
 
-Not collected with the rest, because it needs a JDK and the jars of ActiveMQ: name the file.
+These tests need a JDK and ActiveMQ's jars, so they are not collected by default: name the file.
 """
 
 from brokerproof.harness.cases.bench import Bench

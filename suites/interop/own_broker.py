@@ -1,10 +1,10 @@
-"""Judges a broker that is configured with the output of ``init-target``: ``python -m
+"""Judges a broker configured with the output of ``init-target``: ``python -m
 brokerproof.suites.interop.own_broker FAMILY --out DIR``.
 
 The family's broker is started with a plain configuration into which the printed text is pasted, and
-judged as a user would judge it: by URL, and by a target file. The shipped target of the family is
-judged too. It fails if a case fails on this broker but not on the shipped target, if a run does not
-exit with 0 or 1, or if an area of the mission has no judged case.
+judged as a user would judge it: by URL and by a target file. The shipped target of the family is
+judged too. The check fails if a case fails on this broker but not on the shipped target, if a run
+does not exit with 0 or 1, or if an area of the mission has no judged case.
 """
 
 import subprocess
@@ -45,7 +45,7 @@ JUDGED = frozenset(Verdict) - {Verdict.SKIP, Verdict.ERROR, Verdict.INCONCLUSIVE
 
 
 def configuration(family: str) -> str:
-    """Return a plain configuration of that family with the printed text pasted into it."""
+    """Return a plain configuration of this family with the printed text pasted into it."""
     path = shipped_targets.families() / family / FILES[family]
     if family == "rabbitmq":
         return path.read_text("utf-8")  # its text names plugins and ports, which the harness sets
@@ -67,7 +67,7 @@ def configuration(family: str) -> str:
 
 
 def started(family: str, folder: Path) -> SocketTarget:
-    """Start the broker with that configuration."""
+    """Start the broker with this configuration."""
     (folder / FILES[family]).write_text(configuration(family), "utf-8")
     extra = 'version = "4.0"\n' if family == "rabbitmq" else ""
     file = folder / f"{family}.target.toml"
@@ -82,7 +82,7 @@ def started(family: str, folder: Path) -> SocketTarget:
 
 
 def urls(family: str, broker: SocketTarget) -> str:
-    """Return the endpoints of a broker as --target takes them."""
+    """Return the endpoints of a broker in the form that --target takes."""
     schemes = {"amqp": "amqp", "management": "http", "web_stomp": "ws", "core": "core"}
     schemes["openwire"] = "openwire"
     parts = []
@@ -128,7 +128,7 @@ def judged(targets: Iterable[str], out: Path) -> int:
 
 
 def failures(out: Path) -> set[str]:
-    """Return the cases of a run that failed or ended in an error."""
+    """Return the cases of a run that ended in a failure or an error."""
     return {
         result.case
         for result in records.read(out)

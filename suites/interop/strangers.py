@@ -1,9 +1,9 @@
 """Brokers without a fixture, judged by HOST:PORT: coilmq, Vert.x STOMP, go-stomp, HornetQ.
 
-``strangers.toml`` lists the requirements that each of them breaks. They were examined one by one
-(``docs/explanation/strangers.md``), so a difference is a fault of ours or another release. Not
-collected with the rest, since it needs the package coilmq, Maven, a JDK and Go: name the file, or
-``tox -e strangers``.
+``strangers.toml`` lists the requirements that each of them breaks. Each violation was examined
+(``docs/explanation/strangers.md``), so a difference is a fault of ours or comes from another
+release. These tests need the package coilmq, Maven, a JDK and Go, so they are not collected by
+default: name the file, or run ``tox -e strangers``.
 """
 
 import json

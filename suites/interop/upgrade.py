@@ -1,7 +1,7 @@
-"""The gate of the tutorial on two real releases of Artemis: it stops the one that breaks a promise.
+"""The tutorial's gate on two real releases of Artemis: it stops the release that breaks a promise.
 
-Not collected with the rest, since it needs Maven and starts brokers: name the file, or ``tox -e
-upgrade``. The commands are those of the tutorial's last step.
+These tests need Maven and start brokers, so they are not collected by default: name the file, or
+run ``tox -e upgrade``. The commands are those of the tutorial's last step.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""``python -m brokerproof.suites.mini_brokers NAME PORT``: one mini-broker until SIGTERM."""
+"""``python -m brokerproof.suites.mini_brokers NAME PORT`` runs a mini-broker until SIGTERM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from brokerproof.suites.mini_brokers.styles import STYLES
 
 
 def obey(broker: Broker) -> None:
-    """Take limits from standard input: lines of JSON, each written in one go."""
+    """Take limits from standard input: lines of JSON, each of which is written at once."""
     # Not readline(): it would withhold a second line until a third arrives.
     lines = os.read(sys.stdin.fileno(), 1 << 16).splitlines()
     if not lines:
@@ -30,7 +30,7 @@ def obey(broker: Broker) -> None:
 
 
 async def serve(parts: Parts, port: int, *, control: bool) -> None:
-    """Serve on 127.0.0.1 and print one JSON line when ready."""
+    """Serve on 127.0.0.1; print one JSON line when ready."""
     loop = asyncio.get_running_loop()
     broker = Broker(loop, parts)
     server = await loop.create_server(lambda: parts.connection(broker), "127.0.0.1", port)

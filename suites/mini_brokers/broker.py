@@ -1,8 +1,8 @@
 """An honest mini-broker: STOMP 1.0 to 1.2, queues and topics, transactions, heartbeats.
 
-It keeps what the STOMP specifications require. It also promises the connection TTL, the consumer
-window in bytes and the order of queues as Artemis' manual does, and that publishers wait while
-memory or disk space is short, as RabbitMQ's documentation does. Every fault of ``faults.py``
+It does what the STOMP specifications require. Like Artemis's manual, it also promises the
+connection TTL, the consumer window in bytes and the order of queues. Like RabbitMQ's documentation,
+it promises that publishers wait while memory or disk space is short. Every fault of ``faults.py``
 overrides one method of the classes here.
 """
 
@@ -39,7 +39,7 @@ class Message:
 
 @dataclass(slots=True)
 class Delivery:
-    """A message that a subscription has not settled, and the bytes of its frame."""
+    """A message that a subscription has not settled, and the size of its frame in bytes."""
 
     message: Message
     size: int = 0
@@ -47,7 +47,7 @@ class Delivery:
 
 @dataclass
 class Subscription:
-    """A subscription of a connection, and its unsettled deliveries."""
+    """A subscription of a connection, and the subscription's unsettled deliveries."""
 
     connection: Connection
     id: str
@@ -65,7 +65,7 @@ class Subscription:
 
 @dataclass
 class Queue:
-    """Messages in order, and the subscriptions that take turns.
+    """The messages in order, and the subscriptions that take turns.
 
     A topic has a queue for each subscription.
     """
@@ -74,7 +74,7 @@ class Queue:
     subscriptions: deque[Subscription] = field(default_factory=deque)
 
     def dispatch(self) -> None:
-        """Deliver while a subscription has room."""
+        """Deliver messages while a subscription has room."""
         while self.messages:
             open_ones = [
                 subscription for subscription in self.subscriptions if subscription.is_open
@@ -86,7 +86,7 @@ class Queue:
             taker.connection.deliver(taker, self.messages.popleft())
 
     def end_turn(self, taker: Subscription) -> None:
-        """Put ``taker`` last in turn."""
+        """Put ``taker`` at the end of the turn order."""
         self.subscriptions.remove(taker)
         self.subscriptions.append(taker)
 
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
         self.write(Frame("RECEIPT", [("receipt-id", id)]))
 
     def refuse(self, reason: str, frame: Frame | None) -> None:
-        """Send ERROR and close."""
+        """Send an ERROR and close."""
         headers = [("message", reason), ("content-type", "text/plain")]
         receipt = None if frame is None else frame.get("receipt")
         if receipt is not None:
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
     # frames
 
     def handle(self, frame: Frame) -> None:
-        """Carry out a frame, and confirm it. Raises :class:`BadFrame`."""
+        """Carry out a frame and confirm it. Raises :class:`BadFrame`."""
         if frame.command in ("CONNECT", "STOMP"):
             self.connect(frame)
             return
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
         self.timers[:] = [self.broker.loop.call_later(period * 0.95, beat)]
 
     def is_expired(self, now: float) -> bool:
-        """True if the client was silent for its TTL."""
+        """True if the client has been silent for its TTL."""
         return not self.is_blocked and now - self.heard_at >= self.ttl_s
 
     # subscriptions
@@ -373,7 +373,7 @@ class Connection(asyncio.Protocol):
     # settlement
 
     def settled_by(self, frame: Frame) -> tuple[Subscription, list[str]]:
-        """The subscription and the deliveries that an ACK or NACK settles."""
+        """Return the subscription and the deliveries that an ACK or NACK settles."""
         number = frame.need("id" if self.version == "1.2" else "message-id")
         subscriptions = list(self.subscriptions.values())
         if self.version == "1.1":
@@ -398,7 +398,7 @@ class Connection(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The classes that make up a broker, and how often it checks for silent connections."""
+    """The classes that make up a broker, and how often the broker checks for silent connections."""
 
     connection: type[Connection] = Connection
     queue: type[Queue] = Queue
@@ -450,7 +450,7 @@ class Broker:
         return [self.queue(destination) for destination in connection.subscriptions.values()]
 
     def publish(self, frame: Frame) -> None:
-        """Put a SEND into its queue, or into that of each subscription of its topic."""
+        """Put a SEND into its queue, or into the queue of each subscription of its topic."""
         destination = frame.need("destination")
         headers = [header for header in frame.headers if header[0] not in NOT_OF_A_MESSAGE]
         if self.is_topic(destination):

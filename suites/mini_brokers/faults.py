@@ -181,8 +181,8 @@ class AbortIgnored(Connection):
 class MiniBroker:
     """A mini-broker and what a run should print about it.
 
-    ``first`` is a regular expression for the first cause, and ``breaks`` for the requirements that
-    the fault breaks. ``cases`` is one for the cases that find it quickly.
+    ``first``, ``breaks`` and ``cases`` are regular expressions: for the first cause, for the
+    requirements that the fault breaks, and for the cases that find the fault quickly.
     """
 
     parts: Parts

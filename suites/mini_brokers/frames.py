@@ -18,7 +18,7 @@ Headers = list[tuple[str, str]]
 
 
 class BadFrame(Exception):
-    """A frame that the broker refuses, with the sentence for its ERROR."""
+    """A frame that the broker refuses, with the sentence for the ERROR."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Frame:
     body: bytes = b""
 
     def get(self, name: str) -> str | None:
-        """Return the first header of that name."""
+        """Return the first header of this name."""
         return next((value for header, value in self.headers if header == name), None)
 
     def need(self, name: str) -> str:
-        """Return the first header of that name. Raises :class:`BadFrame`."""
+        """Return the first header of this name. Raises :class:`BadFrame`."""
         value = self.get(name)
         if not value:
             raise BadFrame(f"{self.command} needs the header {name}")
@@ -56,7 +56,7 @@ def _escaped(text: str, escapes: dict[str, str]) -> str:
 
 
 def unescape(text: str, version: str) -> str:
-    """``text`` without its escapes. Raises :class:`BadFrame` for one that ``version`` lacks."""
+    """Return ``text`` unescaped. Raises :class:`BadFrame` for an escape that ``version`` lacks."""
     if version == "1.0":
         return text
     meanings = {escape: letter for letter, escape in ESCAPES[version].items()}
@@ -73,7 +73,7 @@ def unescape(text: str, version: str) -> str:
 
 
 class Parser:
-    """Turns the bytes of one connection into frames, whatever pieces they arrive in."""
+    """Turns the bytes of one connection into frames, in whatever pieces they arrive."""
 
     def __init__(self) -> None:
         self.version = "1.0"

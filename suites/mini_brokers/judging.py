@@ -1,4 +1,4 @@
-"""Judges a mini-broker as ``brokerproof run`` does, within this process."""
+"""Judges a mini-broker within this process, as ``brokerproof run`` does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_ONCE = 16
 
 
 def write_target(name: str, folder: Path) -> Path:
-    """Write the target file of a mini-broker, with its author's promises."""
+    """Write the target file of a mini-broker, including its author's promises."""
     text = Path(__file__).with_name(TARGET).read_text("utf-8")
     path = folder / f"{name}.target.toml"
     path.write_text(text.replace('"honest"', f'"{name}"'), "utf-8")
@@ -37,8 +37,8 @@ def judge(
     seed: int = 1,
     counterexamples: Path | None = None,
 ) -> list[Result]:
-    """Return the results of ``calls`` on a target, a file or an address. Those with alarms run
-    last, one by one. Failures leave files in ``counterexamples`` if it is given."""
+    """Return the results of ``calls`` on a target, given as a file or an address. Calls with alarms
+    run last, one by one. If ``counterexamples`` is given, failures leave files there."""
     target = target_file.load(target_name)
     facts = discovery.begin(target, folder, seed)
     one_at_a_time()

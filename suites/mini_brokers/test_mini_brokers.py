@@ -1,9 +1,9 @@
-"""Each mini-broker is judged, and its planted fault is the first cause that a run prints.
+"""Each mini-broker is judged; its planted fault must be the first cause that a run prints.
 
 A few cases that find each fault quickly run here. With the environment variable
 BROKERPROOF_MINI_BROKERS=all every case of the suites runs, and BROKERPROOF_MINI_BROKERS_SEED draws
-other examples. They have their own environment (``tox -e mini-brokers``), because concurrent tests
-would take the processor time that heartbeats need.
+other examples. These tests have their own environment (``tox -e mini-brokers``), because concurrent
+tests would take the processor time that heartbeats need.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The scripts of a counterexample, and ``brokerproof replay``. Against the faulty mini-broker each
-shows the violation again (exit 1); against the honest one each confirms the fix (exit 0)."""
+"""The scripts of a counterexample, and ``brokerproof replay``. On the faulty mini-broker each
+script shows the violation again (exit 1); on the honest one each confirms the fix (exit 0)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def answers(kept: dict[str, Path]) -> dict[tuple[str, str], dict[str, tuple[int, str]]]:
-    """Return, by fault and broker, the result and output of each script and way of replaying."""
+    """Return the result and the output of each script and way of replaying, by fault and broker."""
 
     def asked(pair: tuple[str, str]) -> dict[str, tuple[int, str]]:
         name, broker = pair

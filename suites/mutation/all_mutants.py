@@ -9,7 +9,7 @@ from brokerproof.suites.mutation.mutant import Group, Mutant
 
 
 def _groups() -> Iterator[Group]:
-    """Yield the groups of every module in the packages of mutants."""
+    """Yield the groups of all modules in the packages of mutants."""
     for package in (amqp, flow, stomp, unseen):
         for _, name, _ in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             for value in vars(importlib.import_module(name)).values():
@@ -23,7 +23,7 @@ CONTROLS: dict[str, Mutant] = {mutant.name: mutant for mutant in controls.contro
 
 
 def named(name: str) -> Mutant:
-    """Return the mutant or control of that name. Raises ``ValueError`` with one sentence if there
+    """Return the mutant or control of this name. Raises ``ValueError`` with one sentence if there
     is none."""
     mutant = MUTANTS.get(name) or CONTROLS.get(name)
     if mutant is None:

@@ -1,4 +1,4 @@
-"""``brokerproof mutants``: which seeded faults the suites catch, and through which requirement."""
+"""``brokerproof mutants``: which seeded faults the suites catch, and by which requirement."""
 
 import json
 from dataclasses import asdict
@@ -124,7 +124,7 @@ def mutants(
 
 
 def _controls(chosen: list[str], names: tuple[str, ...]) -> list[str]:
-    """Return all controls for a whole matrix; for single mutants, only the requested controls."""
+    """Return all controls for a whole matrix; for single mutants, only the requested ones."""
     return [name for name in all_mutants.CONTROLS if not names or name in chosen]
 
 

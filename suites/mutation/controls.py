@@ -1,5 +1,5 @@
-"""Four controls: a correct broker must pass everything, even a slow one, and a thoroughly wrong one
-must pass nothing."""
+"""Four controls: a correct broker, even a slow one, must pass everything, and a thoroughly wrong
+one must pass nothing."""
 
 from collections.abc import Mapping
 
@@ -74,7 +74,7 @@ specification leaves open."""
 
 
 def complaints(verdicts: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Return unexpected verdicts of the controls, counted by the control's name."""
+    """Return the unexpected verdicts of the controls, counted by name of control."""
     problems = []
     for name, counts in verdicts.items():
         bad = {verdict: count for verdict, count in counts.items() if verdict not in ACCEPTABLE}

@@ -1,4 +1,4 @@
-"""The judgement of mutants: kills by single cases, and the fate of a mutant.
+"""How mutants are judged: kills by single cases, and the fate of a mutant.
 
 The rule: a mutant is killed by a case in which
 
@@ -8,7 +8,7 @@ The rule: a mutant is killed by a case in which
    requirement is a MUST, a statement of the vendor's document (DOC), or a SHOULD.
 
 Only a SHOULD causes a WARN, so a WARN kills only mutants that violate that SHOULD. A MAY or a
-READING kills nothing. Nor does a failed control; but a control that fails on a mutant and on no
+READING kills nothing. Nor does a failed control, but a control that fails on a mutant and on no
 correct broker has noticed the mutant.
 """
 
@@ -52,7 +52,7 @@ class Kill:
 
 def violated(result: Result) -> list[JudgedFinding]:
     """Return the findings that are violations. If a SHOULD stopped the case, unreached findings
-    make it inconclusive, but the violation stays."""
+    make the case inconclusive, but the violation remains."""
     if result.verdict is Verdict.ERROR:
         return []
     return [
@@ -61,7 +61,7 @@ def violated(result: Result) -> list[JudgedFinding]:
 
 
 def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> list[Kill]:
-    """Return the requirements by which this result kills the mutant; empty if it does not."""
+    """Return the requirements by which this result kills the mutant; empty if there are none."""
     if not reached:
         return []
     killed = []
@@ -75,7 +75,7 @@ def kills(mutant: Fault, result: Result, reached: int, catalogue: Catalogue) -> 
 def beside_the_point(
     mutant: Fault, result: Result, reached: int, catalogue: Catalogue
 ) -> list[Kill]:
-    """Return the result's violations of requirements other than the mutant's."""
+    """Return the result's violations of requirements that the mutant does not break."""
     if not reached:
         return []
     return [

@@ -1,7 +1,7 @@
 """Runs cases against mutants, in one process or in several, and reports the fate of each mutant.
 
-Everything happens in virtual time and depends only on seed and effort: two runs give the same
-matrix.
+Everything happens in virtual time and depends only on the seed and the effort, so two runs give the
+same matrix.
 """
 
 import enum
@@ -44,7 +44,7 @@ _LONGEST_WAIT_S = 600.0
 
 
 class Extent(enum.StrEnum):
-    """Which cases run on a mutant. Survivors are tried with all the other cases."""
+    """The cases to run on a mutant. Survivors are tried with all the other cases."""
 
     FIRST = "first kill"
     """Run the cases that cite a requirement of the mutant, until one kills it."""
@@ -55,7 +55,7 @@ class Extent(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Plan:
-    """How to run. Efforts are those of ``brokerproof run``."""
+    """How to run the cases. The efforts are those of ``brokerproof run``."""
 
     effort: str = "smoke"
     seed: int = 1
@@ -85,8 +85,8 @@ class Fate:
 
 
 class TooLong(BaseException):
-    """A case on a mutant took too long. Not an ``Exception``, so that nothing catches it on the
-    way."""
+    """A case on a mutant took too long. This is not an ``Exception``, so that nothing catches it on
+    the way."""
 
 
 @cache
@@ -95,7 +95,7 @@ def _catalogue() -> Catalogue:
 
 
 def in_order(mutant: Fault, calls: Sequence[Call]) -> list[Call]:
-    """Sort cases that cite a violated requirement first, single ones before properties."""
+    """Sort calls: those that cite a violated requirement first, single cases before properties."""
     breaks = set(mutant.breaks)
     return sorted(
         calls,
@@ -164,8 +164,8 @@ def _guard() -> Iterator[None]:
 
 def verdicts(name: str, plan: Plan, every: int = 1) -> dict[str, int]:
     """Count the verdicts on a control in each ``every``-th case; if the control changes something,
-    only in the cases in which it did. The control that notices closes late skips the models that
-    bind only the reference, because they do not wait for that."""
+    only in the cases in which it did. The control that closes silent connections late skips the
+    models that bind only the reference, because they do not wait that long."""
     counts: Counter[str] = Counter()
     control = all_mutants.named(name)
     calls = [call for call in all_calls() if name != LATE or RECONFIGURABLE not in call.case.needs]

@@ -1,9 +1,9 @@
-"""A mutant is the reference broker with one fault, and declares the requirements that the fault
+"""A mutant is the reference broker with one fault. It declares the requirements that the fault
 violates.
 
-Most mutants replace one method. The function replaces the method and gets the original as its first
-argument; its docstring states the fault in one sentence, and the decorator names the requirements
-that the fault breaks::
+Most mutants replace one method by a function, which gets the original method as its first argument.
+Its docstring states the fault in one sentence, and the decorator names the requirements that the
+fault breaks::
 
     @acks.override(Subscription, "take", breaks="STOMP12-SUB-11")
     def client_is_individual(original, reached, self, delivery):
@@ -21,8 +21,8 @@ to the call, ``through`` passes the function to a helper that several mutants sh
         return size < 10
 
 The owner may also be a table (``@acks.override(COMMANDS, "ACK", breaks=…)``) or a module. A fault
-in several places, or with its own state, is a function that declares its replacements. It is called
-once per broker, so its local variables are the state of one broker::
+in several places, or with a state, is a function that declares its replacements. The function is
+called once per broker, so its local variables are the state of one broker::
 
     @acks.mutant("STOMP12-ACK-01")
     def acknowledged_comes_back(patch, reached):
@@ -60,7 +60,7 @@ class Reached:
         self.count = 0
 
     def __call__(self, differs: object = True) -> bool:
-        """Return ``differs``, and count it if true: the mutant deviates from the original."""
+        """Return ``differs``; if it is true, count that the mutant deviates from the original."""
         self.count += bool(differs)
         return bool(differs)
 
@@ -79,8 +79,8 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class _Replacement:
-    """One entry of an owner. ``before`` is its own value without the mutant, or ``_ABSENT`` if it
-    has none or inherits one."""
+    """One entry of an owner. ``before`` is the owner's own value without the mutant, or ``_ABSENT``
+    if it has none or inherits one."""
 
     owner: Owner
     name: Any
@@ -98,7 +98,7 @@ _in_force: list[Patch] = []
 
 
 def restore() -> None:
-    """Remove all active replacements, for an aborted case that may have skipped an exit."""
+    """Remove all active replacements, because an aborted case may have skipped an exit."""
     while _in_force:
         _in_force.pop().restore()
 
@@ -106,7 +106,7 @@ def restore() -> None:
 class Patch:
     """The replacements of one mutated broker, active only inside ``with patch:``.
 
-    They are declared while none is active, so they replace the originals.
+    All are declared while none is active, so they replace the originals.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Patch:
         """Replace a method, a property's getter, or a function in a module or table.
 
         The replacement gets the original as its first argument. Without ``name`` it replaces the
-        entry of its own name.
+        entry that has its own name.
         """
         return self._shaped(owner, name, _replacing)
 
@@ -129,8 +129,8 @@ class Patch:
         return self._shaped(owner, name, _following)
 
     def result(self, owner: Owner, name: Any = None) -> Callable[[Function], Function]:
-        """Return the function's result instead; the function gets the method's result and
-        arguments."""
+        """Return the function's result instead of the method's; the function gets the method's
+        result and arguments."""
         return self._shaped(owner, name, _answering)
 
     def _shaped(
@@ -145,7 +145,7 @@ class Patch:
         return declare
 
     def set(self, owner: Owner, name: Any, value: Any) -> None:
-        """Replace an attribute or an entry by ``value``; a class may get an attribute it lacked."""
+        """Replace an attribute or entry by ``value``; a class may get one that it lacks."""
         before = _own(owner).get(name, _ABSENT)
         self._replacements.append(_Replacement(owner, name, value, before))
 
@@ -164,7 +164,7 @@ class Patch:
         return running
 
     def restore(self) -> None:
-        """Remove every replacement. May be called repeatedly, and after an interrupted exit."""
+        """Remove every replacement. May be called repeatedly and after an interrupted exit."""
         for replacement in reversed(self._replacements):
             replacement.restore()
 
@@ -187,7 +187,7 @@ class Patch:
         _in_force.remove(self)
 
     def _current(self, owner: Owner, name: Any) -> Any:
-        """Return the value that is active once the earlier declared replacements are."""
+        """Return the value that is active once the replacements declared earlier are."""
         for replacement in reversed(self._replacements):
             if replacement.owner is owner and replacement.name == name:
                 return replacement.value
@@ -259,8 +259,8 @@ Declare: TypeAlias = Callable[[Patch, Reached], None]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One seeded fault. ``recreates``: the issue of a real broker with the same symptom on the
-    wire; may be empty."""
+    """One seeded fault. ``recreates`` names the issue of a real broker that has the same symptom on
+    the wire; it may be empty."""
 
     name: str
     group: str
@@ -292,8 +292,8 @@ class Group:
     ) -> Callable[[Function], Function]:
         """Make a mutant of a function that replaces one method, or one entry of a table or module.
 
-        The function gets the original, ``reached``, and the arguments of the call. ``breaks`` has
-        requirement ids separated by blanks.
+        The function gets the original, ``reached``, and the arguments of the call. ``breaks``
+        contains requirement ids separated by blanks.
         """
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
@@ -306,8 +306,8 @@ class Group:
     def result(
         self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
-        """Make a mutant of a function that gets a method's result and its arguments, and returns
-        another result; counted where it differs."""
+        """Make a mutant of a function that gets a method's result and arguments and returns another
+        result. The mutant is reached where the results differ."""
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
             @patch.result(owner, name)
@@ -320,7 +320,7 @@ class Group:
         self, owner: Owner, name: Any, *, breaks: str = "", recreates: str = ""
     ) -> Callable[[Function], Function]:
         """Make a mutant of a function that gets ``reached``, a method's result and its arguments,
-        and changes that result in place."""
+        and changes the result in place."""
 
         def declare(function: Function, patch: Patch, reached: Reached) -> None:
             @patch.result(owner, name)
@@ -364,7 +364,7 @@ class Group:
         return self._declared(declare, breaks, recreates)
 
     def mutant(self, breaks: str = "", recreates: str = "") -> Callable[[Function], Function]:
-        """Make a mutant of a function that declares several replacements, or keeps state."""
+        """Make a mutant of a function that declares several replacements or keeps a state."""
 
         def register(function: Function) -> Function:
             self._add(function, function, breaks, recreates)
@@ -413,7 +413,7 @@ class Group:
 
 
 def breaks(*requirements: str) -> Callable[[Function], Function]:
-    """Name the violated requirements below a decorator without room for them."""
+    """Name the violated requirements below a decorator that has no room for them."""
 
     def note(function: Function) -> Function:
         vars(function)["breaks"] = " ".join(requirements)
@@ -423,7 +423,7 @@ def breaks(*requirements: str) -> Callable[[Function], Function]:
 
 
 def rewritten(frame: Frame, headers: Headers) -> Frame:
-    """Return ``frame`` with other headers, without the broker's cached values."""
+    """Return ``frame`` with other headers and without the broker's cached values."""
     return Frame(Head(frame.head.command, headers, frame.head.content_length), frame.body)
 
 

@@ -37,8 +37,8 @@ def as_data(
 ) -> dict[str, Any]:
     """Return the whole matrix as plain data.
 
-    ``controls`` are verdict counts by control; ``listed`` are the reasons of survivors.txt;
-    ``unbroken`` are requirements that cases cite and no mutant violates.
+    ``controls`` are the verdict counts by control; ``listed`` are the reasons in survivors.txt;
+    ``unbroken`` are the requirements that cases cite and no mutant violates.
     """
     killed = sum(fate.status is Status.KILLED for fate in fates)
     return {
@@ -79,7 +79,7 @@ def _one(fate: Fate, listed: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _requirements(fates: Iterable[Fate]) -> dict[str, dict[str, str]]:
-    """Return by requirement the mutants that violate it, each with its mark."""
+    """Return, by requirement, the mutants that violate it, each with its mark."""
     rows: dict[str, dict[str, str]] = {}
     for fate in fates:
         through = {kill.requirement for kill in fate.killed_by}
@@ -92,7 +92,7 @@ def _requirements(fates: Iterable[Fate]) -> dict[str, dict[str, str]]:
 
 
 def write(folder: Path, data: Mapping[str, Any]) -> Path:
-    """Write ``mutants.json`` into ``folder``, which is created if necessary."""
+    """Write ``mutants.json`` into ``folder``, and create the folder if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME
     path.write_text(json.dumps(data, ensure_ascii=False, indent=1), "utf-8")

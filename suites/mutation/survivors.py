@@ -1,4 +1,4 @@
-"""``survivors.txt``: the mutants that no case kills, each with the reason. The list only shrinks.
+"""``survivors.txt``: the mutants that no case kills, each with the reason. It may only shrink.
 
 Each line has a mutant's name, a colon, and why nothing can or should kill it. Empty lines and lines
 that begin with # are ignored.
@@ -14,7 +14,7 @@ LIST = Path(__file__).with_name("survivors.txt")
 
 
 class BadList(Exception):
-    """The list cannot be read. The message has the file and the line."""
+    """The list cannot be read. The message names the file and the line."""
 
 
 def load(path: Path = LIST) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A mutant as a target: ``--target mutant:NAME`` judges one like any broker."""
+"""A mutant as a target: ``--target mutant:NAME`` judges the mutant like any broker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +29,8 @@ class MutatedBroker:
 
 
 class MutantTarget(VirtualTarget):
-    """The reference broker in virtual time with the fault of ``mutant``; ``reached`` counts for all
-    its brokers."""
+    """The reference broker in virtual time with the fault of ``mutant``; ``reached`` is the count
+    for all of its brokers."""
 
     def __init__(self, mutant: Mutant) -> None:
         original = target_file.load(mutant.original)

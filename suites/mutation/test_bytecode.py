@@ -99,7 +99,7 @@ class _Agent:
 @dataclass
 class _Broker:
     """A broker on which cases end as in ``on_mutant`` and otherwise pass, unless the mutant harmed
-    it permanently."""
+    the broker permanently."""
 
     on_mutant: dict[str, Verdict]
     harmed_for_good: bool = False

@@ -1,5 +1,5 @@
 """The cases that put clients on trial, judged by what they detect: no honest client is reported,
-and every fault of the small client is found by a requirement that it violates."""
+and every fault of the small client is found by a requirement that the fault violates."""
 
 from functools import cache
 from pathlib import Path

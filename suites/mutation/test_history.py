@@ -1,4 +1,4 @@
-"""Pairs of releases: the shipped lists, and when a pair counts as distinguished."""
+"""Pairs of releases: the shipped lists, and when the results distinguish a pair."""
 
 import re
 from dataclasses import replace

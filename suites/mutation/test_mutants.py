@@ -127,7 +127,7 @@ def test_what_is_missing_elsewhere_is_not_charged_to_the_rule(
 
 
 def _lame(patch: Patch, reached: Reached) -> None:
-    """Only the first receipt is sent, and channel.flow is refused."""
+    """Send only the first receipt, and refuse channel.flow."""
     receipts = count()
 
     @patch.override(FrameEncoder)

@@ -1,4 +1,4 @@
-"""Replacements in the broker's code are active while a mutated broker works, and removed
+"""Replacements in the broker's code are active while a mutated broker works, and are removed
 afterwards."""
 
 from collections.abc import MutableMapping
@@ -31,7 +31,7 @@ class Derived(Base):
 
 
 def entries(owner: Owner) -> list[tuple[Any, Any]]:
-    """Return names and identities of ``owner``'s own entries, in order."""
+    """Return the names and identities of ``owner``'s own entries, in order."""
     own = owner if isinstance(owner, MutableMapping) else vars(owner)
     return [(name, id(value)) for name, value in own.items()]
 

@@ -1,7 +1,7 @@
-"""Faults of timers, in real time: the mutated broker is a process, and its clients use sockets.
+"""Faults of timers in real time: the mutated broker is a process, and its clients use sockets.
 
-A host that is too late for a measurement makes a case INCONCLUSIVE, which proves nothing about the
-mutant, so such a case runs again. Even on a busy host, no case may pass a mutant.
+If the host is too late for a measurement, the case is INCONCLUSIVE and proves nothing about the
+mutant, so it runs again. Even on a busy host, no mutant may pass a case.
 """
 
 import subprocess
@@ -74,8 +74,8 @@ BUSY = 2
 
 
 def judged(folder: Path, name: str, module: str, case: str, *, attempts: int = ATTEMPTS) -> Result:
-    """Return the case's result on the broker that ``module`` starts in real time as the target
-    ``name``, conclusive if the host allows it."""
+    """Return the case's result on the target ``name``, the broker that ``module`` starts in real
+    time. The result is conclusive if the host allows it."""
     shipped = BROKERS / "reference" / f"{name}.target.toml"
     text = shipped.read_text().replace('"brokerproof.reference_broker"', module)
     file = folder / shipped.name
@@ -104,7 +104,7 @@ def mutated(folder: Path, name: str, *, attempts: int = ATTEMPTS) -> Result:
 
 @contextmanager
 def busy_host() -> Iterator[None]:
-    """Keep the cores of this machine busy."""
+    """Keep this machine's cores busy."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
     try:
         yield

@@ -181,7 +181,7 @@ def test_what_cannot_be_cut_is_passed_on(start: bytes) -> None:
 
 
 class Sink:
-    """A receiver that keeps received data, with its instant."""
+    """A receiver that keeps the received data and the instants of arrival."""
 
     def __init__(self) -> None:
         self.got: list[tuple[int, bytes]] = []

@@ -1,5 +1,5 @@
 """Requirements that cases cite and no mutant violates, so that nothing shows that a case would
-detect a violation. A MAY is excluded, because nothing a broker does about it kills."""
+detect a violation. MAY requirements are left out, because no reaction to one is a kill."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from brokerproof.suites.mutation.judging import NOTED
 
 @dataclass(frozen=True)
 class Unbroken:
-    """A requirement, and the cases that cite it, without versions and arguments."""
+    """A requirement, and the cases that cite it, without their versions and arguments."""
 
     requirement: str
     level: Level

@@ -28,7 +28,7 @@ def take(
     target: Bench, peer: OpenWirePeer, count: int, consumer: Structure | None = None
 ) -> list[Structure]:
     """Return the next ``count`` messages for ``consumer`` (fewer if they are late), and any that
-    arrive shortly after."""
+    arrive shortly after them."""
     match_delivery = dispatch(consumer)
 
     def here() -> int:
@@ -44,7 +44,7 @@ def take(
 
 
 def number_of(dispatched: Structure) -> int:
-    """Return the number that :func:`publish` gave a message."""
+    """Return the number that :func:`publish` gave to a message."""
     return int(dispatched["message"].properties()["number"])
 
 

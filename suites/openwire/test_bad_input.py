@@ -19,7 +19,7 @@ UNKNOWN_TYPES = [code for code in range(1, 256) if code not in KNOWN_TYPES]
 
 
 def ends(target: Bench, peer: OpenWirePeer, data: bytes, proves: str) -> None:
-    """These bytes must close the connection of ``peer`` without an answer."""
+    """These bytes must make the broker close the connection of ``peer`` without an answer."""
     peer.write(data)
     peer.expect_end(proves=proves)
     answers = [reply.brief() for reply in peer.inbox if reply.name.endswith("Response")]

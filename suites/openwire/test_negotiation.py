@@ -1,4 +1,4 @@
-"""How an OpenWire connection begins: WireFormatInfo in both directions, and the result."""
+"""How an OpenWire connection begins: a WireFormatInfo in each direction, and the result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every number of the commands and ids that an OpenWire client sends, at its boundaries.
+"""Every number in the commands and ids that an OpenWire client sends, at its boundaries.
 
-Each value gets a connection and a conversation that uses every command with a number. The fields
-are taken from the codec's tables.
+Each value is tried on its own connection, in a conversation that uses every command with a number.
+The fields are taken from the codec's tables.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ REFUSALS = ("ExceptionResponse", "ConnectionError")
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if no message need arrive with this number."""
+    """True if this number means that no message needs to arrive."""
     match str(replaced.field):
         case "ActiveMQBytesMessage.expiration":
             return 0 < replaced.value < FAR_MS
@@ -91,8 +91,8 @@ class Conversation:
         return Structure(name, {"connectionId": self.peer.name, **numbers})
 
     def play(self) -> None:
-        """Send every command with a number. Raises :class:`ConversationOver` if one does not get
-        its usual answer."""
+        """Send every command with a number. Raises :class:`ConversationOver` if a command does not
+        get its usual answer."""
         session = self._id("SessionId", value=2)
         producer = self._id("ProducerId", sessionId=2, value=1)
         consumer = self._id("ConsumerId", sessionId=2, value=1)
@@ -134,7 +134,7 @@ class Conversation:
         self._call(MESSAGE, dict(message.fields))
 
     def _receive(self, reader: Mapping[str, Any]) -> Structure:
-        """Return the next message, pulled if necessary: without a limit nothing is pushed."""
+        """Return the next message. Pull it if necessary: at a limit of 0 nothing is pushed."""
         self._say("MessagePull", {**reader, "timeout": 0})
         right = silence_is_right(self.replaced)
         match_message: Match[Structure] = Match(
@@ -149,7 +149,7 @@ class Conversation:
         return self.peer.send(name, self._altered(name, right), response=response)
 
     def _altered(self, name: str, right: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields with the number replaced, including in the ids among them."""
+        """The fields with the number replaced, also in the ids among them."""
         known = {field for field, _, _ in BY_NAME[name].fields}
         inside = {
             field: Structure(value.name, self._altered(value.name, value.fields))

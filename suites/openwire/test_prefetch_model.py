@@ -1,8 +1,8 @@
 """Prefetch and acknowledgements of OpenWire's consumers together, judged by a model.
 
-A plan is drawn, and after each step the model knows which messages are dispatched, which their
-client has seen, and which wait. Two things are judged at every stop: no message arrived beyond a
-limit, or after it was acknowledged; and no consumer has room while messages wait. Which of several
+A plan is drawn. After each step the model knows which messages are dispatched, which their client
+has seen, and which wait. At every stop two things are judged: no message exceeded a limit or
+arrived after its acknowledgement; and no consumer has room while messages wait. Which of several
 consumers gets a message is the broker's choice.
 """
 
@@ -49,7 +49,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class Consume:
-    """Start a consumer on one of two connections. With a limit of 0 it pulls."""
+    """Start a consumer on one of two connections. With a limit of 0 the consumer pulls."""
 
     connection: int
     limit: int
@@ -57,7 +57,7 @@ class Consume:
 
 @dataclass(frozen=True)
 class Change:
-    """Change a consumer's limit to another one above 0."""
+    """Change a consumer's limit to another limit above 0."""
 
     which: int
     limit: int
@@ -65,7 +65,7 @@ class Change:
 
 @dataclass(frozen=True)
 class See:
-    """A client reports how many of its messages it has seen, the oldest first."""
+    """A client reports how many of its messages it has seen, beginning with the oldest."""
 
     which: int
     count: int
@@ -73,8 +73,8 @@ class See:
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """Acknowledge messages of a consumer, as a range or one by one, immediately or with the commit
-    of a transaction."""
+    """Acknowledge messages of a consumer, as a range or one by one, immediately or when a
+    transaction commits."""
 
     which: int
     first: int
@@ -85,14 +85,14 @@ class Acknowledge:
 
 @dataclass(frozen=True)
 class Poison:
-    """A client rejects its oldest message: it must not be delivered again."""
+    """A client rejects its oldest message, which must not be delivered again."""
 
     which: int
 
 
 @dataclass(frozen=True)
 class Pull:
-    """A consumer without a limit asks for a message."""
+    """A consumer whose limit is 0 asks for a message."""
 
     which: int
 
@@ -188,7 +188,7 @@ class Run:
     """False while no answer can arrive."""
 
     def step(self, step: Step) -> None:
-        """One step of the plan, at the broker and in the model, up to its stop."""
+        """Take one step of the plan, at the broker and in the model, up to its stop."""
         judged = MORE
         if isinstance(step, Stall):
             self._stall(step)
@@ -197,7 +197,7 @@ class Run:
         self.stop(shown(step), judged)
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers, in virtual time: real links have large
+        """Carry out steps without waiting for answers. Only in virtual time: real links have large
         buffers.
         """
         if self.target.virtual:
@@ -282,7 +282,7 @@ class Run:
             self._spare(consumer, POISON_ACK)
 
     def _acknowledge(self, step: Acknowledge) -> None:
-        """Acknowledge seen messages, or any if none was seen: clients skip no seen messages."""
+        """Acknowledge seen messages, or any if none was seen: clients do not skip seen messages."""
         holders = [consumer for consumer in self.consumers if consumer.out]
         if not holders:
             return
@@ -330,7 +330,7 @@ class Run:
         return begin(consumer.peer, self.transactions)
 
     def _pull(self, which: int) -> None:
-        """Pull where a message waits, so that one arrives."""
+        """Pull where a message waits, so that a message arrives."""
         pulling = [consumer for consumer in self.consumers if not consumer.limit]
         if pulling and self.model.waiting:
             consumer = pulling[which % len(pulling)]
@@ -359,7 +359,7 @@ class Run:
         return [consumer for consumer in self.consumers if self.model.waiting and consumer.has_room]
 
     def _take(self, after: str) -> bool:
-        """Judge the messages that have arrived; return False."""
+        """Judge the messages that have arrived; return False, so that the caller waits on."""
         numbers: list[int] = []
         for consumer in self.consumers:
             for dispatched in consumer.peer.dispatched(consumer.id):
@@ -382,7 +382,7 @@ class Run:
         return False
 
     def finish(self) -> None:
-        """End the consumers: every unacknowledged message can be received."""
+        """End the consumers; then every unacknowledged message can be received."""
         while self.consumers:
             consumer = self.consumers.pop()
             consumer.peer.remove(consumer.id)

@@ -1,8 +1,8 @@
-"""Run ``python -m brokerproof.suites.interop.accelerated [--rate 10]``: prints each wait of two
-seconds as the waiting process and the host measured it, and exits with 1 if one did not follow the
+"""``python -m brokerproof.suites.interop.accelerated [--rate 10]`` prints each wait of two seconds
+as the waiting process and the host measured it, and exits with 1 if a wait did not follow the
 accelerated clock.
 
-Needs a JDK, and what the ``rabbitmq`` target needs.
+It needs a JDK and everything that the ``rabbitmq`` target needs.
 """
 
 import argparse
@@ -29,7 +29,7 @@ JAVA = 11
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A wait of :data:`ASKED_MS`, in milliseconds of the process's clock and of the host's."""
+    """A wait of :data:`ASKED_MS`, in milliseconds on the process's clock and on the host's."""
 
     name: str
     own_ms: int

@@ -1,11 +1,11 @@
-"""Differential search: the same generated conversations on real brokers and on the reference with
-the profile of their family: ``python -m brokerproof.suites.interop.differential``.
+"""Differential search plays the same generated conversations on real brokers and on the reference
+with the profile of their family: ``python -m brokerproof.suites.interop.differential``.
 
-A conversation is a few frames of a grammar with deliberate mistakes. Its transcript has, for each
-frame, everything that the broker sent until its answer, or until it was silent, except what brokers
-may choose. The first frame at which two transcripts differ, and its two answers, are the key of a
-cluster. A conversation is played again, with more patience, before it counts. A cluster that the
-grammar does not explain is a failure.
+A conversation is a few frames of a grammar with deliberate mistakes. For each frame the transcript
+has everything that the broker sent until it answered or fell silent, except what brokers may
+choose. The first frame at which two transcripts differ, with its two answers, is the key of a
+cluster. Each differing conversation is repeated with more patience. A cluster that the grammar does
+not explain is a failure.
 """
 
 import json
@@ -43,7 +43,7 @@ REAL = list(REFERENCES)
 
 @contextmanager
 def started(grammar: Grammar, name: str, folder: Path) -> Iterator[Player]:
-    """Start the broker of a target file; return it and a player of conversations on it."""
+    """Start the broker of a target file; return it and a player of conversations."""
     broker = target_file.load(name)
     assert isinstance(broker, SocketTarget)
     broker.start(folder)

@@ -1,8 +1,8 @@
 """AMQP 1.0: an open and a few generated performatives with deliberate mistakes.
 
-A transcript leaves out what brokers may choose: ids, texts, further fields, and unrequested flows.
-It includes an error's condition only if the standard names one. A conversation is over after an
-error, an end or a close.
+A transcript leaves out what brokers may choose: ids, texts, additional fields, and unrequested
+flows. It includes the condition of an error only if the standard names one. A conversation is over
+after an error, an end or a close.
 """
 
 import random
@@ -79,7 +79,7 @@ OF_A_SESSION = {*WINDOWS, "next-incoming-id"}
 
 @dataclass
 class _Books:
-    """The channels, links and deliveries that a conversation has open while it is drawn."""
+    """The channels, links and deliveries that a conversation has open while it is being drawn."""
 
     session: bool = False
     links: set[int] = field(default_factory=set)
@@ -147,7 +147,7 @@ def _begin(books: _Books, label: str, changed: Mapping[str, Any]) -> Step:
 
 
 def _label(books: _Books, name: str, mistake: str, handle: int | None = None) -> str:
-    """Return the label of a frame for this link or for the session: a missing object takes
+    """Return the label of a frame for this link or for the session. A missing object takes
     precedence over other mistakes."""
     if not books.session:
         return f"{name} without begin"
@@ -278,7 +278,7 @@ class AmqpPlayer:
         self._capabilities = tuple(str(parameters.get("anycast_node_capabilities", "")).split())
 
     def play(self, conversation: Conversation, name: str, patient: bool) -> list[str]:
-        """Return the answers to each step, up to the first end of a link, session or connection."""
+        """Return the answers to each step, until a link, session or connection ends."""
         place = f"differential.{name}"
         self._target.provide(place, RoutingType.ANYCAST)
         known: dict[str, Any] = {"queue": self._node.format(name=place), "name": name}
@@ -296,7 +296,7 @@ class AmqpPlayer:
         return answers
 
     def _logged_in(self, connection: socket.socket) -> codec.Reader:
-        """Go through SASL and the exchange of headers; return the reader of further frames."""
+        """Go through SASL and the exchange of headers; return the reader of later frames."""
         identity, reader = self._target.identity, codec.Reader()
         mechanism, response = "ANONYMOUS", None
         if identity.login is not None:
@@ -331,7 +331,7 @@ class AmqpPlayer:
 
 
 def _await(connection: socket.socket, reader: codec.Reader, name: str) -> None:
-    """Read up to the frame ``name``. Raises ``ConnectionError`` if the stream ends earlier."""
+    """Read up to the frame ``name``. Raises ``ConnectionError`` if the stream ends before it."""
     while received := connection.recv(1 << 16):
         if any(isinstance(item, Frame) and item.name == name for item in reader.feed(received)):
             return
@@ -341,7 +341,7 @@ def _await(connection: socket.socket, reader: codec.Reader, name: str) -> None:
 def _exchange(
     connection: socket.socket, data: bytes, step: Step, reader: codec.Reader, patient: bool
 ) -> list[codec.Read | None]:
-    """Send a frame and return the answers until silence; None for the end of the stream."""
+    """Send a frame and return the answers until silence; None marks the end of the stream."""
     received: list[codec.Read | None] = []
     answers = ("flow",) if step.asks_for_flow else ANSWERS.get(step.performative, ())
     try:
@@ -361,8 +361,8 @@ def _exchange(
 
 
 def transcribed(step: Step, received: Sequence[codec.Read | None], known: dict[str, Any]) -> str:
-    """Return an answer in words: if something ended, only the end of the widest scope, else all
-    frames, sorted."""
+    """Return an answer in words. If something ended, include only the end with the widest scope;
+    otherwise all frames, sorted."""
     words = sorted(word for item in received for word in _words(step, item, known))
     for end in ("close", "close(", "closed", "end", "end(", "detach("):
         for word in words:
@@ -415,7 +415,7 @@ def _body(payload: bytes) -> str:
 
 
 def _is_over(step: Step, answer: str) -> bool:
-    """True if the answer ends the conversation: the connection, its session, or a link in error."""
+    """True if the answer ends the conversation: its connection, its session, or a link in error."""
     return answer.startswith(("close", "end", "detach(")) or (
         answer.startswith("detach") and step.performative != "detach"
     )

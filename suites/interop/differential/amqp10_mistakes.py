@@ -1,4 +1,4 @@
-"""Performatives of AMQP 1.0 with mistakes: absent, mistyped or impossible fields, malformed
+"""Performatives of AMQP 1.0 with mistakes (absent, mistyped or impossible fields), malformed
 messages, and frames that no client would send."""
 
 from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ AT_A_TIME = 8
 
 @dataclass(frozen=True, order=True)
 class Cluster:
-    """Conversations of a version that differ at the same kind of frame in the same way."""
+    """Conversations of one version that differ at the same kind of frame in the same way."""
 
     broker: str
     frame: str
@@ -35,7 +35,7 @@ def cluster_of(
     reference: Sequence[str],
     answers: Sequence[str],
 ) -> Cluster | None:
-    """Return the cluster of the first frame that is answered differently; None if there is none."""
+    """Return the cluster of the first frame with different answers; None if there is none."""
     for step, expected, answer in zip(talk.steps, reference, answers, strict=False):
         if expected != answer:
             if grammar.kind(expected) != grammar.kind(answer):
@@ -51,7 +51,7 @@ def search(
     talks: Sequence[Conversation],
     run: str,
 ) -> dict[Cluster, Conversation]:
-    """Return the shortest conversation of each cluster that occurred twice."""
+    """Return the shortest conversation of each cluster that occurred at least twice."""
     clusters: dict[Cluster, Conversation] = {}
     for patient in (False, True):
         play = functools.partial(_played, talks=talks, run=f"{run}.{patient}", patient=patient)
@@ -80,8 +80,8 @@ def _length(talk: Conversation | None) -> int:
 
 def explanation_of(grammar: Grammar, cluster: Cluster) -> str:
     """Return why the answers differ, according to the grammar's explanations; empty if none
-    applies. An entry is for some brokers, versions (all if it names none) and patterns of
-    frames."""
+    applies. An entry is for some brokers, for some versions (all if it names none), and for
+    patterns of frames."""
     for entry in _explanations(grammar.explanations):
         if (
             cluster.broker in entry["brokers"]
@@ -105,7 +105,7 @@ def _listed(answers: str | list[str]) -> list[str]:
 
 
 def sentences(clusters: Iterable[Cluster]) -> Iterator[str]:
-    """Yield clusters as lines; those that differ only in the version share one."""
+    """Yield clusters as lines; those that differ only in the version share a line."""
     for (broker, label, reference, answer), alike in itertools.groupby(
         sorted(clusters),
         lambda cluster: (cluster.broker, cluster.frame, cluster.reference, cluster.answer),

@@ -1,4 +1,4 @@
-"""Grammars draw conversations of a protocol, and players play them."""
+"""Grammars, which draw conversations of a protocol, and players, which play them."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from brokerproof.harness.targets.sockets import SocketTarget
 
 @dataclass(frozen=True)
 class Step:
-    """One frame of a conversation; ``label`` names its kind and its mistake."""
+    """One frame of a conversation; ``label`` names the kind of frame and the mistake."""
 
     label: str
 
@@ -26,8 +26,8 @@ class Player(Protocol):
     """Plays conversations on one broker, several at a time."""
 
     def play(self, conversation: Conversation, name: str, patient: bool) -> list[str]:
-        """Return the answers to each step, up to the one that ended the conversation. ``name`` is
-        the name of a fresh place; a ``patient`` player waits for longer silences."""
+        """Return the answers to each step, up to the one that ended the conversation. ``name``
+        names a fresh place; a ``patient`` player waits through longer silences."""
 
 
 @dataclass(frozen=True)

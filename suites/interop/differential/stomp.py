@@ -1,7 +1,7 @@
 """STOMP: a CONNECT and a few frames of a grammar with deliberate mistakes.
 
-A transcript leaves out what brokers may choose: ids, texts, further headers. An ERROR ends a
-transcript: whether the connection then closes is judged by the ``stomp.errors`` suite.
+A transcript leaves out what brokers may choose: ids, texts, additional headers. An ERROR ends a
+transcript; the ``stomp.errors`` suite judges whether the connection then closes.
 """
 
 import random
@@ -24,7 +24,7 @@ ABSENT = "(absent)"
 
 @dataclass(frozen=True)
 class Step(grammar.Step):
-    """One frame. Placeholders in values: ``{queue}``, ``{host}``, ``{ack}``, ``{message}``."""
+    """One frame. Placeholders in its values: ``{queue}``, ``{host}``, ``{ack}``, ``{message}``."""
 
     command: str
     headers: tuple[tuple[str, str], ...] = ()
@@ -94,7 +94,7 @@ LITERAL = (
 
 
 def frame(label: str, command: str, headers: Mapping[str, str], body: bytes = b"") -> Step:
-    """Return a step without its absent headers, with a receipt unless it has its own."""
+    """Return a step without its absent headers, and with a receipt unless it already has one."""
     given = {"receipt": "{receipt}", **headers} if command not in ("CONNECT", "STOMP") else headers
     pairs = tuple((name, value) for name, value in given.items() if value != ABSENT)
     return Step(label, command, pairs, body)
@@ -161,7 +161,7 @@ def conversation(draw: random.Random) -> Conversation:
 
 
 def acknowledgement(draw: random.Random, version: str) -> Step:
-    """Return an ACK or NACK of the last message, of none or of an unknown one."""
+    """Return an ACK or NACK of the last message, of no message, or of an unknown one."""
     command = draw.choice(("ACK", "NACK"))
     name = draw.choice(("the last", "the last", "nobody", ABSENT, "the last in nobody"))
     value = "{ack}" if name.startswith("the last") else name
@@ -238,7 +238,7 @@ def _exchange(
     values: dict[str, str],
     patient: bool,
 ) -> str:
-    """Send a frame and return the answers, sorted: a message may overtake a receipt."""
+    """Send a frame and return the answers, sorted, because a message may overtake a receipt."""
     answers = []
     quiet = PATIENT_S if patient else QUIET_S
     try:
@@ -281,7 +281,7 @@ def _remember(frame: codec.Frame, values: dict[str, str]) -> None:
 
 
 def kind(answer: str) -> str:
-    """Return RECEIPT for any answer that confirms, whatever messages accompany it."""
+    """Return RECEIPT for any confirming answer, whatever messages accompany it."""
     return "RECEIPT" if answer.endswith("RECEIPT") else answer
 
 

@@ -1,5 +1,5 @@
-"""Faults after the answer that an AMQP 1.0 case waits for: the answer is right, but later frames
-are wrong."""
+"""Faults after the answer that an AMQP 1.0 case waits for: the answer is right, but a later frame
+is wrong."""
 
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.protocols.amqp10 import refusal

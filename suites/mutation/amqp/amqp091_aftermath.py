@@ -1,5 +1,5 @@
-"""Faults after the answer that an AMQP 0-9-1 case waits for: the answer is right, but later frames
-are wrong."""
+"""Faults after the answer that an AMQP 0-9-1 case waits for: the answer is right, but a later frame
+is wrong."""
 
 from collections import Counter
 
@@ -15,7 +15,7 @@ amqp091_aftermath = Group("amqp091-aftermath", "reference-rabbitmq")
 
 
 def _after(connection, delay, action):
-    """Run an action ``delay`` seconds later if the connection is still open."""
+    """Run an action ``delay`` seconds later if the connection is still open then."""
     shared = connection.shared
 
     def act(now):

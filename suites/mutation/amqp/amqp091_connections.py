@@ -1,5 +1,5 @@
 """Faults of AMQP 0-9-1's connections and channels: heartbeats, negotiated limits, effects of
-errors, closing."""
+errors, and closing."""
 
 from unittest import mock
 

@@ -1,4 +1,4 @@
-"""Faults of AMQP 0-9-1's exceptions: client mistakes without a consequence, or with a wrong one."""
+"""Faults of AMQP 0-9-1's exceptions: client mistakes with no consequence or a wrong one."""
 
 from unittest import mock
 
@@ -38,7 +38,7 @@ HEADERS = "AMQP091-VER-02 AMQP091-VER-03"
 
 
 def _coded(patch, reached, right, wrong=errors.INTERNAL_ERROR):
-    """Give exceptions of the reply code ``right`` the code ``wrong``."""
+    """Give exceptions with the reply code ``right`` the code ``wrong``."""
 
     @patch.override(errors.Refusal)
     def __init__(original, self, code, *arguments, **options):
@@ -180,8 +180,8 @@ def frame_ends_are_not_looked_at(reached, self):
 
 
 def _answered(patch, reached, beginning):
-    """Answer bytes that are not a frame, if their detail has this beginning, by
-    connection.close."""
+    """Answer bytes that are not a frame with connection.close if the mistake's detail begins like
+    this."""
 
     @patch.override(FrameParser)
     def _out_of_step(original, self, detail, *, silent=False):
@@ -250,7 +250,7 @@ def methods_out_of_turn_are_passed_over(original, reached, self, now, method):
 
 
 def _unanswered(patch, reached, of_amqp):
-    """Close a connection with a different header, AMQP or not, without sending a header."""
+    """Close a connection with a different first header, AMQP or not, without sending a header."""
 
     @patch.override(AmqpVersionDetector)
     def _refuse(original, self, header):

@@ -1,5 +1,5 @@
-"""Faults of AMQP 0-9-1 that only certain histories of a channel show: deliveries settled late,
-together, repeatedly, or after the end of their consumer."""
+"""Faults of AMQP 0-9-1 that only certain histories of a channel reveal: deliveries settled late,
+together, repeatedly, or after their consumer has ended."""
 
 from pamqp import commands
 

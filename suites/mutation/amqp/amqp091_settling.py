@@ -1,5 +1,5 @@
 """Faults of AMQP 0-9-1's messages: confirms, transactions, a channel's prefetch, rejecting,
-getting, consumers that end."""
+getting, and consumers that end."""
 
 from contextlib import nullcontext
 from unittest import mock

@@ -22,7 +22,7 @@ def _with(transaction, deliveries, outcome):
 
 
 def _of(link):
-    """Yield each transaction that has outcomes of ``link``, with their deliveries."""
+    """Yield each transaction that has outcomes of ``link``, and the deliveries concerned."""
     for transaction in link.session.connection.transactions.values():
         deliveries = [delivery for delivery in transaction._outcomes if delivery.link is link]
         if deliveries:

@@ -107,7 +107,7 @@ def empty_frames_need_a_session(reached, self, type, channel, body):
 
 
 def _on_mistakes(patch, reached, change):
-    """Send the close after a mistake of the peer as ``change`` makes it."""
+    """Change by ``change`` the close that follows a mistake of the peer."""
     errors = []
 
     @patch.override(AmqpConnection)
@@ -259,8 +259,8 @@ def link_conditions_misspelt():
 
 
 def _opening(patch, reached, idle):
-    """Set the idle time-out: ``idle`` gets the peer's request in milliseconds, and returns the
-    heartbeat interval in ns; None changes nothing."""
+    """Set the idle time-out: ``idle`` gets the peer's request in milliseconds and returns the
+    heartbeat interval in ns, or None to change nothing."""
 
     @patch.after(AmqpConnection)
     def _open(self, opened, channel):

@@ -22,7 +22,7 @@ PRODUCERS = "ARTEMIS-FLOW-amqp-1"
 
 
 def _flowing(patch, reached, wrong):
-    """Set the credit after a flow to what ``wrong`` makes of the flow's count and credit."""
+    """Set the credit after a flow to what ``wrong`` returns for the flow's count and credit."""
 
     @patch.override(SenderCredit)
     def flow(original, self, count, credit, drain):

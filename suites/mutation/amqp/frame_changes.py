@@ -19,7 +19,7 @@ KINDS: dict[int, type[Composite]] = {
 
 
 def saying(patch, reached, change):
-    """Change every frame with a performative by ``change``; None drops it."""
+    """Change every frame with a performative by ``change``; None drops the frame."""
 
     @patch.override(AmqpConnection)
     def send(original, self, data):

@@ -13,7 +13,7 @@ CREDIT, WINDOW = "AMQP10-CREDIT-03", "AMQP10-WIN-07"
 
 
 def signed(number: int, bits: int = 32) -> int:
-    """Return ``number`` of that many bits, read as signed."""
+    """Return ``number``, which has this many bits, read as a signed number."""
     return number - 2**bits if number >= 2 ** (bits - 1) else number
 
 

@@ -1,4 +1,4 @@
-"""Faults at the beginning of AMQP 1.0 connections: protocol headers, SASL frames, the first
+"""Faults at the beginning of AMQP 1.0 connections: protocol headers, SASL frames, and the first
 frame."""
 
 from unittest import mock
@@ -19,7 +19,7 @@ PADDING = bytes(520)
 
 
 def _answering(patch, reached, change):
-    """Send the header that answers a refused one as ``change`` makes it; None drops it."""
+    """Change by ``change`` the header that answers a refused one; None drops it."""
 
     @patch.override(AmqpConnection)
     def _header(original, self):
@@ -65,7 +65,7 @@ def headers_are_in_small_letters(original, reached, self, data):
 
 
 def _sasl(patch, reached, change):
-    """Send the broker's SASL frames as ``change`` makes them."""
+    """Change the broker's SASL frames by ``change``."""
 
     @patch.override(AmqpConnection)
     def send(original, self, data):

@@ -1,4 +1,4 @@
-"""Faults after a message was refused: its delivery, its link, its credit."""
+"""Faults after a message was refused: in its delivery, its link, or its credit."""
 
 from brokerproof.reference_broker.protocols.amqp10.incoming import IncomingLink
 from brokerproof.reference_broker.protocols.amqp10.messaging import Rejected

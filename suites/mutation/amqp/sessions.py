@@ -1,4 +1,4 @@
-"""Faults of AMQP sessions and links: both windows, handles, attaching, detaching, stealing."""
+"""Faults of AMQP sessions and links: both windows, handles, attaching, detaching, and stealing."""
 
 from functools import partial
 from unittest import mock

@@ -1,5 +1,5 @@
-"""Faults of AMQP settlement: ranges, outcomes and their effect on a message, its place and its
-count; transactions."""
+"""Faults of AMQP settlement: ranges, outcomes and their effects on a message, its place and its
+count, and transactions."""
 
 from collections.abc import Callable
 from typing import Any

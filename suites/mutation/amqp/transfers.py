@@ -18,7 +18,7 @@ amqp_transfers = Group("amqp-transfers")
 
 
 def _first_sent(patch, reached, change):
-    """Apply ``change`` to the first transfer of each delivery of ours."""
+    """Apply ``change`` to the first transfer of each of the broker's deliveries."""
 
     def first(transfer: Transfer) -> None:
         if transfer.delivery_id is not None:

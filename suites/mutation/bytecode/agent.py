@@ -1,5 +1,5 @@
 """The Java side: PIT's mutants of a release of Artemis, and the agent that switches a running JVM
-to a mutant and back (``java/`` has the sources)."""
+to a mutant and back (the sources are in ``java/``)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ AREAS = {
 
 @dataclass(frozen=True, slots=True)
 class BytecodeMutant:
-    """One of PIT's mutants: the class's ``index``-th instruction of a method, changed by a
+    """One of PIT's mutants: the instruction at ``index`` in a method of the class, changed by a
     mutator."""
 
     class_name: str
@@ -65,13 +65,13 @@ class BytecodeMutant:
 
     @property
     def key(self) -> str:
-        """Its fields, as the agent expects them."""
+        """The mutant's fields, in the form that the agent expects."""
         fields = (self.class_name, self.method, self.descriptor, str(self.index), self.mutator)
         return "\t".join(fields)
 
     @property
     def name(self) -> str:
-        """Its name for people, unique within a release."""
+        """The mutant's name for people, unique within a release."""
         short = self.class_name.removeprefix(_PACKAGE)
         mutator = self.mutator.rpartition(".")[2].removesuffix("Mutator")
         return f"{short}.{self.method}:{self.line}#{self.index} {mutator}"
@@ -88,7 +88,7 @@ class BytecodeMutant:
 
 
 def agent_jar() -> Path:
-    """The agent, compiled once for these sources. Needs Maven and a JDK.
+    """The agent, compiled once for these sources. This needs Maven and a JDK.
 
     Raises :class:`SetUpFailed`.
     """
@@ -132,8 +132,8 @@ def _folded(manifest: str) -> str:
 
 
 def population(lib: Path, prefixes: Iterable[str]) -> list[BytecodeMutant]:
-    """Return all mutants that PIT makes of the classes in ``lib``'s jars whose names begin with one
-    of the prefixes. Raises :class:`SetUpFailed`."""
+    """Return all mutants that PIT makes of the classes in the jars in ``lib`` whose names begin
+    with one of the prefixes. Raises :class:`SetUpFailed`."""
     path = os.pathsep.join([*map(str, [agent_jar(), *pit_jars()]), f"{lib}/*"])
     java = java_runtime.find_java(JAVA_MINIMUM)
     listed = subprocess.run(
@@ -145,7 +145,7 @@ def population(lib: Path, prefixes: Iterable[str]) -> list[BytecodeMutant]:
 
 
 class Agent:
-    """The agent of one JVM, which receives the agent's folder as an argument at its start."""
+    """The agent of one JVM, which receives the agent's folder as an argument when it starts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -162,7 +162,7 @@ class Agent:
         return f"-javaagent:{agent_jar()}={self._folder}"
 
     def lines(self) -> list[str]:
-        """Return the lines of the classes in scope that ran since the last call, as
+        """Return the lines of the classes in scope that have run since the last call, as
         ``class:line``."""
         return self._answer("lines").split()
 
@@ -175,7 +175,7 @@ class Agent:
         self._expect_ok("restore")
 
     def busy_threads(self) -> int:
-        """Return the number of constantly busy threads: endless loops caused by a mutant."""
+        """Return the number of constantly busy threads, which are in endless loops of a mutant."""
         return int(self._answer("busy"))
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class Agent:
 
 
 def sampled(mutants: Sequence[BytecodeMutant], seed: int) -> list[BytecodeMutant]:
-    """Return the mutants in an order determined by ``seed`` alone: the first N are a sample of
+    """Return the mutants in an order determined by ``seed`` alone: the first N are a sample of size
     N."""
     salted = {
         mutant: hashlib.sha256(f"{seed}\t{mutant.key}".encode()).digest() for mutant in mutants

@@ -65,8 +65,8 @@ class MutableBroker:
     def execute(self, call: Call) -> Result:
         """Run one case.
 
-        A broker that serves no client is an ERROR. Each run has its own seed: it determines the
-        case's addresses, which must not contain messages left on another mutant.
+        If the broker serves no client, the verdict is ERROR. Each run has its own seed, so that the
+        case's addresses hold no messages left by another run.
         """
         assert self._run is not None, "call start() first"
         self._executed += 1

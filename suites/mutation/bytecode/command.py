@@ -37,11 +37,11 @@ def judge(
     every_case: bool,
     as_json: bool,
 ) -> int:
-    """Judge the first ``most`` mutants of the sample; results in ``out`` are reused, except for
+    """Judge the first ``most`` mutants of the sample. Results in ``out`` are reused, except for
     ``names``.
 
-    With ``every_case``, each mutant gets all cases that run its line. Returns 1 if no mutant was
-    killed, else 0: survivors are classified by hand.
+    With ``every_case``, all cases that execute a mutant's line run on it. Return 1 if no mutant was
+    killed, else 0, because survivors are classified by hand.
     """
     if out is None:
         raise errors.Usage("--bytecode needs --out DIR: what is known is kept there, line by line")
@@ -114,7 +114,7 @@ def _line(fate: FateRecord) -> str:
 
 
 def table(fates: Sequence[FateRecord], own: Mapping[str, Fate]) -> Table:
-    """Return kills by area, with those of the broker's own tests on the same mutants, if known."""
+    """Return kills by area beside those of the broker's own tests on the same mutants, if known."""
     table = Table(title=f"{len(fates)} bytecode mutants", title_justify="left")
     for column in ("area", "mutants", *(fate.value for fate in Fate), "killed by its own tests"):
         table.add_column(column, justify="left" if column == "area" else "right")

@@ -1,7 +1,7 @@
 """Runs the cases on the unchanged broker and on its mutants, on several brokers in parallel.
 
-A case in real time mostly waits, so parallel brokers cost little. Cases on one broker run one after
-the other, because one case's effect must not be attributed to another.
+A case in real time mostly waits, so brokers in parallel cost little. Cases on one broker run one
+after the other, because the effect of one case must not be attributed to another.
 """
 
 import shutil
@@ -64,7 +64,7 @@ def record_controls(
     processes: int,
     done: Callable[[ControlRecord], None],
 ) -> None:
-    """Run every call on the unchanged broker, and report each with the lines that it ran."""
+    """Run every call on the unchanged broker; report each call with the lines that it executed."""
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _begin, (target, seed, {})) as pool:
         jobs = [pool.submit(_control, call.id, tuple(scope)) for call in calls]
@@ -97,7 +97,7 @@ def judge_all(
     done: Callable[[FateRecord], None],
     turn_s: float = plan.TURN_S,
 ) -> None:
-    """Judge these mutants, and report the fate of each as soon as it is known."""
+    """Judge these mutants; report the fate of each as soon as it is known."""
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, _begin, (target, seed, controls, turn_s)) as pool:
         jobs = []
@@ -127,8 +127,8 @@ def _judge(mutant: BytecodeMutant) -> FateRecord:
 
 
 def _judged(worker: _Worker, mutant: BytecodeMutant) -> FateRecord:
-    """Return the fate of one mutant. A case that noticed it counts only if it then passes without
-    the mutant; otherwise the broker was harmed, and a new broker decides."""
+    """Return the fate of one mutant. A case that noticed the mutant decides only if the case then
+    passes without it; otherwise the broker was harmed, and a new broker decides."""
     covering = plan.covering(mutant, worker.controls, worker.turn_s)
     if plan.begins_mutated(mutant, bool(covering)):
         return _judged_from_the_start(worker, mutant, covering)
@@ -220,6 +220,6 @@ def _restore(worker: _Worker) -> bool:
 
 
 def _passes(worker: _Worker, case: str) -> bool:
-    """True if the case ends on the restored broker as it did before any mutant."""
+    """True if the case ends on the restored broker as it did before any mutation."""
     result = worker.broker.execute(worker.calls[case])
     return result.verdict.value in plan.JUDGING

@@ -1,10 +1,10 @@
 """Artemis's own tests on the same mutants.
 
 ``python -m brokerproof.suites.mutation.bytecode.own_tests --sources CHECKOUT --out DIR`` compiles
-the tests of a checkout of the release against the release's own jars and runs each once on the
-unchanged classes. Then, on every mutant in DIR, it runs the tests that run the mutant's line, until
-one fails. All this happens in one JVM with the mutation agent, in which each test starts its own
-broker.
+the tests of a checkout of the release against the release's own jars and runs each test once on the
+unchanged classes. Then, on every mutant in DIR, it runs the tests that execute the mutant's line
+until one fails. All this happens in one JVM with the mutation agent, in which each test starts its
+own broker.
 """
 
 import os
@@ -109,8 +109,8 @@ def controls(path: Path) -> list[OwnControl]:
 
 
 def covering(mutant: BytecodeMutant, tests: Iterable[OwnControl]) -> list[OwnControl]:
-    """Return the passing tests that run the mutant's line, shortest first, as many as fit into the
-    time limit."""
+    """Return the passing tests that execute the mutant's line, the shortest first, as many as fit
+    into the time limit."""
     able = [
         test
         for test in tests
@@ -137,7 +137,7 @@ class OwnTests:
         self._libraries = _test_libraries()
 
     def class_path(self, *before: Path) -> str:
-        """Return the class path: PIT's libraries precede Artemis's own copies of them."""
+        """Return the class path, on which PIT's libraries precede Artemis's own copies of them."""
         resources = [self._sources / path.replace("/java", "/resources") for path in _SOURCE_PATHS]
         paths = [*before, agent.agent_jar(), *agent.pit_jars(), self._classes, *resources]
         return os.pathsep.join(
@@ -145,7 +145,7 @@ class OwnTests:
         )
 
     def compile(self) -> list[str]:
-        """Compile the tests; return their classes' names. Raises :class:`SetUpFailed`."""
+        """Compile the tests; return the names of their classes. Raises :class:`SetUpFailed`."""
         files = [
             path
             for folder in _TESTED
@@ -172,8 +172,8 @@ class OwnTests:
         return names
 
     def run_controls(self, names: Sequence[str], scope: Iterable[str]) -> None:
-        """Run the tests of these classes on the unchanged code; append to the file. Finished
-        classes are not run again. The last one may be unfinished.
+        """Run the tests of these classes on the unchanged code; append the results to the file.
+        Finished classes are not run again. The last class in the file may be unfinished.
         """
         known = controls(self._out / CONTROLS)
         done = list(dict.fromkeys(_class_of(control.test) for control in known))[:-1]
@@ -181,8 +181,8 @@ class OwnTests:
             self._run(["control", str(self._out / CONTROLS), *left], scope)
 
     def run_mutants(self, plan: Mapping[BytecodeMutant, Sequence[OwnControl]]) -> None:
-        """Run these mutants' tests until one fails; append to the file. A JVM with a hanging test
-        is ended, and another continues with the rest."""
+        """Run these mutants' tests until one fails; append the results to the file. A JVM with a
+        hanging test is ended, and a new one continues with the rest."""
         left = dict(plan)
         path = self._out / FATES
         while left:

@@ -1,4 +1,4 @@
-"""The cases to run on a mutant: those that run its line, within its time limit."""
+"""The cases to run on a mutant: those that execute its line, within its time limit."""
 
 from collections.abc import Iterable, Mapping
 
@@ -19,9 +19,9 @@ JUDGING = frozenset({"PASS", "NOTE", "KNOWN", "WARN"})
 def covering(
     mutant: BytecodeMutant, controls: Mapping[str, ControlRecord], turn_s: float = TURN_S
 ) -> list[ControlRecord]:
-    """Return the cases that run the mutant's line and judge the unchanged broker, in the order of
-    trial: alternately the shortest ones, which kill most per second, and those that run the fewest
-    lines, which test the line most specifically."""
+    """Return the cases that execute the mutant's line and judge the unchanged broker, in the order
+    of trial: alternately the shortest cases, which kill most per second, and those that execute the
+    fewest lines, which test the line most specifically."""
     able = [
         control
         for control in controls.values()
@@ -50,7 +50,7 @@ def within_a_turn(ordered: Iterable[ControlRecord], turn_s: float = TURN_S) -> l
 
 
 def quickest(controls: Mapping[str, ControlRecord], turn_s: float = TURN_S) -> list[ControlRecord]:
-    """Return cases for a mutant whose line runs only while the broker starts: the shortest ones."""
+    """Return cases for a mutant whose line runs only at the broker's start, the shortest first."""
     able = [control for control in controls.values() if control.verdict in JUDGING]
     return within_a_turn(
         sorted(able, key=lambda control: (control.duration_s, control.case)), turn_s
@@ -58,5 +58,5 @@ def quickest(controls: Mapping[str, ControlRecord], turn_s: float = TURN_S) -> l
 
 
 def begins_mutated(mutant: BytecodeMutant, is_covered: bool) -> bool:
-    """True if the broker must start as the mutant, because its method is not called later."""
+    """True if the broker must start as the mutant, because the method is not called later."""
     return not is_covered or f"{mutant.class_name}.{mutant.method}".endswith(_ENDLESS)

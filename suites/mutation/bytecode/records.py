@@ -1,5 +1,5 @@
-"""The files of a run of bytecode mutants: one JSON object per line, appended as soon as it is
-known, so that a run can continue an earlier one."""
+"""The files of a run of bytecode mutants. Each is one JSON object per line, appended as soon as it
+is known, so that a run can continue an earlier one."""
 
 import dataclasses
 import enum
@@ -30,7 +30,7 @@ class Fate(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """One case on the unchanged broker: its verdict, and the lines that it ran."""
+    """One case on the unchanged broker: the verdict and the lines that the case executed."""
 
     case: str
     verdict: str
@@ -40,7 +40,7 @@ class ControlRecord:
 
 @dataclass(frozen=True, slots=True)
 class FateRecord:
-    """The fate of one mutant. ``cases`` ran on it; ``covering`` run its line."""
+    """The fate of one mutant. ``cases`` ran on it; ``covering`` execute its line."""
 
     mutant: str
     area: str
@@ -67,7 +67,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def controls(path: Path) -> dict[str, ControlRecord]:
-    """The records of a control's file, by case."""
+    """Return the records of a file of controls, by case."""
     return {
         values["case"]: ControlRecord(**values | {"lines": tuple(values["lines"])})
         for values in _objects(path)
@@ -75,7 +75,7 @@ def controls(path: Path) -> dict[str, ControlRecord]:
 
 
 def fates(path: Path) -> dict[str, FateRecord]:
-    """Return the records of a file of fates, by mutant; the last record of each counts."""
+    """Return the records of a file of fates, by mutant; the last record of each mutant applies."""
     return {
         values["mutant"]: FateRecord(**values | {"fate": Fate(values["fate"])})
         for values in _objects(path)

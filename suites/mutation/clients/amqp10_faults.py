@@ -13,7 +13,7 @@ fault = partial(faults.fault, of=SmallAmqp10Client)
 
 
 def _transfers(name, breaks, **wrong):
-    """Register a client whose transfers have these fields (None: lack them)."""
+    """Register a client whose transfers have these fields (None removes the field)."""
 
     def transfer_fields(original, self, fields):
         return {**original(self, fields), **wrong}
@@ -32,7 +32,7 @@ _transfers("settles_all", "AMQP10-XFER-11", settled=True)
 
 
 def _never(habit, name, breaks, sentence):
-    """Register a client without a habit."""
+    """Register a client that lacks a habit."""
 
     def never(original, self, *arguments):
         return None

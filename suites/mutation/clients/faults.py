@@ -1,8 +1,8 @@
 """Faults of clients, each seeded into the small client.
 
-A fault is a function that replaces one habit, which it gets as its first argument; its docstring
-states the fault in one sentence. A fault violates requirements of 1.2, or of the version in which
-it occurs.
+A fault is a function that replaces one habit and gets that habit as its first argument. The
+function's docstring states the fault in one sentence. A fault violates requirements of 1.2, or of
+the version in which it occurs.
 """
 
 import functools
@@ -19,7 +19,7 @@ Function: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class ClientFault:
-    """One fault, and the requirements that it violates, one of which must be reported."""
+    """One fault, and the requirements that it violates. One of them must be reported."""
 
     name: str
     client: type[SansIoClient]
@@ -58,7 +58,7 @@ def without(headers: Headers, *names: str) -> Headers:
 
 
 def _leaves_out(command: str, header: str, name: str, breaks: str) -> None:
-    """Register a client whose frames of that command lack the header."""
+    """Register a client whose frames of this command lack the header."""
 
     def send_frame(original, self, frame, headers, body=b""):
         original(self, frame, without(headers, header) if frame == command else headers, body)

@@ -1,4 +1,4 @@
-"""The common part of the small clients: a driver, a connection, and timers, without sockets or
+"""The common part of the small clients: a driver, a connection, and timers, without sockets or a
 clock."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 class SansIoClient:
-    """One driver, and one connection after the other."""
+    """One driver, with one connection after the other."""
 
     driver = 1
     """The connection that carries the line protocol."""
@@ -54,7 +54,7 @@ class SansIoClient:
         raise NotImplementedError
 
     def receive(self, data: bytes) -> None:
-        """Read the bytes received."""
+        """Read the bytes that were received."""
         raise NotImplementedError
 
     def beat(self) -> None:
@@ -62,7 +62,7 @@ class SansIoClient:
         raise NotImplementedError
 
     def headers_of(self, about: Any) -> dict[str, str]:
-        """Return the headers with which a message is reported."""
+        """Return the headers to report with a message."""
         raise NotImplementedError
 
     # the world's side
@@ -139,8 +139,8 @@ class SansIoClient:
             self.report("did", do=name)
 
     def hand_out(self, about: Any, body: bytes) -> None:
-        """Report a message and begin to work on it if requested, or keep it while the listener
-        works."""
+        """Report a message and begin to work on it if requested, or keep the message while the
+        listener works."""
         if self.works_until is not None:
             self.waiting.append((about, body))
             return

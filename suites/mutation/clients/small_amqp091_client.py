@@ -1,5 +1,5 @@
-"""A small AMQP 0-9-1 client without sockets or clock. It does only what the specification requires.
-Faults replace its habits one at a time."""
+"""A small AMQP 0-9-1 client without sockets or a clock. It does only what the specification
+requires. Each fault replaces one of its habits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLOSE = {"reply-code": 200, "reply-text": "done"}
 
 
 class SmallAmqp091Client(SansIoClient):
-    """AMQP 0-9-1, as RabbitMQ extends it."""
+    """AMQP 0-9-1 with RabbitMQ's extensions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class SmallAmqp091Client(SansIoClient):
             self.refuse(502)
 
     def fault_in(self, frame: Frame) -> int:
-        """Return the reply code that a frame requires by itself; 0: none."""
+        """Return the reply code that a frame on its own requires; 0 if it requires none."""
         most = self.limits.get("frame-max", 0)
         if (most and frame.size > most) or (frame.type == codec.HEARTBEAT and frame.channel):
             return 501
@@ -220,7 +220,7 @@ class SmallAmqp091Client(SansIoClient):
 
 class Reserved(SmallAmqp091Client):
     """An honest client that numbers channels from the highest down, asks for less than it may,
-    writes small bodies, and waits twice as long for the server."""
+    writes small bodies, and waits for the server twice as long as usual."""
 
     patience = 4
 

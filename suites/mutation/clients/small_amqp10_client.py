@@ -1,5 +1,5 @@
-"""A small AMQP 1.0 client without sockets or clock. It does only what the specification requires.
-Faults replace its habits one at a time."""
+"""A small AMQP 1.0 client without sockets or a clock. It does only what the specification requires.
+Each fault replaces one of its habits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRAMING, SILENT = "amqp:connection:framing-error", "amqp:resource-limit-exceeded
 
 
 class SmallAmqp10Client(SansIoClient):
-    """AMQP 1.0, with one session."""
+    """AMQP 1.0 with one session."""
 
     first_header = 3
 
@@ -138,7 +138,7 @@ class SmallAmqp10Client(SansIoClient):
         self.write(codec.encode_frame(b""))
 
     def refuse(self, condition: str | None) -> None:
-        """Close, and accept nothing more."""
+        """Close the connection and accept nothing more."""
         self.send("close", {"error": condition})
         self.leaving = True
 
@@ -259,7 +259,7 @@ class SmallAmqp10Client(SansIoClient):
 
 class Eager(SmallAmqp10Client):
     """An honest client that logs in without SASL, opens immediately, grants credit before the
-    server's attach, and writes small frames."""
+    server attaches, and writes small frames."""
 
     first_header = 0
 

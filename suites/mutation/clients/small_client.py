@@ -1,4 +1,4 @@
-"""A small STOMP client with its driver, without sockets or clock, into which faults are seeded.
+"""A small STOMP client and its driver, without sockets or a clock, into which faults are seeded.
 
 It does only what the specifications require. Each of its habits is a separate method or constant,
 so that a style or a fault can replace just that one.
@@ -24,7 +24,7 @@ class Fatal(Exception):
 
 
 class SmallClient(SansIoClient):
-    """STOMP, of any version."""
+    """A STOMP client for any version."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -231,8 +231,8 @@ class SmallClient(SansIoClient):
 
 
 class Eager(SmallClient):
-    """A client that sends heartbeats three times as often as agreed, and ends its lines with CR LF
-    if allowed."""
+    """A client that sends heartbeats three times as often as agreed and, if allowed, ends its lines
+    with CR LF."""
 
     def beat_due(self) -> Instant | None:
         due = super().beat_due()
@@ -247,8 +247,8 @@ class Eager(SmallClient):
 
 
 class Trusting(SmallClient):
-    """A client that never leaves a silent server, and lists all known versions, its preferred one
-    last."""
+    """A client that never leaves a silent server, and that lists all known versions, its preferred
+    one last."""
 
     patience = 0
 

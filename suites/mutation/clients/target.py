@@ -24,7 +24,7 @@ PROFILES = {SmallClient: "stomp-client", SmallAmqp10Client: "amqp10-client"}
 
 
 def load(name: str) -> VirtualClientTarget:
-    """Raises ``ValueError`` for an unknown style or fault."""
+    """Load a style or fault. Raises ``ValueError`` if it is unknown."""
     known = {**STYLES, **{fault.name: fault.client for fault in FAULTS.values()}}
     if name not in known:
         raise ValueError(f"there is no small client {name!r}; there are {', '.join(known)}")

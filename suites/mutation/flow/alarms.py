@@ -1,4 +1,4 @@
-"""Faults of RabbitMQ's flow control: alarms and their thresholds, the clients they block, paging,
+"""Faults of RabbitMQ's flow control: alarms, their thresholds, the clients they block, paging, and
 flow between processes."""
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""Faults of RabbitMQ clusters: how nodes share alarms, and how they react. All nodes have the
+"""Faults of RabbitMQ clusters: how nodes share alarms and react to them. All nodes have the
 fault."""
 
 from brokerproof.reference_broker.kernel.alarms import DISK, HERE, Alarms

@@ -1,5 +1,5 @@
-"""Faults in the accounting of an address: charges made twice, never released, or released too
-much."""
+"""Faults in the accounting of an address: charges that are made twice, never released, or released
+in excess."""
 
 from collections.abc import Callable, Iterable
 

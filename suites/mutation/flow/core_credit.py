@@ -1,4 +1,4 @@
-"""Faults of CORE's byte credit, for consumers and producers."""
+"""Faults of CORE's credit in bytes, for consumers and producers."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
-"""Faults of CORE's consumers that only certain histories of a session show: credit granted while it
-is stopped, deliveries settled in part, rolled back, or repeated."""
+"""Faults of CORE's consumers that only certain histories of a session reveal: credit granted while
+the session is stopped, and deliveries settled in part, rolled back, or repeated."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit, CoreConsumer

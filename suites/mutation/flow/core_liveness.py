@@ -1,4 +1,4 @@
-"""Faults of CORE's connection TTL: its source, the effect of pings, and the meaning of -1."""
+"""Faults of CORE's connection TTL: its source, the effects of pings, and the meaning of -1."""
 
 from brokerproof.reference_broker.families.artemis.ttl_liveness import LivenessMonitor
 from brokerproof.reference_broker.protocols.core import codes

@@ -1,4 +1,4 @@
-"""Faults in numbers that CORE clients send: signs, widths and unexpected values."""
+"""Faults in numbers that CORE clients send: signs, widths, and unexpected values."""
 
 from brokerproof.harness.model.time import ms
 from brokerproof.reference_broker.protocols.core import codes

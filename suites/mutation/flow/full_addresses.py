@@ -101,8 +101,8 @@ def free_when_it_is_sent(reached, self, entry):
 
 
 def judging(patch, judge, reached):
-    """Replace the verdict on a message: ``judge`` gets the correct one, the account, and whether
-    credit holds producers back."""
+    """Replace the verdict on a message. ``judge`` gets the correct verdict, the account, and
+    whether credit holds producers back."""
 
     @patch.result(Admission, "judge")
     def admission_judge(right, self, address, *, by_credit):

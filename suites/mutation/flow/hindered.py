@@ -1,4 +1,4 @@
-"""Faults that show only while another client interferes."""
+"""Faults that appear only while another client interferes."""
 
 import weakref
 from collections.abc import Callable
@@ -25,7 +25,7 @@ FIFO = "ARTEMIS-GROUPING-fifo-1"
 
 
 def open_transactions(patch: Any) -> weakref.WeakSet[Transaction]:
-    """Return the transactions that have sends and have not ended."""
+    """Return the transactions that contain sends and have not ended."""
     pending: weakref.WeakSet[Transaction] = weakref.WeakSet()
 
     @patch.after(Transaction)

@@ -1,4 +1,4 @@
-"""Faults of OpenWire: negotiation and answers, windows of producers, prefetch, KeepAliveInfo,
+"""Faults of OpenWire: negotiation and answers, producers' windows, prefetch, KeepAliveInfo, and
 malformed input."""
 
 from unittest import mock

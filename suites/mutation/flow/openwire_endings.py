@@ -1,4 +1,4 @@
-"""Faults of OpenWire that occur when something ends: a pull, a transaction, a browse, a
+"""Faults of OpenWire that occur when something ends: a pull, a transaction, a browse, or a
 consumer."""
 
 from brokerproof.harness.model.enums import Outcome

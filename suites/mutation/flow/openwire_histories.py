@@ -1,5 +1,5 @@
-"""Faults of OpenWire that only certain histories of a consumer show: deliveries seen, partly
-settled, or returned."""
+"""Faults of OpenWire that only certain histories of a consumer reveal: deliveries that were seen,
+partly settled, or returned."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel import serial_numbers

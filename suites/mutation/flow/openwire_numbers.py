@@ -1,4 +1,4 @@
-"""Faults in numbers that OpenWire clients send: signs, widths and unexpected values."""
+"""Faults in numbers that OpenWire clients send: signs, widths, and unexpected values."""
 
 from brokerproof.reference_broker.protocols.openwire.client import Client
 from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection

@@ -1,4 +1,4 @@
-"""Faults of paged queues that only certain histories of their consumers show: effects of pages on
+"""Faults of paged queues that only certain histories of their consumers reveal: effects of pages on
 returned messages, windows, and acknowledgements."""
 
 from brokerproof.reference_broker.kernel.message import Entry

@@ -1,4 +1,4 @@
-"""Faults of paging: reading back, visibility, limits, which addresses page, and the files."""
+"""Faults of paging: reading back, visibility, limits, the choice of addresses, and the files."""
 
 import itertools
 from dataclasses import replace
@@ -120,8 +120,8 @@ def the_first_queue_makes_room(reached, self):
 
 
 def _limited(patch, reached, limit):
-    """Give addresses without limits that of ``limit``, a function of the earlier accounts' limits;
-    None for none."""
+    """Give addresses without limits the limit that ``limit`` returns for the limits of the earlier
+    accounts; None sets no limit."""
     known = []
 
     @patch.after(AddressAccount)

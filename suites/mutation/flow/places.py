@@ -1,5 +1,5 @@
-"""Faults of windows, acknowledgements and order only on (durable) topic subscriptions, and of
-credit only on topics, paged addresses and dynamic nodes."""
+"""Faults of windows, acknowledgements and order that affect only (durable) topic subscriptions, and
+faults of credit that affect only topics, paged addresses and dynamic nodes."""
 
 import weakref
 from typing import Any
@@ -149,7 +149,7 @@ def is_made(link: OutgoingLink) -> bool:
 
 
 def is_paged(queue: Queue) -> bool:
-    """True if messages of the queue are on pages after those in memory."""
+    """True if the queue has messages on pages, behind those in memory."""
     return queue.behind is not None and queue.behind.left > 0
 
 

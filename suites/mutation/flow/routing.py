@@ -1,4 +1,4 @@
-"""Faults in finding the address of a destination and its kind."""
+"""Faults in finding the address of a destination and its routing type."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ TYPES = {"SEND": "destination-type", "SUBSCRIBE": "subscription-type"}
 
 
 def _typed(patch, change):
-    """Let ``change`` first see each SEND and SUBSCRIBE, with the name of its type header."""
+    """Pass each SEND and SUBSCRIBE to ``change`` first, with the name of its type header."""
     for command in ("SEND", "SUBSCRIBE"):
 
         @patch.override(COMMANDS, command)

@@ -35,7 +35,7 @@ def modifier_divides(right, self, cx, cy):
 
 
 def _configured(patch, reached, change):
-    """Negotiate as if the acceptor had the parameters that ``change`` makes of its own."""
+    """Negotiate as if the acceptor had the parameters that ``change`` returns for its own."""
 
     @patch.override(HeartBeatNegotiator)
     def agree(original, self, cx, cy):

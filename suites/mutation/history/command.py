@@ -3,8 +3,8 @@ differ.
 
 ``python -m brokerproof.suites.mutation.history.command`` tries all pairs or, with ``--bug
 ARTEMIS-4649``, one of them. Each release is downloaded once, started once and judged by every case
-for which it is listed. Exits with 1 if the results do not distinguish a pair: the case does not
-fail on the first release for the listed reason, or does not pass on the second.
+for which it is listed. The exit code is 1 if the results do not distinguish a pair, that is, if the
+case does not fail on the first release for the listed reason or does not pass on the second.
 """
 
 import sys
@@ -31,7 +31,7 @@ from brokerproof.suites.mutation.history.pairs import Pair
 def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dict[str, Result]:
     """Return the result of each call on a target, by the call's id. Raises :class:`SetUpFailed`.
 
-    Known deviations are ignored: a bug of a release must be a FAIL here even if it is listed.
+    Known deviations are ignored, so that a bug of a release is a FAIL here even if it is listed.
     """
     target = target_file.load(target_name)
     try:
@@ -44,8 +44,8 @@ def judge(target_name: str, calls: Iterable[Call], seed: int, logs: Path) -> dic
 
 
 def told_apart(pair: Pair, results: dict[str, dict[str, Result]]) -> list[str]:
-    """Return complaints about a pair from the results by target and case; empty if the case
-    distinguishes its releases."""
+    """Return complaints about a pair, given the results by target and case; empty if the case
+    distinguishes the two releases."""
     before, after = results[pair.before][pair.case], results[pair.after][pair.case]
     texts = {pair.before: pair.complaint_before(before), pair.after: pair.complaint_after(after)}
     return [

@@ -28,7 +28,7 @@ _PAIR = {key: Key(str) for key in ("bug", "case", "requirement", "said", "before
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One bug, the case that shows it, and a release before and after the fix."""
+    """One bug, the case that reveals it, and a release before and after the fix."""
 
     bug: str
     case: str
@@ -38,8 +38,8 @@ class Pair:
     after: str
 
     def complaint_before(self, result: Result) -> str:
-        """Return why ``result``, from the release with the bug, does not show the bug; empty if it
-        does."""
+        """Return why ``result``, from the release with the bug, does not show the bug; empty if the
+        bug is shown."""
         if result.verdict is not Verdict.FAIL:
             return f"{result.verdict.value} instead of FAIL: {result.detail}"
         for finding in violated(result):
@@ -49,7 +49,7 @@ class Pair:
 
     def complaint_after(self, result: Result) -> str:
         """Return why ``result``, from the release without the bug, does not show the fix; empty if
-        it does."""
+        the fix is shown."""
         held = [
             finding
             for finding in result.findings
@@ -74,7 +74,7 @@ def load(path: Path) -> list[Pair]:
 
 
 def wanted(pairs: Iterable[Pair]) -> dict[str, list[str]]:
-    """Return the cases to run on each target, each once."""
+    """Return the cases to run on each target, each case once."""
     by_target: dict[str, list[str]] = {}
     for pair in pairs:
         for target in (pair.before, pair.after):

@@ -20,7 +20,7 @@ AUTO = "STOMP10-SUBSCRIBE-03 STOMP11-SUB-07 STOMP12-SUB-08"
 
 
 def as_mode(patch, reached, asked, got):
-    """Give a SUBSCRIBE with a mode in ``asked`` (None: without one) the mode ``got``."""
+    """Give a SUBSCRIBE with a mode in ``asked`` (None stands for no mode) the mode ``got``."""
 
     @patch.override(COMMANDS, "SUBSCRIBE")
     def subscribe(original, session, frame):

@@ -1,4 +1,4 @@
-"""Faults after the answer that a case waits for: the answer is right, but later frames are
+"""Faults after the answer that a case waits for: the answer is right, but a later frame is
 wrong."""
 
 from brokerproof.harness.model.time import seconds

@@ -120,7 +120,7 @@ def only_what_comes_while_connected(reached, self, message):
 
 
 def _selecting(patch, reached, change):
-    """Let ``change`` rewrite every selector (None: remove it)."""
+    """Let ``change`` rewrite every selector; None removes it."""
 
     @patch.override(COMMANDS, "SUBSCRIBE")
     def subscribe(original, session, frame):

@@ -14,7 +14,7 @@ SUBSCRIBE_FAILED = "STOMP11-SUB-03 STOMP12-SUB-03"
 
 
 def _kept_open(patch, reached, keeps):
-    """Leave the connection open after an ERROR for a frame if ``keeps``."""
+    """Keep the connection open after an ERROR for a frame if ``keeps``."""
     kept = set()
 
     @patch.override(StompConnection)

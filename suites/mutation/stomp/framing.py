@@ -1,4 +1,4 @@
-"""Faults in reading frames: where they begin and end, their lines and their bodies."""
+"""Faults in reading frames: where they begin and end, their lines, and their bodies."""
 
 import re
 from dataclasses import replace

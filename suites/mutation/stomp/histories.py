@@ -1,5 +1,5 @@
-"""Faults of STOMP that only certain histories of a subscription show: deliveries repeated,
-reordered, or after many others."""
+"""Faults of STOMP that only certain histories of a subscription reveal: deliveries that are
+repeated, reordered, or preceded by many others."""
 
 from brokerproof.harness.model.enums import AckMode
 from brokerproof.reference_broker.kernel.credit import ByteWindow

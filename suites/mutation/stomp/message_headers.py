@@ -98,7 +98,7 @@ def message_id_shared_by_subscriptions(patch, reached):
 
 
 def _of_the_sender(patch, reached, *names):
-    """Use SEND's headers of these names in MESSAGE in place of the broker's."""
+    """In MESSAGE frames, use the SEND's headers of these names instead of the broker's."""
     written: dict[int, list[tuple[str, str]]] = {}
 
     @patch.result(FrameEncoder, "message")

@@ -11,7 +11,7 @@ NOT_DELIVERED = "STOMP12-SUB-02"
 
 
 def number(frame: Frame, name: str) -> int | None:
-    """Return the number in a header; None without one."""
+    """Return the number in a header; None if there is no such header."""
     try:
         return int(frame.get(name) or "")
     except ValueError:

@@ -32,7 +32,7 @@ def kept(patch, reached, fault):
 
 
 def replace_header(patch, reached, command, name, value):
-    """Give frames of ``command`` the ``value`` in the header ``name`` (None: remove the header)."""
+    """Give frames of ``command`` the ``value`` in the header ``name``; None removes the header."""
 
     @patch.override(FrameEncoder)
     def frame(original, self, written, headers, body=b""):
@@ -42,6 +42,6 @@ def replace_header(patch, reached, command, name, value):
 
 
 def with_header(headers, name, value):
-    """Return the headers with another value of ``name``, or without it."""
+    """Return the headers with another value of ``name``, or without this header."""
     changed = ((name, value) if header[0] == name else header for header in headers)
     return tuple(header for header in changed if header[1] is not None)

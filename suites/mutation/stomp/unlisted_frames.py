@@ -1,4 +1,4 @@
-"""Faults in reading frames with commands that no version lists, with effects on later frames."""
+"""Faults in reading frames with commands that no version lists, and effects on later frames."""
 
 from collections.abc import Callable
 
@@ -43,7 +43,7 @@ def _silent(patch: Patch, reached: Callable[[], None], when: Callable[[str], boo
 
 
 def _resembled(word: str) -> str | None:
-    """Return a listed command with the first two letters of ``word``."""
+    """Return a listed command that begins with the first two letters of ``word``."""
     return next((command for command in sorted(KNOWN) if command[:2] == word[:2]), None)
 
 

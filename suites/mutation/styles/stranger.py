@@ -1,4 +1,4 @@
-"""The reference broker in a legal style, as an unknown broker: judged by specifications alone.
+"""The reference broker in a legal style, judged as an unknown broker by the specifications alone.
 
 A style is written like a mutant but is not a fault: no sentence of a specification forbids it.
 """
@@ -27,7 +27,7 @@ amqp091 = Group("legal-amqp091", "reference-rabbitmq")
 def option(
     group: Group, owner: type, protocol: str, name: str, sentence: str, options: Mapping[str, Any]
 ) -> None:
-    """Make a style of acceptors with these options of ``protocol``."""
+    """Make a style of acceptors that have these options of ``protocol``."""
 
     def style(patch, reached):
         @patch.override(owner)
@@ -41,7 +41,7 @@ def option(
 
 
 def common(group: Group, connection: type) -> None:
-    """Make the styles that AMQP 1.0 and 0-9-1 both leave open; ``connection`` is the protocol's."""
+    """Make the styles that both AMQP 1.0 and 0-9-1 allow; ``connection`` is the protocol's."""
 
     @group.override(connection, "send", breaks="")
     def single_bytes(original, reached, self, data):
@@ -69,7 +69,7 @@ def common(group: Group, connection: type) -> None:
 
 
 class StyleTarget(MutantTarget):
-    """A broker in a style; only its address is known."""
+    """A broker in a style. Only its address is known."""
 
     def __init__(self, style: Mutant) -> None:
         super().__init__(style)
@@ -81,7 +81,7 @@ class StyleTarget(MutantTarget):
         self.identity = replace(self.identity, profile=anything, capabilities=frozenset(spoken))
 
     def start(self, folder: Path) -> TargetFacts:
-        """Ask the broker what it offers, as a run does that knows only its address."""
+        """Ask the broker what it offers, like a run that knows only the broker's address."""
         facts = super().start(folder)
         offered = frozenset(_announced(self.protocol, Bench(self, (), label="style", seed=1)))
         identity = replace(self.identity, capabilities=self.identity.capabilities | offered)
@@ -90,7 +90,7 @@ class StyleTarget(MutantTarget):
         return facts
 
     def acceptors(self, overrides: Overrides | None = None) -> dict[str, Parameters]:
-        """Nothing: a stranger has no configuration file to read."""
+        """Return nothing: an unknown broker has no configuration file to read."""
         name = self.identity.default_amqp_acceptor
         return {name: {"protocols": "AMQP", **self.identity.profile.parameters}}
 
@@ -107,8 +107,8 @@ def _announced(protocol: str, bench: Bench) -> set[str]:
 def judge(
     style: Mutant, seed: int = 1, part: int = 1, about: str = ""
 ) -> Iterator[tuple[Result, int]]:
-    """Return the result of each case of its protocol with ``about`` in its name, or of every
-    ``part``-th, on a broker in this style, and how often the style deviated from the reference."""
+    """Return the result of each case of the protocol with ``about`` in its name, or of every
+    ``part``-th case, on a broker in this style, and how often it deviated from the reference."""
     target = StyleTarget(style)
     calls = [call for call in all_calls() if target.protocol in call.needs and about in call.id]
     return matrix.results_on(target, calls[::part], matrix.Plan(seed=seed))

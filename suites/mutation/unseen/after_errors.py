@@ -1,4 +1,4 @@
-"""Faults after an error: on its connection, for its neighbours, its messages and its names."""
+"""Faults after an error: on its connection, and for neighbours, messages and names."""
 
 from pamqp import commands as methods
 

@@ -1,4 +1,4 @@
-"""Faults that show only above some amount, or after some time."""
+"""Faults that appear only above some amount or after some time."""
 
 from collections import Counter
 

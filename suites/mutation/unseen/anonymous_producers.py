@@ -17,7 +17,7 @@ POLICIES = "ARTEMIS-PAGING-8"
 
 
 def _anonymous(running):
-    """True if a method is running whose link has no address of its own."""
+    """True if a running method belongs to a link that has no address of its own."""
     return bool(running) and running[-1][0]._route is None
 
 

@@ -105,8 +105,8 @@ def a_page_is_closed_when_it_is_too_large(original, reached, self, message, queu
 
 
 def _with_rules(patch, reached, settings_of):
-    """Give an address the settings that ``settings_of`` returns for its name, most specific first:
-    rules are made before a broker handles an input, and brokers share them."""
+    """Give an address the settings that ``settings_of`` returns for its name, the most specific
+    first. Rules are made before a broker handles an input, and brokers share them."""
     merged: dict[str, Rule] = {}
 
     def of(rules, name):

@@ -1,4 +1,4 @@
-"""Faults of numbers that a client sends: cut to fewer bits, read as signed, or 0 read as none."""
+"""Faults of numbers that a client sends: cut to fewer bits, read as signed, or 0 taken for none."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Faults of settlements in combination, of effects of refused frames, and of age."""
+"""Faults of combined settlements, of the effects of refused frames, and of age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults around peers that stop reading: missed and lost messages, and effects on others."""
+"""Faults around peers that stop reading: missed and lost messages, and effects on other peers."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.queue import Selection

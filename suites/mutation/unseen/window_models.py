@@ -1,4 +1,4 @@
-"""Faults of windows, credit, prefetch and settlement that only a sequence of steps shows."""
+"""Faults of windows, credit, prefetch and settlement that only a sequence of steps reveals."""
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel import serial_numbers

@@ -1,2 +1,2 @@
-"""Wire mutants: rewrite the traffic of an unchanged (even a real) broker so that it appears
+"""Wire mutants: they rewrite the traffic of an unchanged (even a real) broker so that it appears
 faulty."""

@@ -21,7 +21,7 @@ from brokerproof.suites.mutation.wire.target import WIRE_MUTANTS, named
 
 
 def judge(name: str, names: tuple[str, ...], plan: Plan, *, only_list: bool, as_json: bool) -> int:
-    """Run the named faults (by default all) on the target ``name``. Return 1 if one is not
+    """Run the named faults (by default all) on the target ``name``. Return 1 if a fault is not
     caught."""
     try:
         chosen = [named(name) for name in names] or list(WIRE_MUTANTS.values())

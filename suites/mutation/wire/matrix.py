@@ -31,10 +31,10 @@ def judge_all(
     folder: Path,
     done: Callable[[Fate], None] = lambda fate: None,
 ) -> list[Fate]:
-    """Yield the fate of each fault on the wire of ``target``, which starts once for all of them.
+    """Yield the fate of each fault on the wire of ``target``, which starts once for all faults.
 
-    Only cases that cite a violated requirement run. Known deviations of the target do not count as
-    kills. Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`.
+    Only cases that cite a violated requirement run. Known deviations of the target are not kills.
+    Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`.
     """
     catalogue, listed = requirements.load(), target.identity.deviations
     known = () if listed is None else tuple(deviations.load(listed, target.identity.name))

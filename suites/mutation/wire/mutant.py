@@ -1,4 +1,4 @@
-"""Wire mutants: rules that rewrite the bytes on the wire, and the requirements that this violates.
+"""Wire mutants: rules that rewrite the bytes on the wire, and the requirements that they violate.
 
 A rule is a class that derives from :class:`Tampering`. Its docstring states the fault in one
 sentence, and its decorator names the requirements::
@@ -24,13 +24,13 @@ T = TypeVar("T", bound=Callable[..., Any])
 
 
 class Tampering(Rule):
-    """A rule that may draw, and that reports when it was reached."""
+    """A rule that may draw values, and that reports when it was reached."""
 
     def __init__(self, reached: Reached, dice: random.Random) -> None:
         self.reached, self.dice = reached, dice
 
     def instead(self, unit: Unit, *outs: Out) -> Iterable[Out]:
-        """Replace ``unit`` by ``outs``, and count it as reached."""
+        """Replace ``unit`` by ``outs`` and record that the rule was reached."""
         self.reached()
         return outs
 
@@ -49,7 +49,7 @@ WIRE_MUTANTS: dict[str, WireMutant] = {}
 
 
 def wire_mutant(name: str, breaks: str) -> Callable[[T], T]:
-    """Register a rule. ``breaks`` has requirement ids separated by blanks."""
+    """Register a rule. ``breaks`` contains requirement ids separated by blanks."""
 
     def register(rule: T) -> T:
         fault = " ".join((inspect.getdoc(rule) or "").split())
@@ -61,13 +61,13 @@ def wire_mutant(name: str, breaks: str) -> Callable[[T], T]:
 
 def from_broker(kind: str, breaks: str) -> Callable[[T], T]:
     """Register a function for each frame of ``kind``, a command or a performative, that the broker
-    sends. It returns the headers or fields to change, or a replacement; None leaves the frame
-    unchanged."""
+    sends. The function returns the headers or fields to change, or a replacement; None leaves the
+    frame unchanged."""
     return _frames("from_broker", kind, breaks)
 
 
 def to_broker(kind: str, breaks: str) -> Callable[[T], T]:
-    """Like :func:`from_broker`, for frames of the client."""
+    """Like :func:`from_broker`, but for frames of the client."""
     return _frames("to_broker", kind, breaks)
 
 

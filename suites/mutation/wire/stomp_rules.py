@@ -35,8 +35,8 @@ KEPT = frozenset(
 
 
 class OneInThree(Tampering):
-    """Tampers with messages from the second of every three: at least one must pass, or only
-    controls would fail."""
+    """Tampers with the second of every three messages and those after it: at least one must pass,
+    or only controls would fail."""
 
     _seen = 0
 
@@ -200,7 +200,7 @@ def client_mode_is_individual(subscribe):
 
 
 def _window(subscribe):
-    """Return the requested window; 0 without a limit."""
+    """Return the requested window; 0 if it has no limit."""
     asked = subscribe.get(WINDOW) or ""
     return int(asked) if asked.isdecimal() else 0
 
@@ -233,8 +233,8 @@ def window_zero_is_none(subscribe):
 
 
 class AnotherBeat(Tampering):
-    """The broker sees a different client interval than the client offers, and the client gets its
-    own back."""
+    """The broker sees a different interval from the one that the client offers; the client sees its
+    own."""
 
     factor = 1.0
 

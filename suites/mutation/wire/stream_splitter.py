@@ -1,6 +1,6 @@
-"""Splits a stream into units with their bytes, so that they can be rewritten in transit. Unlike
-peers' readers it loses nothing: the raw bytes of all units, in order, are the stream. Bytes that it
-cannot split (another protocol, malformed frames) are passed on unchanged."""
+"""Splits a stream into units with their bytes, so that they can be rewritten in transit. Unlike the
+peers' readers, the splitter loses nothing: the raw bytes of all units, in order, are the stream.
+Bytes that it cannot split (another protocol, malformed frames) are passed on unchanged."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ class UnreadBytes:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A mere sign of life: ends of line between STOMP frames, or an empty AMQP frame."""
+    """A mere sign of life: line ends between STOMP frames, or an empty AMQP frame."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class StompUnit:
-    """One STOMP frame. Names and values of headers are as on the wire, with escapes."""
+    """One STOMP frame. The names and values of headers are as on the wire, with escapes."""
 
     raw: bytes
     command: str
@@ -47,8 +47,8 @@ class StompUnit:
         change: Mapping[str, str | None] | None = None,
         body: bytes | None = None,
     ) -> bytes:
-        """Return the frame with another command, other headers (None removes one) or another body;
-        content-length is unchanged."""
+        """Return the frame with another command, other headers (None removes a header) or another
+        body; content-length is unchanged."""
         changed = change or {}
         headers = [(name, changed.get(name, value)) for name, value in self.headers]
         headers += [(name, value) for name, value in changed.items() if self.get(name) is None]
@@ -75,8 +75,8 @@ class AmqpUnit:
     def rewritten(
         self, change: Mapping[str, Any], *, name: str | None = None, payload: bytes | None = None
     ) -> bytes:
-        """Return the frame with other fields (None removes one), another performative or another
-        payload."""
+        """Return the frame with other fields (None removes a field), another performative or
+        another payload."""
         fields: dict[str, Item | Any] = {**self.frame.fields, **change}
         body = encode(codec.composite(name or self.frame.name, fields))
         data = self.frame.payload if payload is None else payload

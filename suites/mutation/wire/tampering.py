@@ -1,8 +1,8 @@
 """A link that rewrites the traffic between a case's peers and an unchanged broker.
 
-It imitates a faulty broker: it drops, delays, duplicates, reorders, truncates or modifies frames,
-and delays closes. It handles frames (``stream_splitter.py``) in either direction, and works in the
-same way in virtual and in real time. Clients with their own sockets (stomp.py, Proton) bypass it.
+The link acts like a faulty broker: it drops, delays, duplicates, reorders, truncates or modifies
+frames, and delays closes. It handles frames (``stream_splitter.py``) in either direction, and works
+alike in virtual and in real time. Clients with sockets of their own (stomp.py, Proton) bypass it.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from brokerproof.suites.mutation.wire.stream_splitter import StreamSplitter, Uni
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Bytes that are passed on only after some time; later ones wait for them."""
+    """Bytes that are passed on only after some time; later bytes wait for them."""
 
     data: bytes
     by: Duration
@@ -29,7 +29,7 @@ Out: TypeAlias = bytes | Late
 
 
 class Rule:
-    """Changes to one connection; by default none."""
+    """Changes to one connection; by default there are none."""
 
     def from_broker(self, unit: Unit) -> Iterable[Out]:
         """Return what the peer gets in place of ``unit``."""
@@ -40,7 +40,7 @@ class Rule:
         return (unit.raw,)
 
     def closing(self) -> Duration:
-        """Return the delay between the broker's close and the one that the peer sees."""
+        """Return the delay between the broker's close and the close that the peer sees."""
         return 0
 
 
@@ -81,7 +81,7 @@ class _Lane:
         return self._waiting[-1][0] if self._waiting else self._world.now()
 
     def send(self, outs: Iterable[Out]) -> None:
-        """Pass these on, after the waiting ones."""
+        """Pass this data on, after the waiting data."""
         for out in outs:
             data, late = (out.data, out.by) if isinstance(out, Late) else (out, 0)
             due = max(self.free, self._world.now() + late)

@@ -1,5 +1,5 @@
-"""A wire mutant as a target: ``--target wire:NAME@TARGET`` judges TARGET through a link that
-rewrites."""
+"""A wire mutant as a target: ``--target wire:NAME@TARGET`` judges TARGET through a rewriting
+link."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ link."""
 
 
 class WireTarget:
-    """``inner`` behind a link that rewrites. ``reached`` counts over all its connections."""
+    """``inner`` behind a rewriting link. ``reached`` is the count over all its connections."""
 
     def __init__(self, mutant: WireMutant, inner: Target) -> None:
         self.mutant, self.inner, self.reached = mutant, inner, Reached()
@@ -52,7 +52,7 @@ class WireTarget:
 
 
 def named(name: str) -> WireMutant:
-    """Return the wire mutant of that name. Raises ``ValueError`` if there is none."""
+    """Return the wire mutant of this name. Raises ``ValueError`` if there is none."""
     if name not in WIRE_MUTANTS:
         raise ValueError(f"there is no wire mutant {name!r}; there are {', '.join(WIRE_MUTANTS)}")
     return WIRE_MUTANTS[name]
