@@ -145,7 +145,7 @@ def test_explain_has_the_statement_its_source_the_cases_and_how_to_contest() -> 
 
 def test_explain_says_why_there_is_no_case() -> None:
     text = texts.explanation_text(texts.explanation(CATALOGUE, {}, "STOMP12-CLIENT-01"))
-    assert "Not tested: A freedom without a bound" in text
+    assert "Not tested: The permission has no bound" in text
     listed = {"ARTEMIS-STOMP-ws-1": "No WebSocket peer yet."}
     text = texts.explanation_text(texts.explanation(CATALOGUE, {}, "ARTEMIS-STOMP-ws-1", listed))
     assert "Listed as uncovered: No WebSocket peer yet." in text
