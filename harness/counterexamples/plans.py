@@ -133,7 +133,7 @@ def _name(kind: type) -> str:
 def _found(name: str) -> object:
     module, _, path = name.partition(":")
     if not module.startswith(PACKAGES) or module not in sys.modules:
-        raise Unrestorable(f"{name}: no module of the suites has that name")
+        raise Unrestorable(f"{name}: no suite has a module of that name")
     value: object = sys.modules[module]
     for part in path.split("."):
         if part.startswith("_"):

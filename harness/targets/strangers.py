@@ -43,7 +43,7 @@ def options_for(target: str, log: Path) -> Iterator[list[str]]:
     (port,) = free_ports(1)
     name, _, version = target.removeprefix(WORD).partition("@")
     if name not in NAMES:
-        raise SetUpFailed(f"{target}: there is no such broker; known are {', '.join(NAMES)}")
+        raise SetUpFailed(f"{target}: there is no such broker; choose {', '.join(NAMES)}")
     command = _command_of(name, version, port)
     pids = log.with_suffix(".pids")
     pids.write_text("", "utf-8")

@@ -30,7 +30,7 @@ def _versions(text: str, where: Where) -> tuple[str, ...]:
         if name not in VERSIONS:
             raise where.bad(
                 f"{name!r} is not a TLS version supported here",
-                f"write some of {','.join(VERSIONS)}",
+                f"write one or more of {','.join(VERSIONS)}",
             )
     return names
 

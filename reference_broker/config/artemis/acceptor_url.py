@@ -35,7 +35,9 @@ def _protocols(text: str, where: Where) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if name not in PROTOCOLS:
-            raise where.bad(f"{name!r} is not a protocol", f"write some of {','.join(PROTOCOLS)}")
+            raise where.bad(
+                f"{name!r} is not a protocol", f"write one or more of {','.join(PROTOCOLS)}"
+            )
     return names
 
 
@@ -61,7 +63,7 @@ def _mechanisms(text: str, where: Where) -> tuple[str, ...]:
         if name not in SASL:
             raise where.bad(
                 f"{name!r} is not a SASL mechanism of this broker",
-                f"write some of {','.join(SASL)}",
+                f"write one or more of {','.join(SASL)}",
             )
     return names
 

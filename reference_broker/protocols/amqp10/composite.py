@@ -172,8 +172,8 @@ class Composite:
             reader = field.readers.get(code)
             if reader is None:
                 raise DecodeError(
-                    f"{field.name} of {cls.NAME} is of type {field.type}, not what 0x{code:02x}"
-                    " constructs"
+                    f"{field.name} of {cls.NAME} must be {field.type}, but the constructor"
+                    f" 0x{code:02x} is of another type"
                 )
             try:
                 values[field.attribute], at = reader(data, at + 1, depth)

@@ -47,7 +47,7 @@ def test_what_is_there_is_not_run_again_and_what_was_cut_off_is_resumed(
     (tmp_path / "list.toml").write_text(entry + chosen)
     first = said("run", tmp_path)
     assert "3 to judge" in first
-    assert "stranger:nobody@1: there is no such broker; known are coilmq" in first
+    assert "stranger:nobody@1: there is no such broker; choose coilmq" in first
     assert "Two absent: --target 'absent' is not a target file" in first
     assert "2 to judge" in said("run", tmp_path)
     run = tmp_path / "runs/two-reference"

@@ -86,8 +86,8 @@ def test_a_field_with_several_values() -> None:
     [
         (Described(Ulong(0x10), []), "open has no container-id, which is mandatory"),
         (Described(Ulong(0x10), [None, "h"]), "open has no container-id, which is mandatory"),
-        (Described(Ulong(0x10), [Symbol("c")]), "container-id of open is of type string"),
-        (Described(Ulong(0x10), ["c", "h", Ulong(1)]), "max-frame-size of open is of type uint"),
+        (Described(Ulong(0x10), [Symbol("c")]), "container-id of open must be string"),
+        (Described(Ulong(0x10), ["c", "h", Ulong(1)]), "max-frame-size of open must be uint"),
         (Described(Ulong(0x10), ["c"] * 11), "open has 10 fields, not 11"),
         (Described(Ulong(0x10), {"container-id": "c"}), "open is a list"),
         (
@@ -101,7 +101,7 @@ def test_a_field_with_several_values() -> None:
         ),
         (
             Described(Ulong(0x12), ["n", Uint(0), True, None, None, []]),
-            "source of attach is of type",
+            "source of attach must be",
         ),
         (
             Described(Ulong(0x14), [Uint(0), *[None] * 6, Described(Ulong(0x30), [])]),
