@@ -65,7 +65,7 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
         raise BadData(f"{path}: {problem}") from None
     if brackets := _NESTED.search(text):
         line = text.count("\n", 0, brackets.start()) + 1
-        raise BadData(f"{path}, line {line}: a key has 40 parts or more; write a table")
+        raise BadData(f"{path}, line {line}: a key has 40 or more parts; use a table instead")
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as problem:

@@ -101,8 +101,8 @@ def read(values: Mapping[str, Any]) -> FullAddresses:
         if key in KINDS:
             if not isinstance(value, str) or not value or "#" in value or "*" in value:
                 raise BadAddresses(
-                    f"addresses.{key} is {value!r:.60}; write how the names of such addresses"
-                    f' begin, as "full.{key}."'
+                    f"addresses.{key} is {value!r:.60}; it must be a prefix of address names,"
+                    f' for example "full.{key}."'
                 )
             prefixes[key] = value
         elif key in limits:

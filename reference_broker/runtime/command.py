@@ -380,7 +380,7 @@ def _serve(
         else:
             store = store_from_settings.store(settings, disk)
     except OSError as problem:
-        raise SetUpFailed(f"{data}: what is stored there cannot be read ({problem})") from None
+        raise SetUpFailed(f"{data}: the stored data cannot be read ({problem})") from None
     except OtherFormat as problem:
         raise SetUpFailed(f"{data}: {problem}") from None
     broker = create_broker(

@@ -133,7 +133,7 @@ def test_addresses_have_prefixes_and_one_limit(tmp_path: Path) -> None:
     ("values", "sentence"),
     [
         ({"blok": "a."}, "addresses has no key 'blok'; there are block, fail"),
-        ({"block": "a.#"}, r"addresses.block is 'a.#'; write how the names of such addresses"),
+        ({"block": "a.#"}, r"addresses.block is 'a.#'; it must be a prefix of address names"),
         ({"block": ""}, "addresses.block is ''"),
         ({"max_size_bytes": 10**9}, "cases need a number from 16384 to 131072"),
         ({"max_size_bytes": True}, "addresses.max_size_bytes is True"),

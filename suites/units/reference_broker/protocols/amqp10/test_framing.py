@@ -99,10 +99,7 @@ def test_a_field_with_several_values() -> None:
             Described(Ulong(0x12), ["n", Uint(0), True, None, None, Described(Ulong(0x29), [])]),
             "is not a source",
         ),
-        (
-            Described(Ulong(0x12), ["n", Uint(0), True, None, None, []]),
-            "source of attach must be",
-        ),
+        (Described(Ulong(0x12), ["n", Uint(0), True, None, None, []]), "source of attach must be"),
         (
             Described(Ulong(0x14), [Uint(0), *[None] * 6, Described(Ulong(0x30), [])]),
             "is not a delivery-state",
