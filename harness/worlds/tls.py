@@ -85,7 +85,7 @@ class Tls:
             )
             if shown is not None and shown.is_file() and b"ENCRYPTED" in shown.read_bytes():
                 raise TlsFailed(
-                    f"{shown}: the key is encrypted; use a key without a passphrase in a readable file"
+                    f"{shown}: the key is encrypted; use one without a passphrase that you can read"
                 ) from None
             raise TlsFailed(
                 f"{file or self.authority}: cannot load PEM certificates ({problem})"

@@ -84,7 +84,7 @@ def test_a_key_with_a_passphrase_is_refused_and_no_passphrase_is_asked_for(tmp_p
             serialization.BestAvailableEncryption(b"secret"),
         )
     )
-    with pytest.raises(TlsFailed, match=r"client\.pem: the key is encrypted; use a key without"):
+    with pytest.raises(TlsFailed, match=r"client\.pem: the key is encrypted; use one without"):
         Tls(own=shown, verify=False).context()
 
 
