@@ -12,10 +12,14 @@ import io.vertx.ext.stomp.StompClientOptions;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Executors;
 
 final class VertxStomp {
     private static volatile StompClientConnection connection;
     private static final List<Frame> received = new ArrayList<>();
+    // Vert.x forbids blocking its event loop: a listener that works there would stop the heartbeats.
+    private static final Executor listener = Executors.newSingleThreadExecutor();
 
     private static void connect(DriverLines.Asked asked) {
         int[] beats = asked.pair("heart_beat");
@@ -56,7 +60,7 @@ final class VertxStomp {
 
     // Its methods may be called from any thread; a future of a receipt is not waited for.
     private static void subscribe(DriverLines.Asked asked) {
-        Future<String> done = connection.subscribe(asked.text("destination"), asked.headers("id", asked.text("id"), "ack", asked.text("ack")), VertxStomp::listen);
+        Future<String> done = connection.subscribe(asked.text("destination"), asked.headers("id", asked.text("id"), "ack", asked.text("ack")), frame -> listener.execute(() -> listen(frame)));
         done.onFailure(DriverLines::reportError);
     }
 
