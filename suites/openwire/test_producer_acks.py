@@ -1,4 +1,4 @@
-"""ProducerAcks tell a producer with a window how many of its bytes were accepted."""
+"""ProducerAcks tell a producer that has a window how many of its bytes were accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acknowledgements that name nothing, or the wrong thing, change nothing."""
+"""Acknowledgements that name no message, or the wrong one, change nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HELD, SENT = 4, 11
 
 
 def faulty(peer: OpenWirePeer, fault: str, held: list[Structure], other: Structure) -> Any:
-    """Return the fields of an ack of the last of ``held``, with that fault."""
+    """Return the fields of an ack of the last message in ``held``, with this fault."""
     id = held[0]["message"]["messageId"].fields
     nowhere = Structure("MessageId", {**id, "producerSequenceId": 99, "brokerSequenceId": 0})
     match fault:

@@ -1,4 +1,4 @@
-"""Responses: one for each command that requires one, and what follows a command that fails."""
+"""Responses: one for each command that requires a Response, and what follows a failed command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMANDS = ("SessionInfo", "ProducerInfo", "ConsumerInfo", "message", "FlushComm
 
 
 def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response: bool) -> int:
-    """Send a command that succeeds; return its command id."""
+    """Send a command that succeeds; return the command's id."""
     producer = Structure(
         "ProducerId", {"connectionId": peer.name, "value": 100 + number, "sessionId": 1}
     )
@@ -69,8 +69,8 @@ def test_who_asks_for_a_response_gets_one(target: Bench, commands: list[tuple[st
 
 
 def _stranger(peer: OpenWirePeer, kind: str) -> tuple[str, dict[str, object]]:
-    """Return a command that fails: its session, producer or transaction was never created, or its
-    selector is malformed."""
+    """Return a command that fails because its session, producer or transaction was never created or
+    its selector is malformed."""
     session, place = 77, Structure("ActiveMQQueue", {"physicalName": "nowhere"})
     producer = Structure(
         "ProducerId", {"connectionId": peer.name, "value": 1, "sessionId": session}

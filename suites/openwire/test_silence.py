@@ -1,4 +1,4 @@
-"""maxInactivityDuration: how long the broker keeps a silent connection and may be silent itself.
+"""maxInactivityDuration: how long a client may be silent, and how long the broker may be.
 
 Both bounds of an interval are judged: closing early is as wrong as never closing.
 """
@@ -50,10 +50,10 @@ def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
 def judge_silence(
     target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms: int, *proves: str
 ) -> None:
-    """Wait for the end of a connection that fell silent after an answer, and judge its time.
+    """Wait for the end of a connection that fell silent after an answer, and judge when it came.
 
-    The broker received that command between its sending and its answer. A real broker may need one
-    more check: its timers run from when they last fired late.
+    The broker received the command at some time between the sending and the answer. A real broker
+    may need one more check, because its timers run from the time when they last fired late.
     """
     since = peer.spoke_at
     assert since is not None
@@ -64,7 +64,7 @@ def judge_silence(
 
 
 def durations(target: Target) -> st.SearchStrategy[int]:
-    """Durations in milliseconds: short ones in real time; in virtual time also ones above the
+    """Durations in milliseconds: short ones in real time, and in virtual time also some above the
     broker's own."""
     if target.clock is Clock.VIRTUAL:
         usual = [1, 4, 500, 501, 1000, 29_999, 30_000, 30_001, 86_400_000]

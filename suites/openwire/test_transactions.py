@@ -1,4 +1,4 @@
-"""Local transactions: their sends and acknowledgements take effect with the commit."""
+"""Local transactions, whose sends and acknowledgements take effect with the commit."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tests about the repository: import lines, the catalogue, tidiness."""
+"""Tests about the repository: imports, the catalogue, tidiness."""

@@ -102,7 +102,7 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
 
 
 def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
-    """Return heading and sentences. If versions of a document agree, the first one is quoted."""
+    """Return the heading and the sentences. If versions of a document agree, quote the first."""
     yield f"### {catalogue[ids[0]].title}\n"
     titled = dict[tuple[str, str], list[Requirement]]()
     for requirement in map(catalogue.__getitem__, ids):

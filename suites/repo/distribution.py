@@ -1,9 +1,9 @@
 """Checks what users install, outside the checkout: ``tox -e distribution``.
 
 The installed wheel has one top-level package that does not collide with PyPI's package
-``fixtures``. It contains everything that runs and judges but no test of this repository, and every
-module in it can be imported. With the folder of the repository as an argument, a clone without
-symbolic links and an unpacked sdist are installed as editable too, each in its own environment.
+``fixtures``. It contains everything that runs and judges, but no test of this repository, and all
+of its modules can be imported. If the repository's folder is given as an argument, a clone without
+symbolic links and an unpacked sdist are also installed as editable, each in its own environment.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def collisions() -> list[str]:
 
 
 def editable(source: Path, folder: Path) -> Path:
-    """Install ``source`` as editable into a new environment below ``folder``, whose dependencies
-    are those of this process; return its Python."""
+    """Install ``source`` as editable into a new environment below ``folder``, with the dependencies
+    of this process; return the environment's Python."""
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
     [site] = folder.glob("lib/python*/site-packages")

@@ -1,7 +1,7 @@
 """Compares a light installation with the full one that runs this module: ``tox -e distribution``.
 
-``pip install .`` in a fresh environment compiles nothing and stays small. It judges a running small
-STOMP broker and writes the report; verdicts and report must equal those of the full installation.
+``pip install .`` in a fresh environment must compile nothing and stay small. It judges a small
+running STOMP broker and writes the report; both must equal the results of the full one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CASES = "stomp.escapes."
 
 
 def installed(root: Path, folder: Path) -> Path:
-    """Install the repository at ``root`` into a new environment; return its folder of programs. A
-    package that must be compiled fails."""
+    """Install the repository at ``root`` into a new environment; return the folder of its programs.
+    The installation fails if a package must be compiled."""
     venv.create(folder, with_pip=False)
     programs = folder / "bin"
     subprocess.run(

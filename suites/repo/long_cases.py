@@ -2,8 +2,8 @@
 
     python -m brokerproof.suites.repo.long_cases RUN RUN … > fixtures/long_cases.toml
 
-The runs should be of different targets. The second longest attempt of a case in any of them counts,
-so that no case counts as long because of one run on a busy host.
+The runs should be of different targets. The table uses the second longest attempt of a case in all
+runs, so that one run on a busy host does not make a case seem long.
 """
 
 from __future__ import annotations

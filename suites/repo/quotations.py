@@ -2,13 +2,13 @@
 
     python -m brokerproof.suites.repo.quotations [--texts FOLDER] [--fetch] [--strict]
 
-The text of a document is looked for in ``FOLDER`` and then in ``suites/repo/texts``, as files or
-folders named like the requirement file or like its first part (``amqp10.xml``, ``artemis/`` for
-every ``artemis-*`` with the manual of a release inside); with ``--fetch`` it is then read from the
-document's address. A quotation that is missing from its text has drifted: exit code 1. Documents
-without a text, and those that could not be fetched, are listed.
+The text of a document is looked for in ``FOLDER`` and then in ``suites/repo/texts``, in files or
+folders named like the requirement file or like its first part (``amqp10.xml``; ``artemis/`` for
+every ``artemis-*``, with the manual of a release inside). With ``--fetch`` the document's address
+is tried last. A quotation that is missing from its text has drifted, and the exit code is 1.
+Documents that have no text or could not be fetched are listed.
 
-Other people's pages may change at any time: their drift is reported, but is an error only with
+Other people's pages may change at any time, so their drift is reported but is an error only with
 ``--strict``.
 """
 
@@ -36,7 +36,7 @@ _FETCHES_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Uncompared:
-    """A document that could not be compared, and why."""
+    """A document that could not be compared, and the reason."""
 
     document: Document
     reason: str
@@ -54,7 +54,7 @@ class Comparison:
 
 def plain(text: str) -> str:
     """Return ``text`` without the markup of HTML, XML, AsciiDoc and Markdown, in lower case, with
-    single blanks and none before punctuation: editions differ in those."""
+    single blanks and none before punctuation, because editions differ in these respects."""
     text = re.sub(r"<!--.*?-->", " ", text, flags=re.DOTALL)
     text = re.sub(r'<xref[^>]*name="([^"]*)"[^>]*/>', r"\1", text)
     text = html.unescape(re.sub(r"<[^<>]+>", " ", text))
@@ -68,8 +68,8 @@ def plain(text: str) -> str:
 def compare(
     catalogue: Catalogue, folders: Iterable[Path], read_page: Callable[[str], str] | None = None
 ) -> Comparison:
-    """Compare each quotation of ``catalogue`` with the text of its document; ``read_page`` returns
-    the page at an address if there is no other text."""
+    """Compare each quotation of ``catalogue`` with the text of its document. ``read_page`` returns
+    the page at an address; it is used if there is no other text."""
     quoting: dict[str, list[Requirement]] = {}
     for requirement in catalogue.values():
         if requirement.quotation:
@@ -132,7 +132,7 @@ def _page(document: Document, read_page: Callable[[str], str]) -> str | OSError:
 
 
 def from_the_web(address: str) -> str:
-    """Return the page at ``address``. Raises ``OSError`` if it cannot be read."""
+    """Return the page at ``address``. Raises ``OSError`` if the page cannot be read."""
     try:
         with urllib.request.urlopen(address, timeout=_FETCH_S) as answer:
             return str(answer.read().decode(errors="replace"))

@@ -24,7 +24,7 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: ``name(…)`` if it is bare, else ``anything.name(…)``."""
+    """One call: ``name(…)`` if ``bare``, otherwise ``anything.name(…)``."""
 
     name: str
     line: int
@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module as the rules see it. The syntax trees are not kept, because together they have
+    """A module as the rules see it. Its syntax tree is not kept, because together the trees have
     millions of objects."""
 
     imports: tuple[Import, ...]
@@ -52,7 +52,7 @@ def modules() -> dict[str, Path]:
 
 @cache
 def module(path: str) -> Module:
-    """One of :func:`modules`, read once for all rules."""
+    """Return one of :func:`modules`, which is read once for all rules."""
     return read(path, (ROOT / path).read_text("utf-8"))
 
 
@@ -76,13 +76,13 @@ def read(path: str, source: str) -> Module:
 
 
 def within(name: str, prefixes: tuple[str, ...]) -> bool:
-    """True if a dotted name is one of ``prefixes`` or below one."""
+    """True if a dotted name is one of ``prefixes`` or is below one."""
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
 @cache
 def texts() -> dict[str, str]:
-    """Every committed text file (outside a checkout: every shipped one), by its path."""
+    """Return every committed text file (outside a checkout, every shipped one), by its path."""
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False
     )

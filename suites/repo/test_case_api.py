@@ -1,4 +1,4 @@
-"""The API for cases is documented, and cases import its names from nowhere else."""
+"""The API for cases is documented, and cases import the API's names from nowhere else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEMPLATE = ROOT / "fixtures/suite_template/acme_cases/test_orders.py.txt"
 
 
 def documented() -> dict[str, set[str]]:
-    """The names in the lists of the API's page, by module."""
+    """Return the names in the lists on the API's page, by module."""
     page = (ROOT / "docs/reference/case-api.md").read_text("utf-8")
     return {
         section.partition("`")[0]: set(

@@ -53,13 +53,13 @@ RIDDLE = re.compile(r"(What|Whether|Who|The same)\b")
 
 
 def conformance_files() -> list[str]:
-    """Paths of the modules that contain cases, or steps that several cases share."""
+    """Return the paths of the modules that contain cases or the steps that several cases share."""
     return [path for path in modules() if path.startswith(FOLDERS)]
 
 
 @cache
 def cases() -> list[Case]:
-    """Every registered case, in order of its name."""
+    """Return every registered case, in the order of the names."""
     import_suites()
     return [registry()[name] for name in sorted(registry())]
 
@@ -186,7 +186,7 @@ JUDGED_BY = ("proves", "refuses", "answers", "closes")
 
 
 def shared_judgements(source: str) -> dict[str, int]:
-    """Return, by case, how many of its expressions judge several requirements together."""
+    """Return, by case, the number of its expressions that judge several requirements together."""
     shared: dict[str, int] = {}
     for function in ast.parse(source).body:
         if not isinstance(function, ast.FunctionDef) or not function.name.startswith("test_"):
@@ -204,7 +204,7 @@ def shared_judgements(source: str) -> dict[str, int]:
 
 
 def _names_several(value: ast.expr, function: ast.FunctionDef) -> bool:
-    """True if ``value`` may be several requirements, directly or by a variable of ``function``."""
+    """True if ``value`` may be several requirements, directly or by a ``function``'s variable."""
     match value:
         case ast.Tuple(elts=elements):
             return len(elements) > 1
@@ -319,8 +319,8 @@ SHARED_NAME = re.compile(r'"transaction"[:,] f?"(?!\{|never begun|none")')
 
 
 def test_no_two_cases_name_their_transactions_alike() -> None:
-    """On brokers whose connections share transactions, other concurrent cases would be blamed for
-    what only the case about names should find."""
+    """On brokers whose connections share transactions, a case would otherwise be blamed for a fault
+    that only the case about names should find."""
     alike = [
         f"{path}:{number}"
         for path in conformance_files()

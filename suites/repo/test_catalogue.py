@@ -1,5 +1,5 @@
-"""The requirement catalogue, compared with everything that refers to it: cases, the broker, lists
-of known deviations."""
+"""The requirement catalogue, compared with everything that refers to it: cases, the broker, and
+lists of known deviations."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ VIRTUAL = {RECONFIGURABLE, "readings"}
 
 
 def absent_without_a_reason(identity: Identity, needed: Collection[str]) -> list[str]:
-    """Return the needed capabilities that a target lacks without one of the documented reasons."""
+    """Return the needed capabilities that a target lacks for none of the documented reasons."""
     return sorted(
         name
         for name in needed - identity.capabilities - identity.absent.keys() - VIRTUAL
@@ -379,9 +379,9 @@ DEVIATIONS = {
 
 
 def _alterations(example: str, match: re.Match[str]) -> Iterator[str]:
-    """Yield findings that differ from ``example``: each word outside the varying parts dropped or
-    replaced, each number there changed, each varying part replaced by unrelated words, and the
-    whole with words before or after it."""
+    """Yield findings that differ from ``example``: with a word outside the varying parts dropped or
+    replaced, a number there changed, a varying part replaced by unrelated words, or words added
+    before or after the whole."""
     varying = [match.span(group) for group in range(1, match.re.groups + 1)]
     for word in re.finditer(r"\w+", example):
         start, end = word.span()

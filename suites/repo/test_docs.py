@@ -17,7 +17,7 @@ NAMED = re.compile(rf"(?<![\w/.])(?:{'|'.join((*PACKAGES, 'benchmarks', 'docs'))
 
 
 def named(text: str) -> list[str]:
-    """Return the paths below our folders that ``text`` names, without patterns."""
+    """Return the paths below our folders that ``text`` names, except patterns."""
     return [
         match.group()
         for match in NAMED.finditer(text)
@@ -41,8 +41,8 @@ FILE = re.compile(r"`([\w/*-]*[\w*]\.py)`")
 
 
 def unknown_files(text: str) -> list[str]:
-    """Return the Python files in backquotes that are not the end of any path of the repository.
-    Patterns with a folder, and names without one, are looked up too."""
+    """Return the Python files in backquotes that are not the end of any path in the repository.
+    Patterns with a folder, and names without a folder, are looked up too."""
     paths = [PurePosixPath("/", path) for path in texts()]
     return [
         name

@@ -54,7 +54,7 @@ def problems(line: str) -> Iterator[str]:
 
 
 def runs(node: object) -> Iterator[str]:
-    """The shell lines of a workflow: ``run``, ``script`` and ``after_script``."""
+    """Return the shell lines of a workflow: ``run``, ``script`` and ``after_script``."""
     if isinstance(node, dict):
         for key, value in node.items():
             if key in ("run", "script", "before_script", "after_script"):

@@ -1,5 +1,5 @@
-"""Only the specifications judge a broker that refuses every extension of AMQP 0-9-1, and a broker
-of no known vendor."""
+"""A broker that refuses every extension of AMQP 0-9-1, or a broker of no known vendor, is judged
+only by the specifications."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VENDORS = {capability.family for capability in capabilities.listed().values()} -
 
 def stranger(offered: frozenset[str] = frozenset()) -> Target:
     """Return the reference with AMQP 0-9-1, as a broker of no known vendor that offers these
-    extensions and nothing else from a vendor."""
+    extensions and nothing else of a vendor's."""
     target = target_file.load("reference-rabbitmq")
     listed = capabilities.listed()
     kept = {
@@ -58,7 +58,7 @@ def run_on(target: Target, folder: Path) -> Run:
 
 
 def put_to(target: Target) -> list[Call]:
-    """The calls of AMQP 0-9-1 for a target, except those that take seconds."""
+    """Return the calls of AMQP 0-9-1 for a target, except those that take seconds."""
     return [
         call
         for call in all_calls()
@@ -69,8 +69,8 @@ def put_to(target: Target) -> list[Call]:
 
 @pytest.fixture
 def refuses_extensions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference ends connections that use an extension with 540, as a broker that lacks the
-    extension may."""
+    """The reference ends a connection that uses an extension with 540, as a broker without the
+    extension may do."""
     read = methods.read
 
     def read_specified(payload: bytes) -> base.Frame:

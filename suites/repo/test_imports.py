@@ -1,4 +1,4 @@
-"""Allowed imports: the contracts of ``.importlinter``, and no cycle between modules anywhere.
+"""Allowed imports: the contracts in ``.importlinter``, and no cycle between modules anywhere.
 
 ``lint-imports`` by itself prints each broken contract with the lines that break it.
 """
@@ -43,7 +43,7 @@ def test_the_contracts_hold() -> None:
 
 
 def cycle_in(imports: dict[str, set[str]]) -> list[str]:
-    """Return modules that import each other in a circle, the first one twice; empty if none do."""
+    """Return modules that import each other in a circle (the first one twice); empty if none do."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:

@@ -1,6 +1,6 @@
 """Commands that only look something up import no broker, client, engine or test framework, because
-users would wait for these imports at every ``--help``. Modules are counted, not seconds: a clock
-would make this test depend on the host.
+users would wait for these imports at every ``--help``. Modules are counted instead of seconds,
+because a clock would make this test depend on the host.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ finally:
 
 
 def imported_by(*arguments: str) -> set[str]:
-    """The top-level modules that a command has imported when it ends."""
+    """Return the top-level modules that a command has imported when it ends."""
     ran = subprocess.run(
         [sys.executable, "-c", LISTED, json.dumps(arguments)],
         capture_output=True,
@@ -41,7 +41,7 @@ def imported_by(*arguments: str) -> set[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def index() -> None:
-    """The cases are collected once after a change; every later call is measured."""
+    """Cases are collected once after a change; every later call is measured."""
     imported_by("cases", "--json")
 
 

@@ -1,5 +1,5 @@
-"""A release's statements about itself: its number is only in pyproject.toml, and CHANGELOG.md is
-short and for users."""
+"""A release's statements about itself: the number is only in pyproject.toml, and CHANGELOG.md is
+short and written for users."""
 
 from __future__ import annotations
 

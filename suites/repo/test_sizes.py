@@ -1,4 +1,4 @@
-"""Classes, functions and modules of broker and harness are small; the exceptions shrink."""
+"""Classes, functions and modules of broker and harness are small; exceptions may only shrink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXCEPTIONS: dict[str, int] = {"harness/cases/pytest_options.py pytest_addoption(
 
 
 def _sizes(path: str, source: str) -> Iterator[tuple[str, int, int]]:
-    """Yield names with their size and the size that they may have."""
+    """Yield names with their size and the size that each of them may have."""
     yield path, len(source.splitlines()), MODULE_LINES
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef):

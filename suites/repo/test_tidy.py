@@ -1,5 +1,5 @@
-"""Style that runs as a test: clocks and sleeps where they belong, small files, no private paths, no
-loose ends."""
+"""Style rules that run as a test: clocks and sleeps only where they belong, small files, no private
+paths, no loose ends."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ LOOSE_ENDS = re.compile(
 
 
 def _calls(source: Module, name: str) -> list[int]:
-    """Lines on which ``name(…)`` or ``anything.name(…)`` is called."""
+    """Return the lines on which ``name(…)`` or ``anything.name(…)`` is called."""
     return [call.line for call in source.calls if call.name == name]
 
 

@@ -1,7 +1,7 @@
-"""A rule that is in several versions of STOMP, or in several documents, is judged for each.
+"""A rule that is in several versions of STOMP, or in several documents, is judged for each of them.
 
 Rules of two documents are the same if their statements or quotations are similar. If a case judges
-only one of them, :data:`LEFT` gives the reason.
+only one of the two, :data:`LEFT` gives the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _similarity(one: list[str], other: list[str]) -> float:
 
 
 def _twin(row: Requirement, others: list[Requirement]) -> Requirement | None:
-    """Return the row that is most similar to ``row``, in statement or in quotation."""
+    """Return the row that is most similar to ``row`` in its statement or its quotation."""
 
     def likeness(other: Requirement) -> float:
         return max(

@@ -1,2 +1,2 @@
-"""Reports and judges at sizes, or on machines, that ordinary tests have no time for. They only run
-when a file is named."""
+"""Reports and judges at sizes, or on machines, for which ordinary tests have no time. These tests
+run only when a file is named."""

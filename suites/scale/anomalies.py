@@ -1,6 +1,6 @@
-"""One message lost, one doubled, one out of order, one byte over a window and one early close
-among ten million events: each is found and named with its witness. See ``tox -e judge-scale``; it
-needs 300 MB of disk and some minutes."""
+"""Among ten million events, one message is lost, one is doubled, one is out of order, one exceeds a
+window by one byte, and one close is early. Each is found and named with its witness. See ``tox -e
+judge-scale``; it needs 300 MB of disk and some minutes."""
 
 import os
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""A session captured by tcpdump is judged like the harness's recording of it, with the same frames
+"""A session captured by tcpdump is judged like the harness's own recording, with the same frames
 and verdicts.
 
-Not collected with the rest, since it needs tcpdump and the right to capture: name the file, or run
-``tox -e captures``. With ``BROKERPROOF_CAPTURES=FOLDER`` the captures stay there.
+These tests need tcpdump and the right to capture, so they are not collected by default: name the
+file, or run ``tox -e captures``. With ``BROKERPROOF_CAPTURES=FOLDER`` the captures stay there.
 """
 
 from typing import TypeGuard

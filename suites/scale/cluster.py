@@ -31,7 +31,7 @@ _WORKER_READY = re.compile(r"Successfully registered with master")
 
 @contextmanager
 def daemon(log: Path, ready: re.Pattern[str], *arguments: str) -> Iterator[re.Match[str]]:
-    """One of Spark's own processes, from the time its log reports it ready until the block ends."""
+    """Run one of Spark's own processes; the block begins when its log reports it ready."""
     home = spark_home()
     java = find_java(JAVA_MINIMUM)
     environment = {**_environment(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
@@ -69,8 +69,8 @@ def _said(log: Path, ready: re.Pattern[str], process: subprocess.Popen[bytes]) -
 @contextmanager
 def standalone(folder: Path, *, memory: str = "1g") -> Iterator[str]:
     """Start a master and two workers of one core each, which run until the block ends; yield the
-    master's URL. ``folder`` is for logs and the workers' files. ``memory`` is per worker, as Spark
-    writes it.
+    master's URL. ``folder`` is for logs and the workers' files. ``memory`` is per worker, in
+    Spark's notation.
     """
     place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
@@ -90,7 +90,7 @@ def standalone(folder: Path, *, memory: str = "1g") -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a master that has two workers."""
+    """Yield the URL of a master that has two workers."""
     with standalone(tmp_path_factory.mktemp("cluster")) as url:
         yield url
 

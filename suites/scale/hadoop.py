@@ -1,8 +1,8 @@
-"""Recordings that Spark can read but this process cannot: on Hadoop's remote file systems.
+"""Recordings on Hadoop's remote file systems, which Spark can read but this process cannot.
 
-``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is its client for HDFS over HTTP,
-which here talks to a small stand-in for a NameNode and a DataNode that differs only in one header.
-See ``tox -e cluster``.
+``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is Hadoop's client for HDFS over HTTP.
+Here it talks to a small substitute for a NameNode and a DataNode that differs from them in only one
+header. See ``tox -e cluster``.
 """
 
 import json
@@ -33,7 +33,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording with five anomalies, in a folder ``loads``."""
+    """Return a recording with five anomalies, in a folder called ``loads``."""
     folder = tmp_path_factory.mktemp("hadoop")
     write(folder / "loads", 40_000, Anomalies.all(10_000))
     return folder
@@ -41,7 +41,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def served(trace: Path) -> Iterator[str]:
-    """The address of a server that offers the folder above the recording over WebHDFS."""
+    """Yield the address of a server that offers the folder above the recording over WebHDFS."""
 
     class Answer(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -45,7 +45,7 @@ def test_two_executors_drive_one_load(master: str, tmp_path: Path) -> None:  # n
 
 
 def test_the_cluster_that_drives_a_soak_judges_it_meanwhile(master: str, tmp_path: Path) -> None:  # noqa: F811
-    """One of two cores drives; the other one judges."""
+    """One of the two cores drives, and the other one judges."""
     options = [
         "--target",
         "reference-real",

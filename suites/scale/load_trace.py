@@ -1,7 +1,7 @@
-"""Quickly writes the recording of a load that nobody ran: any number of events.
+"""Quickly writes a recording, with any number of events, of a load that was never run.
 
-64 producers send stamped messages to 16 queues, two consumers each, every message with SEND,
-RECEIPT, MESSAGE and ACK; other connections are silent until their TTL ends. A broker's correct
+64 producers send stamped messages to 16 queues with two consumers each; every message has a SEND,
+RECEIPT, MESSAGE and ACK. Other connections are silent until their TTL ends. A broker's correct
 behaviour is computed, so that anomalies can be inserted one at a time: see :class:`Anomalies`.
 """
 
@@ -45,9 +45,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Anomalies:
-    """The messages that are lost, duplicated, or sent after their successor; the one whose
+    """The messages that are lost, duplicated, or sent after their successor; the message whose
     successor finds the window exactly full; and whether a silent connection is closed early. -1 and
-    False: none."""
+    False mean none."""
 
     lost: int = -1
     doubled: int = -1
@@ -57,7 +57,7 @@ class Anomalies:
 
     @classmethod
     def all(cls, messages: int) -> Anomalies:
-        """The anomalies, one of each kind, spread over the recording."""
+        """Return the anomalies, one of each kind, spread over the recording."""
         lost, doubled, late, filling = (messages * part // 10 for part in (2, 4, 6, 8))
         while consumer_of(np.array([filling]))[0] % 4 == 0:  # of a consumer that settles one by one
             filling += 1
@@ -79,7 +79,7 @@ def size_of(message: Ints) -> Ints:
 def write(
     folder: Path, events: int, anomalies: Anomalies | None = None, *, processes: int = 1
 ) -> int:
-    """Write about ``events`` events as segments into ``folder``; return their exact number. The
+    """Write about ``events`` events into ``folder`` as segments; return the exact number. The
     segments do not depend on the number of processes. Segments of an interrupted call are kept,
     because a billion events take a quarter of an hour on two cores."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -109,11 +109,11 @@ class _Load:
 
     @property
     def segments(self) -> int:
-        """Return the number of segments: opening, messages, end of silent connections."""
+        """Return the number of segments, of opening, messages, and end of silent connections."""
         return -(-(self.messages + ACK_AFTER) // (SEGMENT // 4)) + 2
 
     def segment(self, number: int) -> pa.Table:
-        """Return one segment, which depends on no other."""
+        """Return one segment, which does not depend on any other."""
         if number == 0:
             return self._whole([self._opening()], 0)
         begin = (number - 1) * (SEGMENT // 4)
@@ -135,7 +135,7 @@ class _Load:
         return self._whole(parts, before)
 
     def _rows_before(self, step: int) -> int:
-        """Return how many events of messages happen before this step."""
+        """Return how many events about messages precede this step."""
         rows = 0
         for after in (0, RECEIPT_AFTER, MESSAGE_AFTER, ACK_AFTER):
             messages = min(max(step - after, 0), self.messages)
@@ -146,7 +146,7 @@ class _Load:
         return rows
 
     def _whole(self, parts: list[pa.Table], before: int) -> pa.Table:
-        """Return the events of a segment in order; ``before``: how many events precede them."""
+        """Return the events of a segment in order. ``before`` is the number of earlier events."""
         table = pa.concat_tables(parts)
         table = table.take(pc.sort_indices(table, [("at_ns", "ascending")]))
         rows = table.num_rows
@@ -196,7 +196,7 @@ class _Load:
         return _frames("FrameReceived", "MESSAGE", at, conn, size, headers, message)
 
     def _filling(self) -> int:
-        """Return the size of a delivery after which its consumer holds exactly its window."""
+        """Return the size of a delivery after which its consumer holds exactly a full window."""
         message, successor = self.wrong.filling, self._successor()
         before = np.arange(message - (ACK_AFTER - MESSAGE_AFTER) - 1, message)
         mine = before[consumer_of(before) == consumer_of(np.array([message]))[0]]
@@ -204,7 +204,7 @@ class _Load:
         return WINDOW - int(size_of(held).sum())
 
     def _successor(self) -> int:
-        """Return the next message of the consumer that gets the filling one."""
+        """Return the next message of the consumer that gets the filling message."""
         message = self.wrong.filling
         after = np.arange(message + 1, message + 1 + PRODUCERS * EACH)
         return int(after[consumer_of(after) == consumer_of(np.array([message]))[0]][0])
@@ -285,7 +285,7 @@ def _frames(
 
 
 def _headers(headers: Sequence[tuple[str, pa.Array]], rows: int) -> pa.ListArray:
-    """One list for each row, of the n-th value of each header."""
+    """Return one list for each row; it has the n-th value of each header."""
     count = len(headers)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * count)
     place = pa.array(np.tile(np.arange(count), rows))
@@ -297,7 +297,7 @@ def _headers(headers: Sequence[tuple[str, pa.Array]], rows: int) -> pa.ListArray
 
 
 def _bodies(message: Ints) -> pa.Array:
-    """Return the stamps of messages, written digit by digit for all of them together."""
+    """Return the stamps of messages, written digit by digit for all messages together."""
     data = np.tile(np.frombuffer(stamp(0, 0), np.uint8), (len(message), 1))
     for place, numbers, digits in ((4, producer_of(message), 8), (13, message // PRODUCERS, 12)):
         for digit in range(digits):

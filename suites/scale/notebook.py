@@ -1,5 +1,5 @@
-"""The notebook of the documents, executed as Jupyter would, on a run that was just made and
-reported: ``tox -e notebook``."""
+"""The notebook of the documents, executed as Jupyter would execute it, on a run that was just made
+and reported: ``tox -e notebook``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CELLS_WITHIN_S = 600
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Cases about full addresses and windows on the reference broker in virtual time, and the
-    report on them."""
+    """Run cases about full addresses and windows on the reference broker in virtual time, and write
+    the report on them."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     asked = [
         "--target",
@@ -56,7 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executed(run: Path) -> Any:
-    """The notebook with its outputs. A cell that raises fails everything."""
+    """Return the notebook with its outputs. If a cell raises, everything fails."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     with pytest.MonkeyPatch.context() as patch:
@@ -68,7 +68,7 @@ def executed(run: Path) -> Any:
 
 
 def shown(notebook: Any, words: str) -> str:
-    """The output, as text, of the cell whose source has these words."""
+    """Return the output, as text, of the cell whose source contains these words."""
     (cell,) = [cell for cell in notebook.cells if cell.cell_type == "code" and words in cell.source]
     return "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 

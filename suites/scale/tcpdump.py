@@ -38,7 +38,7 @@ class Capture:
 
 @contextmanager
 def captured(target: Bench, name: str, acceptor: str) -> Iterator[Capture]:
-    """Capture the acceptor's traffic. Close everything opened in the block before its end."""
+    """Capture the acceptor's traffic. The block must close every connection that it opens."""
     target.control(shutil.which("tcpdump") is not None, "tcpdump is installed")
     probe = target.peer(acceptor=acceptor)
     port = probe.channel.remote.rpartition(":")[2]
@@ -107,8 +107,8 @@ def _rest(converter: Converter, series: Series) -> Iterator[Recorded]:
 
 
 def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
-    """Return the frames of each side of each connection, connections in the order in which they
-    were opened."""
+    """Return the frames of each side of each connection, with the connections in the order in which
+    they were opened."""
     by_connection: dict[int, list[tuple[object, ...]]] = {}
     for event in recorded:
         if event.conn is not None and isinstance(event, (FrameSent, FrameReceived)):
@@ -129,7 +129,7 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
 
 
 def verdicts(recorded: Sequence[Event], held_against: Expectations) -> list[tuple[str, bool]]:
-    """Return anomalies, each with its uncertainty."""
+    """Return the anomalies, each with its uncertainty."""
     anomalies = [*recorded_anomalies.find_anomalies(recorded, held_against)]
     for life in connection_lifetimes.lifetimes(recorded).values():
         anomalies += connection_lifetimes.find_anomalies(life, held_against)

@@ -1,1 +1,1 @@
-"""Long runs of the real process; each is a separate script and runs only if named."""
+"""Long runs of the real process. Each is a separate script and runs only when it is named."""

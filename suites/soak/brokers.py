@@ -1,5 +1,5 @@
-"""Starts the brokers that are killed, reference and real ones, again and again on their own files;
-states what each family promises about a death."""
+"""Starts the brokers that are killed, the reference and real ones, again and again on their own
+files, and states what each family promises about a broker's death."""
 
 import contextlib
 import json
@@ -83,8 +83,8 @@ class Stuck(Exception):
 
 class Broker(Protocol):
     def start(self, dies_after_s: float | None = None) -> dict[str, int]:
-        """Start a broker on the files of its killed predecessor, and return its ports, or none if
-        it is to be killed after ``dies_after_s`` seconds. Raises :class:`Stuck`."""
+        """Start a broker on the files of its killed predecessor and return its ports, or none if it
+        is to be killed after ``dies_after_s`` seconds. Raises :class:`Stuck`."""
 
     def signal(self, number: int) -> None: ...
 
@@ -95,7 +95,7 @@ class Broker(Protocol):
 
 
 class ReferenceBroker:
-    """The reference broker, started by a process that has imported everything and forks."""
+    """The reference broker, started by forking a process that has imported everything."""
 
     nursery: ClassVar[Sequence[str]] = ("-m", "brokerproof.suites.soak.process_forks")
 
@@ -146,7 +146,7 @@ class ReferenceBroker:
         return line
 
     def complaints(self) -> str:
-        """Return what the broker has printed on standard error."""
+        """Return what the broker has written to standard error."""
         return self._log.read_text("utf-8", "replace").replace("\0", "")
 
     def signal(self, number: int) -> None:
@@ -212,8 +212,8 @@ class RealBroker:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How a broker is started in a folder, its protocols, and what its manual does not promise. The
-    first protocol is used to read queues."""
+    """How a broker is started in a folder, its protocols, and what its manual does not promise.
+    Queues are read with the first protocol."""
 
     start: Callable[[Path], Broker]
     naming: Naming

@@ -1,11 +1,11 @@
-"""Restarts the reference broker on damaged files and checks whether it hides anything.
+"""Restarts the reference broker on damaged files and checks whether it hides any damage.
 
 ``python -m brokerproof.suites.soak.damaged_restarts --restarts 2000 --seed 1``. A real process gets
-messages (in the journal, on pages, with large bodies, in transactions), and acknowledgements, all
-confirmed, and is killed. Each restart uses a copy of its files with one kind of damage
+messages (in the journal, on pages, with large bodies, in transactions) and acknowledgements,
+confirms all of them, and is killed. Each restart uses a copy of its files with one kind of damage
 (``damages.py``). Then all queues are read. Nothing may be lost, reordered, repeated or altered
-unless standard error names one of the damaged files. Exit 1 if something was hidden. The checker
-shares no code with the broker. An interrupt (SIGINT) ends it with the figures so far.
+unless standard error names one of the damaged files. The exit code is 1 if damage was hidden. The
+checker shares no code with the broker. After an interrupt (SIGINT) it prints the figures so far.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ PER_HISTORY = 40
 
 
 def body_of(queue: str, number: int) -> bytes:
-    """Return the body of a message, every byte of which is predictable."""
+    """Return the body of a message; every byte of it can be predicted."""
     name = f"{queue}:{number}:".encode()
     seed = hashlib.sha256(name).hexdigest().encode()
     length = LARGE if queue.endswith("large") else 64 + 37 * number % 700
@@ -50,7 +50,7 @@ NAMINGS = {"activemq": SLASHES, "artemis": ARTEMIS}
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of attempts and observations. ``hidden`` has a sentence for each hidden damage."""
+    """Numbers of attempts and observations. ``hidden`` has a sentence for each hidden damage."""
 
     restarts: int = 0
     harmless: int = 0
@@ -60,7 +60,7 @@ class Tally:
 
 
 class History:
-    """One broker's life up to its kill, its files, and restarts on damaged copies of them."""
+    """One broker's life until it is killed, its files, and restarts on damaged copies of them."""
 
     def __init__(self, broker: ReferenceBroker, profile: str, dice: random.Random) -> None:
         self._broker = broker
@@ -116,7 +116,7 @@ class History:
     # --- restarts ---------------------------------------------------------------------------------
 
     def restart(self, way: str, tally: Tally) -> None:
-        """Start a broker on damaged files, and judge it."""
+        """Start a broker on damaged files, and judge the broker."""
         damage = damages.ALL[way](self._dice, damages.damageable(self._files))
         if damage is None:
             return
@@ -183,7 +183,7 @@ def _reported_name(name: str) -> str:
 
 
 def restarts(folder: Path, profile: str, count: int, seed: int, tally: Tally) -> None:
-    """Restart a broker ``count`` times, on the files of as many histories as that takes."""
+    """Restart a broker ``count`` times, on the files of as many histories as necessary."""
     dice = random.Random(seed)
     ways = sorted(damages.ALL)
     until = tally.restarts + count

@@ -1,7 +1,7 @@
-"""Damage to the files of a broker: every way in which a file may be cut, changed, moved or copied.
+"""Damage to a broker's files: all the ways in which a file may be cut, changed, moved or copied.
 
-Files are bytes by their paths below the data folder. Nothing here is shared with the broker: a file
-is treated as a sequence of records, each preceded by 14 bytes that contain its length.
+Files are bytes, by their paths below the data folder. Nothing here is shared with the broker: a
+file is treated as a sequence of records, each preceded by 14 bytes that contain its length.
 """
 
 import random
@@ -16,7 +16,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A change of some files: their new bytes, None for a removed one."""
+    """A change of some files: the new bytes of each, or None if it is removed."""
 
     sentence: str
     changes: dict[str, bytes | None]
@@ -28,12 +28,12 @@ class Damage:
 
 
 def damageable(files: Files) -> dict[str, bytes]:
-    """Return the files that have anything to lose."""
+    """Return the files that have something to lose."""
     return {name: data for name, data in files.items() if name.endswith(_KINDS) and data}
 
 
 def boundaries(data: bytes) -> list[int]:
-    """Return where records begin, and where the last one ends."""
+    """Return where each record begins and where the last one ends."""
     places = [0]
     while places[-1] + _HEAD.size <= len(data):
         end = places[-1] + _HEAD.size + int(_HEAD.unpack_from(data, places[-1])[2])
@@ -44,7 +44,7 @@ def boundaries(data: bytes) -> list[int]:
 
 
 def truncate(dice: random.Random, files: Files) -> Damage | None:
-    """Cut off the end, between records or within one."""
+    """Cut off the end, either between records or within one."""
     name = _any(dice, files)
     data = files[name]
     places = boundaries(data)
@@ -72,7 +72,7 @@ def overwrite(dice: random.Random, files: Files) -> Damage | None:
 
 
 def swap_files(dice: random.Random, files: Files) -> Damage | None:
-    """Exchange the names of two files of a kind."""
+    """Swap the names of two files of the same kind."""
     pair = _pair(dice, files)
     if pair is None:
         return None
@@ -82,7 +82,7 @@ def swap_files(dice: random.Random, files: Files) -> Damage | None:
 
 
 def swap_records(dice: random.Random, files: Files) -> Damage | None:
-    """Swap two records of a file, or of two files of a kind."""
+    """Swap two records of a file, or of two files of the same kind."""
     one = _any(dice, files)
     pair = _pair(dice, files) if dice.random() < 0.5 else None
     one, other = pair or (one, one)
@@ -119,7 +119,7 @@ def delete(dice: random.Random, files: Files) -> Damage | None:
 
 
 def append(dice: random.Random, files: Files) -> Damage | None:
-    """Append garbage, or a copy of a record of this file or another one."""
+    """Append garbage, or a copy of a record of this file or of another one."""
     name, other = _any(dice, files), _any(dice, files)
     record = _record(dice, files[other])
     if record is None or dice.random() < 0.5:
@@ -130,7 +130,7 @@ def append(dice: random.Random, files: Files) -> Damage | None:
 
 
 def duplicate(dice: random.Random, files: Files) -> Damage | None:
-    """Replace a file with a copy of another one, or copy it under a new number."""
+    """Replace a file with a copy of another file, or copy it under a new number."""
     name = _any(dice, files)
     pair = _pair(dice, files)
     if pair is not None and dice.random() < 0.5:

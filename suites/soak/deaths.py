@@ -1,4 +1,4 @@
-"""Kills brokers under load, again and again, and checks whether they kept their promises.
+"""Kills brokers under load, again and again, and checks whether they keep their promises.
 
 ``python -m brokerproof.suites.soak.deaths --target artemis --runs 50 --seed 1``. Each run starts
 the real process on the files of the previous run, reads everything in its queues, loads it with
@@ -60,7 +60,7 @@ class Peer:
         self.flush()
 
     def flush(self) -> None:
-        """Send the client's output, as far as the broker reads it."""
+        """Send the client's output as far as the broker reads it."""
         self.unsent += self.client.take()
         try:
             del self.unsent[: self.socket.send(self.unsent)]
@@ -68,7 +68,7 @@ class Peer:
             return
 
     def read(self) -> None:
-        """Read what has arrived. Raises ``ConnectionError`` at EOF, and :class:`Refused`."""
+        """Read what has arrived. Raises ``ConnectionError`` at EOF, or :class:`Refused`."""
         data = self.socket.recv(262144)
         if not data:
             raise ConnectionError("the broker closed the connection")
@@ -93,7 +93,7 @@ class Peer:
 
 
 class Worker:
-    """Sends to ``address`` and consumes ``queue``, if they are given, on one connection."""
+    """Sends to ``address`` and consumes from ``queue``, if they are given, on one connection."""
 
     def __init__(
         self, peer: Peer, address: str, queues: tuple[str, ...], queue: str, chain: "Chain"
@@ -120,7 +120,7 @@ class Worker:
 
     @property
     def waits(self) -> bool:
-        """True if a send is not confirmed yet."""
+        """True if a send has not been confirmed yet."""
         return self.open and bool(self._sent)
 
     @property
@@ -208,7 +208,7 @@ class Worker:
 
 
 class Load:
-    """Workers that are served together. ``tolerant`` ones may be refused or dropped."""
+    """Workers that are served together. Those in ``tolerant`` may be refused or dropped."""
 
     def __init__(self, workers: list[Worker]) -> None:
         self.workers = workers
@@ -217,8 +217,8 @@ class Load:
             worker.go_on()
 
     def serve(self, for_s: float, quiet_s: float = 0) -> bool:
-        """Serve the workers for a time, or until nothing was confirmed for ``quiet_s``; return True
-        in that case."""
+        """Serve the workers for a time, or until nothing has been confirmed for ``quiet_s``; in the
+        latter case return True."""
         now = time.monotonic()
         until, last, before = now + for_s, now, self._confirmed()
         while now < until and not (quiet_s and now - last > quiet_s):
@@ -294,7 +294,7 @@ class Chain:
             self.ledger.queues.clear()  # nothing may be left
 
     def look(self, ports: dict[str, int], queue: str) -> None:
-        """Return everything in ``queue`` without removing it, up to a message sent now."""
+        """Return everything in ``queue``, up to a message sent now, without removing anything."""
         kind = self.family.protocols[0]
         peer = Peer(ports[CLIENTS[kind].protocol], self._client(kind, queue))
         peer.client.consume(queue, -1)
@@ -325,14 +325,14 @@ class Chain:
         self.ledger.found(queue, there)
 
     def key(self, event: Delivered) -> Key:
-        """Return the key of the message that ``event`` delivers; an altered body is an error."""
+        """Return the key of the message that ``event`` delivers. An altered body is an error."""
         key = Key.of(event.body)
         if event.body != key.body(len(event.body)):
             self.ledger.say("altered", f"the body of {key} was altered")
         return key
 
     def _client(self, kind: str, queue: str) -> Client:
-        """Return a client; one for a durable subscription has that subscription's client-id."""
+        """Return a client. A client for a durable subscription has the subscription's client-id."""
         self._clients += 1
         name = queue.partition("#")[2]
         client = CLIENTS[kind]
@@ -347,7 +347,7 @@ class Chain:
     # --- load -------------------------------------------------------------------------------------
 
     def _load(self, ports: dict[str, int], how: str) -> None:
-        """Run clients until the kill, which ends this call."""
+        """Run clients until the broker is killed, which ends this call."""
         load = Load(self._workers(ports))
         some = self.dice.uniform(0.01, self.family.loaded_s)
         load.serve(some)
@@ -388,7 +388,7 @@ class Chain:
         return workers
 
     def _fill(self, load: Load, left: int) -> None:
-        """Fill the disk but for ``left`` bytes, for a while."""
+        """Fill the disk except for ``left`` bytes for a while."""
         assert self._disk is not None
         load.tolerant = True
         self._disk.fill(left)
@@ -401,7 +401,7 @@ class Chain:
             self._goes_on(load, "there was room")
 
     def _goes_on(self, load: Load, since: str) -> None:
-        """Check that every worker waiting for a confirmation gets one or an error."""
+        """Check that every worker that waits for a confirmation gets one or an error."""
         waiting = {worker: worker.confirmed for worker in load.workers if worker.waits}
         until = time.monotonic() + GOES_ON_WITHIN_S
         while waiting and time.monotonic() < until and not self._broker.ended():
@@ -417,7 +417,7 @@ class Chain:
 
 
 def run_chain(folder: Path, seed: int, runs: int, target: str) -> Chain:
-    """Kill the broker ``runs`` times, or until it no longer serves."""
+    """Kill the broker ``runs`` times, or until it no longer serves clients."""
     folder.mkdir()
     chain = Chain(folder, seed, target)
     with (folder / "record.txt").open("w", 1) as record:

@@ -1,8 +1,8 @@
-"""Messages that a broker confirmed, queue by queue, and mistakes in its queues after it was killed.
+"""Messages that a broker confirmed, by queue, and mistakes in its queues after it was killed.
 
-A message is identified by its producer and its number there. It *must* be in a queue if its sender
-has a receipt and nobody requested its acknowledgement; it *must not* if an acknowledgement has a
-receipt; otherwise either is right. Order is judged for each producer.
+A message is identified by its producer and by its number there. It *must* be in a queue if its
+sender has a receipt and no acknowledgement was sent; it *must not* if an acknowledgement has a
+receipt; otherwise both are right. Order is judged for each producer.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import NamedTuple, TextIO
 
 class Key(NamedTuple):
     """A message: its producer (a new number in each run) and its number there. ``group`` is its
-    transaction, 0 for none."""
+    transaction; 0 means none."""
 
     producer: int
     number: int
     group: int
 
     def body(self, length: int) -> bytes:
-        """At least ``length`` bytes."""
+        """Return a body of at least ``length`` bytes."""
         return f"{self.producer}.{self.number}.{self.group}.".encode().ljust(length, b"x")
 
     @classmethod
@@ -43,7 +43,7 @@ class Known:
 
 @dataclass(slots=True)
 class Counts:
-    """Totals of actions and judgements."""
+    """Total numbers of actions and judgements."""
 
     sent: int = 0
     receipted: int = 0
@@ -54,8 +54,8 @@ class Counts:
 
 @dataclass(slots=True)
 class Ledger:
-    """``wrong`` has a sentence for each mistake. ``notes`` only counts what the broker's manual
-    disclaims, by kind. ``record`` receives a line for each fact."""
+    """``wrong`` has a sentence for each mistake. ``notes`` has, by kind, the number of events that
+    the broker's manual disclaims. ``record`` receives a line for each fact."""
 
     queues: dict[str, dict[Key, Known]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -99,14 +99,14 @@ class Ledger:
         self.queues[queue][key].ack_asked = True
 
     def acked(self, queue: str, key: Key) -> None:
-        """The consumer has the receipt for that acknowledgement."""
+        """The consumer has the receipt for the acknowledgement."""
         self.counts.acknowledged += 1
         self._note("acknowledgement confirmed", queue, key)
         self.queues[queue][key].acked = True
 
     def found(self, queue: str, there: list[tuple[Key, bool]]) -> None:
         """Judge the content of ``queue`` after a restart, in order, each message with its mark.
-        From then on this is its known content."""
+        From then on this is the queue's known content."""
         before = self.queues.setdefault(queue, {})
         self.counts.found += len(there)
         for key, redelivered in there:
@@ -155,8 +155,8 @@ class Ledger:
                 )
 
     def say(self, kind: str, sentence: str) -> None:
-        """Record a mistake. Its kind is ``lost``, ``seen``, ``twice``, ``alien``, ``back``,
-        ``mark``, ``order``, ``part``, ``altered`` or ``stuck``."""
+        """Record a mistake. The kinds are ``lost``, ``seen``, ``twice``, ``alien``, ``back``,
+        ``mark``, ``order``, ``part``, ``altered`` and ``stuck``."""
         if kind in self.disclaimed:
             self.notes[kind] += 1
         else:

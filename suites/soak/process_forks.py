@@ -1,9 +1,9 @@
 """Starts broker processes quickly: a process that has imported everything and forks.
 
-Each line on standard input is a JSON list, the options of ``brokerproof broker``. The answer on
-standard output is a line with the process id of a new process that runs the command with these
-options, and then the output of that process. The previous process is awaited first, because callers
-kill it before they request another one.
+Each line on standard input is a JSON list with the options of ``brokerproof broker``. The answer on
+standard output is a line with the id of a new process that runs the command with these options, and
+then the output of that process. The previous process is awaited first, because callers kill it
+before they request a new one.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""Runs the timing suites repeatedly on a busy host and checks whether a verdict ever flips.
+"""Runs the timing suites repeatedly on a busy host and checks whether a verdict ever changes.
 
-``python -m brokerproof.suites.soak.verdicts_under_noise --runs 50 --target reference-real``. Every
-core is loaded by a process that does nothing else. A case with PASS in one run and FAIL in another
-reflects the host, not the broker: exit 1. A noisy host may make cases INCONCLUSIVE; their number is
-reported. Runs differ by their seeds."""
+``python -m brokerproof.suites.soak.verdicts_under_noise --runs 50 --target reference-real``. A
+process that does nothing else keeps each core busy. A case with PASS in one run and FAIL in another
+reflects the host, not the broker; then the exit code is 1. A busy host may make cases INCONCLUSIVE;
+their number is reported. The runs have different seeds."""
 
 import json
 import multiprocessing

@@ -1,10 +1,10 @@
 """Amounts as a parameter: how many messages, consumers, links or operations a case uses.
 
 A case draws a ``position`` and asks :func:`at` for the amount there. Position 0 is the largest
-amount that the run's effort allows; a property always runs it. Further amounts are 0, 1, 2, and one
+amount that the run's effort allows; a property always uses it. Further amounts are 0, 1, 2, and one
 below, at and one above each power of two from 2^5 to 2^16 and each size by which the target's
-family batches, caches, prefetches or pages. They end at a quarter of the largest, so that drawing
-several costs less than running the largest once. A case reports the amount it used through
+family batches, caches, prefetches or pages. They end at a quarter of the largest, so that several
+draws cost less than the largest once. A case reports the amount it used through
 :meth:`~brokerproof.harness.cases.bench.Bench.used_amount`; ``brokerproof requirements --amounts
 RUN`` prints the largest of each case.
 """
@@ -44,8 +44,8 @@ FEW, SOME, MORE = 5, 15, 18
 
 
 def values(effort: str, family: str, most: int | None = None) -> tuple[int, ...]:
-    """Return the amounts of a family up to the limit of ``effort`` and to ``most``: the largest
-    first, the rest in ascending order."""
+    """Return the amounts for a family, up to the limit of ``effort`` and to ``most``: the largest
+    first, and the rest in ascending order."""
     far = FAR[effort] if most is None else min(FAR[effort], most)
     points = {2**power for power in POWERS} | {*BATCHES.get(family, ())}
     others = {0, 1, 2, *(point + step for point in points for step in (-1, 0, 1))}
@@ -57,7 +57,7 @@ def at(
     target: Bench, position: int, *, least: int = 0, most: int | None = None, piped: bool = False
 ) -> int:
     """Return the amount at ``position`` (modulo their number), between ``least`` and ``most``.
-    ``piped``: it is written in one go, which takes a broker little real time."""
+    ``piped``: the amount is written at once, which takes a broker little real time."""
     if not target.virtual:
         far = max(FAR_IN_REAL_TIME[target.effort], FAR["smoke"] if piped else 0)
         most = far if most is None else min(most, far)
@@ -66,8 +66,8 @@ def at(
 
 
 def over_amounts(examples: int = 20) -> Callable[[Function], Function]:
-    """Make a property of a case that has a ``position`` among :func:`values`. The largest is always
-    run. The first example is small, because it is recorded."""
+    """Make a property of a case that has a ``position`` among :func:`values`. The largest amount is
+    always run. The first example is small, because it is recorded."""
 
     def decorate(function: Function) -> Function:
         return over(

@@ -1,8 +1,8 @@
 """One AMQP 0-9-1 consumer with drawn options, and a neighbour without options on another channel.
 
-Whatever the options of basic.qos, basic.consume and basic.publish, the consumer gets each message
-once and holds as many as its prefetch allows. An exclusive consumer is the only one. The neighbour
-gets all of its own messages.
+Whatever the options of basic.qos, basic.consume and basic.publish are, the consumer gets each
+message once and holds as many as its prefetch allows. An exclusive consumer is the only one. The
+neighbour gets all of its own messages.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Play:
         self.peer.settle(PUBLISHER)
 
     def _take(self) -> bool:
-        """Judge arriving messages until the prefetch is used up, and acknowledge them. Return False
-        if none arrive; the remaining messages are judged anyway."""
+        """Judge the messages that arrive until the prefetch is used up, and acknowledge them.
+        Return False if none arrives; the remaining messages are judged anyway."""
         should = min(self.limit, MESSAGES - len(self.arrived))
         deliveries: list[Method] = arrive(self.peer, should, channel=CONSUMER)
         self.arrived += [delivery.body for delivery in deliveries]

@@ -1,8 +1,8 @@
 """One AMQP 1.0 link with drawn options, and a neighbour without options in the same session.
 
-Whatever the options of open, attach and transfer, the receiver gets each accepted message that it
-selects once, within its credit, settled as negotiated, in frames of allowed size. The neighbour
-gets all of its own messages.
+Whatever the options of open, attach and transfer are, the receiver gets each accepted message that
+it selects once, within its credit, settled as negotiated, in frames of an allowed size. The
+neighbour gets all of its own messages.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ARTEMIS = Table(
 
 @dataclass(frozen=True)
 class Sentences:
-    """The requirements by which a combination is judged; None judges nothing."""
+    """The requirements by which a combination is judged; None means that nothing is judged."""
 
     arrives: str
     credit: str | None = None
@@ -169,7 +169,7 @@ class Play:
 
     def _take(self, link: Link, left: int) -> bool:
         """Grant credit, judge the messages that arrive for it, and settle them. Return False if
-        none arrive; the remaining messages are judged anyway."""
+        none arrives; the remaining messages are judged anyway."""
         credit = int(str(self.row[CREDIT]))
         self.peer.flow(link, link_credit=credit)
         should = min(credit, left)
@@ -208,7 +208,7 @@ class Play:
                 self.peer.disposition(delivery)
 
     def _judge_surplus(self, link: Link) -> None:
-        """Nothing more may arrive while credit is left; each message arrived once."""
+        """While credit is left, nothing more may arrive; each message must have arrived once."""
         self.peer.flow(link, link_credit=10)
         self.peer.settle()
         self.arrived += self._numbers(collect(self.target, self.peer, link, 0))
@@ -217,7 +217,7 @@ class Play:
         self.target.record_finding(self.sentences.arrives, once, detail)
 
     def _judge_rest(self, link: Link) -> None:
-        """A link without options must find the messages that this one left, once and in order."""
+        """A link without options must find the messages that this link left, once and in order."""
         copies = self.row[TAKES] == "copy"
         self.peer.detach(link)
         due = [number for number in range(MESSAGES) if copies or number not in self.due]

@@ -1,8 +1,8 @@
-"""Boundary values of every number that a client can send, and the allowed reactions.
+"""Boundary values of every number that a client can send, and the reactions that are allowed.
 
 The fields are taken from the codecs' tables (:func:`fields`), so fields added there are tested too.
 A case plays one whole conversation for each value, with one number replaced. Its :class:`Outcome`
-is refused with an error, or completed. Silently ignoring the number is neither.
+says whether it was refused with an error or completed. Silently ignoring the number is neither.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ CORNERS = 6
 
 
 def around(low: int, high: int) -> tuple[int, ...]:
-    """The boundary values between ``low`` and ``high``, the most revealing first: 0, the high end,
-    the first value with the sign bit set, 1, for 64 bits with sign 2^32 (whose lower half is 0) and
-    for text 2^31 and 2^63 - 1, and the low end; then one below, at and one above 0 and each power
-    of :data:`POWERS` with either sign."""
+    """The boundary values between ``low`` and ``high``. The most revealing come first: 0, the high
+    end, the first value with the sign bit set, 1, for signed 64 bits 2^32 (whose lower half is 0),
+    for text 2^31 and 2^63 - 1, and the low end. Then come the values one below, at and one above 0
+    and each power of :data:`POWERS` with either sign."""
     middle = (low + high + 1) // 2
     edge = middle or -1  # of a signed type: 0 is in the list already
     wide = 2**32 if high == 2**63 - 1 else 2**31 if high > 2**64 else edge - 1
@@ -70,7 +70,7 @@ def around(low: int, high: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class NumberField:
-    """A number in a client's frame: its position, and the range of its type."""
+    """A number in a client's frame: its position and the range of its type."""
 
     frame: str
     name: str
@@ -81,7 +81,7 @@ class NumberField:
         return f"{self.frame}.{self.name}"
 
     def replaced(self, position: int) -> Replaced:
-        """The conversation with this number's boundary value at ``position`` (modulo)."""
+        """Return the conversation with this number's boundary value at ``position`` (modulo)."""
         values = around(self.low, self.high)
         return Replaced(self, values[position % len(values)])
 
@@ -89,7 +89,7 @@ class NumberField:
 def fields(
     frame: str, table: Iterable[tuple[str, str]], ranges: Mapping[str, tuple[int, int]]
 ) -> tuple[NumberField, ...]:
-    """The numbers among the (name, type) pairs of ``table``; a type with a ``?`` is optional."""
+    """Return the numbers in the (name, type) pairs of ``table``; a type with ``?`` is optional."""
     return tuple(
         NumberField(frame, name, *ranges[kind.rstrip("?")])
         for name, kind in table
@@ -108,7 +108,7 @@ class Replaced:
         return f"{self.field}={self.value}"
 
     def inside(self, frame: str, right: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The fields of ``frame``, with the replaced number if it belongs to this frame."""
+        """Return the fields of ``frame``, with the replaced number if it belongs to this frame."""
         return {
             **(right or {}),
             **({self.field.name: self.value} if frame == self.field.frame else {}),
@@ -141,8 +141,8 @@ class ConversationOver(Exception):
 
 
 def over_boundaries(function: Function) -> Function:
-    """Make a property of a case that has a ``position`` among the values of :func:`around`: the
-    corners always, and some of the rest."""
+    """Make a property of a case that has a ``position`` among the values of :func:`around`. The
+    corners are always run, and some of the rest."""
     return over(
         examples=10,
         always=lambda target: [{"position": position} for position in range(CORNERS)],

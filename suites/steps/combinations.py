@@ -1,8 +1,8 @@
 """Combinations of a frame's fields that cover every pair of values.
 
 A :class:`Table` lists the fields of a step, each with its values. :meth:`Table.rows` is a covering
-array: each compatible pair of values of two fields is in one of its rows. So a few rows find the
-faults that need two options together.
+array: each compatible pair of values of two fields is in one of its rows. So a few rows are enough
+to find the faults that need two options together.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def pairs_of(row: Row) -> set[Pair]:
 
 @dataclass(frozen=True)
 class Table:
-    """The fields of a step. ``excluded`` pairs are incompatible: a broker may refuse them, or the
-    specification does not define them."""
+    """The fields of a step. The ``excluded`` pairs are incompatible: a broker may refuse them, or
+    the specification does not define them."""
 
     frames: str
     fields: Mapping[str, tuple[str | None, ...]]
@@ -37,7 +37,7 @@ class Table:
         return not pairs_of(row) & self.excluded
 
     def pairs(self) -> set[Pair]:
-        """All compatible pairs of values of two fields."""
+        """Return all compatible pairs of values of two fields."""
         values = [[(name, value) for value in values] for name, values in self.fields.items()]
         return {
             frozenset((one, other))

@@ -1,4 +1,4 @@
-"""CORE clients that manage windows like the manual's own client, and common steps of their cases.
+"""CORE clients that manage windows like the manual's own client, and common steps for their cases.
 
 The raw peer requests and grants nothing by itself. Here a consumer with a window grants credit for
 consumed messages, and a producer with a window requests more as its credit runs low (manual,
@@ -31,7 +31,7 @@ def queue(
 
 
 def sized(address: str, number: int, cost: int = 0) -> Message:
-    """A message that contains its number and costs ``cost`` bytes, or as few as possible."""
+    """Return a message that contains its number and costs ``cost`` bytes, or as few as possible."""
     label = b"%d." % number
     least = Message(address, label).cost
     return Message(address, label + b"." * max(0, cost - least))
@@ -46,13 +46,13 @@ def numbers(delivered: Sequence[Packet]) -> list[int]:
 
 
 def publish(peer: CorePeer, address: str, costs: Sequence[int]) -> None:
-    """Send numbered messages of these costs, one after the other; all must be accepted."""
+    """Send numbered messages of these costs, one after the other. All must be accepted."""
     for number, cost in enumerate(costs):
         peer.publish(sized(address, number, cost), wait=number == len(costs) - 1)
 
 
 def take(target: Bench, peer: CorePeer, count: int, consumer: int = 0) -> list[Packet]:
-    """The next ``count`` messages (fewer if they do not arrive), and any surplus."""
+    """Return the next ``count`` messages (fewer if some do not arrive), and any surplus."""
 
     def here() -> int:
         return sum(delivery(consumer).accepts(received) for received in peer.inbox)
@@ -71,10 +71,10 @@ def bystander(target: Bench) -> AbstractContextManager[CorePeer]:
 
 
 class Window:
-    """A consumer with a window of ``size`` bytes, managed like the manual's client (-1 and 0 too).
+    """A consumer with a window of ``size`` bytes, managed as by the manual's client (-1 and 0 too).
 
-    Above 0, credit for consumed messages is granted once they amount to half a window. At 0 each
-    :meth:`wants` requests one message.
+    Above 0, credit for consumed messages is granted once they amount to half a window. At 0, each
+    call of :meth:`wants` requests one message.
     """
 
     def __init__(self, peer: CorePeer, name: str, size: int, consumer: int = 0) -> None:
@@ -90,10 +90,10 @@ class Window:
             self.peer.credit(1, self.consumer)
 
     def consumed(self, delivered: Packet) -> None:
-        """A message was taken from the buffer: acknowledge it, and grant its bytes when due.
+        """Acknowledge a message that was taken from the buffer, and grant its bytes when due.
 
-        Without a buffer the bytes are granted too, so that the next credit of 1 is not used up by
-        this message's overdraft.
+        The bytes are granted even without a buffer, so that this message's overdraft does not use
+        up the next credit of 1.
         """
         self.peer.acknowledge(delivered, one=True)
         self._consumed += delivered.size - (self.size == 0)
@@ -119,7 +119,7 @@ class Producer:
                 self.refused = self.refused or name != "producer-credits"
 
     def ask(self, cost: int) -> None:
-        """Request credit for a message of that cost, or half a window if that is more."""
+        """Request credit for a message of this cost, or half a window if that is more."""
         needed = max(cost, self.size // 2)
         if self.balance + self.arriving < needed:
             missing = needed - self.balance - self.arriving
@@ -127,7 +127,7 @@ class Producer:
             self.peer.request_credits(self.address, missing)
 
     def offer(self, message: Message, *, wait: bool = True) -> bool:
-        """Send ``message`` if there is credit for it, and request more if credit runs low."""
+        """Send ``message`` if there is credit for it; request more if the credit runs low."""
         cost = message.cost
         self.look()
         self.ask(cost)

@@ -1,7 +1,7 @@
-"""Hindrances while a property is judged: clients that misbehave or wait, and slow or wrapped links.
+"""Hindrances while a property is judged: clients that misbehave or wait, slow or wrapped links.
 
-A property with hindrances as a parameter must hold during and after them. Each is a context
-manager: the hindrance lasts for its block.
+A property with hindrances as a parameter must hold during and after them. Each hindrance is a
+context manager and lasts for its block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_WINDOW = {"consumer-window-size": "-1"}
 
 @contextmanager
 def _stalled_reader(target: Bench, to: Destination) -> Iterator[None]:
-    """A consumer of another queue stops reading; its link fills. In the end it gets everything."""
+    """A consumer of another queue stops reading, so its link fills. Finally it gets everything."""
     other = target.destination()
     reader, producer = target.stomp(), target.stomp()
     reader.subscribe(other, headers=NO_WINDOW)
@@ -64,7 +64,7 @@ def _choosy_consumer(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _open_transaction(target: Bench, to: Destination) -> Iterator[None]:
-    """A transaction with messages for the same queue stays open, and is then aborted."""
+    """A transaction with messages for the same queue stays open and is aborted later."""
     producer = target.stomp()
     producer.request("BEGIN", {"transaction": producer.transaction})
     for _ in range(2):
@@ -96,7 +96,7 @@ def _full_address(target: Bench, to: Destination) -> Iterator[None]:
 
 @contextmanager
 def _paging_neighbour(target: Bench, to: Destination) -> Iterator[None]:
-    """Another address keeps entering and leaving page mode."""
+    """Another address repeatedly enters and leaves page mode."""
     other = small_addresses.destination(target, "limited.page")
     producer, reader = target.stomp(), target.stomp()
     for _ in range(9):
@@ -136,7 +136,7 @@ HINDRANCES: Mapping[str, Hindrance] = {
 
 
 def names(target: Target) -> list[str]:
-    """Return the hindrances that the target can have, none in real time."""
+    """Return the hindrances that the target can have; in real time there are none."""
     capabilities = target.identity.capabilities
     if target.clock is not Clock.VIRTUAL:
         return []
@@ -157,7 +157,7 @@ def _hinders(name: str) -> str:
 
 
 def pairs(target: Target) -> st.SearchStrategy[list[str]]:
-    """Draw up to two hindrances."""
+    """Draw at most two hindrances."""
     known = names(target)
     if not known:  # Hypothesis refuses to draw from an empty list, even for an empty list
         return st.just([])
@@ -165,7 +165,7 @@ def pairs(target: Target) -> st.SearchStrategy[list[str]]:
 
 
 def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Return every history without hindrance, and the first with each hindrance and with two."""
+    """Return every history without hindrances, and the first with each hindrance and with two."""
     known = names(target)
     return [
         *({**history, "hindered_by": []} for history in histories),

@@ -43,7 +43,7 @@ def paged(target: Bench, admin: Admin, name: str) -> bool:
 
 
 def left(target: Bench, admin: Admin, name: str) -> bool:
-    """True if the address left page mode; brokers clean up in the background."""
+    """True if the address has left page mode; brokers clean up in the background."""
     state, reached = admin.until(name, lambda status: not status.paging)
     target.record_note(f"{name} {'left' if reached else 'did not leave'} page mode: {state}")
     return reached
@@ -95,7 +95,7 @@ class Taker:
         return self.found
 
     def waiting(self) -> list[Frame]:
-        """Return the unacknowledged messages, once no more arrive for a while."""
+        """Return the unacknowledged messages once no more have arrived for a while."""
         self._some(PATIENCE)
         count = 0
         while count != len(self._messages()):
@@ -121,7 +121,7 @@ class Taker:
             self.peer.ack(message)
 
     def all(self, count: int) -> list[int]:
-        """``count`` messages, and any surplus."""
+        """Return ``count`` messages, and any surplus."""
         self.take(count)
         return self.rest()
 

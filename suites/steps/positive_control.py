@@ -11,7 +11,7 @@ class Settles(Protocol):
     """A peer that can tell whether its session works."""
 
     def settle(self) -> None:
-        """Wait for an answer to something."""
+        """Wait for the answer to some request."""
 
 
 P = TypeVar("P", bound=Settles)
@@ -19,7 +19,7 @@ P = TypeVar("P", bound=Settles)
 
 @contextmanager
 def beside(connect: Callable[[], P]) -> Iterator[P]:
-    """Control that a connection made by ``connect`` works before and after the block."""
+    """Control: a connection made by ``connect`` works before and after the block."""
     other = connect()
     other.settle()
     yield other

@@ -1,7 +1,7 @@
 """Small destinations of ActiveMQ (fixtures/brokers/activemq), and producers that fill them.
 
-How much a broker charges for a message is its own choice, so it is measured first, by querying the
-broker. Then limits can be hit exactly.
+A broker may choose how much it charges for a message, so the charge is measured first, by querying
+the broker. Then limits can be hit exactly.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Place:
 
 
 def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) -> Place:
-    """An unused place of that kind: vm, file, off (fixtures/brokers/activemq), or :data:`PLAIN`."""
+    """Return an unused vm, file, off (fixtures/brokers/activemq) or :data:`PLAIN` place."""
     name = f"{target.full_address(kind) if kind else ''}{target.fresh_name()}"
     config = getattr(target.target, "config", None)
     if isinstance(config, Path):
@@ -75,7 +75,7 @@ def place(target: Bench, kind: str, routing: RoutingType = RoutingType.ANYCAST) 
 
 
 def _stated(target: Bench, kind: str) -> Policy:
-    """The policy that the target file states for a broker which brokerproof did not configure."""
+    """Return the policy that a target file states for a broker that we did not configure."""
     if not kind:
         return Policy()
     cursor = kind if kind in ("vm", "file") else ""
@@ -84,14 +84,14 @@ def _stated(target: Bench, kind: str) -> Policy:
 
 
 def waits_for(target: Bench) -> Duration:
-    """sendFailIfNoSpaceAfterTimeout of the target's configuration."""
+    """Return sendFailIfNoSpaceAfterTimeout in the target's configuration."""
     wait = target.parameters()["send_fail_if_no_space_after_timeout_ms"]
     assert isinstance(wait, int)
     return ms(wait)
 
 
 def slack(target: Bench, wait: Duration) -> Duration:
-    """Return how late a broker may report the end of that duration (0 in virtual time)."""
+    """Return how late a broker may report the end of this duration (0 in virtual time)."""
     return 0 if target.virtual else POLLING + target.punctuality(wait)
 
 
@@ -123,14 +123,14 @@ class Producer:
 
     @abstractmethod
     def answers(self, offered: Any, command: str, fields: Mapping[str, str]) -> bool:
-        """True if this frame of the trace, received by this connection, answers that send."""
+        """True if this frame of the trace, received by this connection, answers the send."""
 
     @property
     def conn(self) -> int:
         return self.peer.conn
 
     def answered_at(self, offered: Any) -> Instant:
-        """When the answer arrived, even if this is called much later. It must have arrived."""
+        """Return when the answer arrived, which may be long ago. It must have arrived."""
         return next(
             event.at_ns
             for event in reversed(self.target.events)
@@ -178,8 +178,8 @@ class Producer:
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant
     ) -> bool:
-        """The message was sent at ``since`` and must be accepted, because there was room ``early``
-        before its time-out. If the host was late by a large part of that, nothing is proved."""
+        """The message sent at ``since`` must be accepted, because there was room ``early`` before
+        its time-out. If the host was late by a large part of ``early``, nothing is proved."""
         received = self.heard(offered)
         busy = self.target.world.lateness(since) > early // 4
         detail = (
@@ -215,7 +215,7 @@ class StompProducer(Producer):
         return receipt
 
     def push(self, to: Place, data: bytes) -> None:
-        """A SEND without a receipt."""
+        """Send a SEND without a receipt."""
         self.peer.publish(to.to, data, receipt=False)
 
     def answer(self, offered: str) -> Answer | None:
@@ -230,7 +230,7 @@ class StompProducer(Producer):
 
 
 class AmqpProducer(Producer):
-    """Sends unsettled transfers, over one link for each place."""
+    """Sends unsettled transfers over one link for each place."""
 
     protocol = "amqp"
 
@@ -264,7 +264,7 @@ class AmqpProducer(Producer):
 
 
 class OpenWireProducer(Producer):
-    """Requests a Response to each message; ``window`` is that of each producer (0: none)."""
+    """Requests a Response to each message. ``window`` is that of each producer (0 means none)."""
 
     protocol = "openwire"
 
@@ -283,7 +283,7 @@ class OpenWireProducer(Producer):
         return self._producers[to.name]
 
     def message(self, to: Place, data: bytes, *, persistent: bool = False) -> Structure:
-        """The producer's next message for ``to``, not yet sent."""
+        """Return the producer's next message for ``to``, which has not been sent."""
         return self.peer.message(
             self.producer(to), openwire_queue(to.name), data, persistent=persistent
         )
@@ -308,7 +308,7 @@ class OpenWireProducer(Producer):
         return fields.get("correlationId") == str(offered)
 
     def reason(self, offered: int) -> str:
-        """The exception with which the message was refused."""
+        """Return the exception with which the message was refused."""
         return str(self._answers[offered]["exception"].name)
 
 
@@ -321,7 +321,7 @@ PRODUCERS: dict[str, type[Producer]] = {
 
 
 class Consumer:
-    """Consumes a place's messages, and acknowledges each on arrival."""
+    """Consumes a place's messages and acknowledges each on arrival."""
 
     def __init__(self, target: Bench) -> None:
         self.target = target
@@ -330,10 +330,10 @@ class Consumer:
 
     @abstractmethod
     def next(self, within: Duration = PATIENCE) -> int | None:
-        """The number of the next message; None if none arrives."""
+        """Return the number of the next message; None if none arrives."""
 
     def take(self, count: int, within: Duration = PATIENCE) -> list[int]:
-        """The next ``count`` messages; fewer if they do not arrive."""
+        """Return the next ``count`` messages; fewer if some do not arrive."""
         received: list[int] = []
         while len(received) < count and (number := self.next(within)) is not None:
             received.append(number)
@@ -341,7 +341,7 @@ class Consumer:
         return received
 
     def rest(self, count: int) -> list[int]:
-        """All remaining messages (``count`` are expected), and any surplus."""
+        """Return all remaining messages (``count`` are expected), and any surplus."""
         self.take(count - len(self.numbers))
         self.take(1, QUIET)
         return self.numbers
@@ -431,7 +431,7 @@ class Scale:
         return size + self.extra
 
     def bodies(self, total: int, sizes: Sequence[int]) -> list[bytes]:
-        """Bodies of these sizes (at least ``SMALLEST``) and one more, charged ``total`` bytes."""
+        """Return bodies of these sizes (at least ``SMALLEST``) and one more, charged ``total``."""
         last = total - self.extra - sum(map(self.weight, sizes))
         if last < SMALLEST:
             raise ValueError(f"{list(sizes)} leave no room for a last body within {total} bytes")
@@ -440,7 +440,7 @@ class Scale:
 
 def filled(target: Bench, producer: Producer, statistics: Statistics, to: Place, size: int) -> int:
     """Send messages of ``size`` bytes, each of which must be accepted, until the broker reports
-    that the place is full. Return their number. Control: the place does become full."""
+    that the place is full. Return the number of messages. Control: the place becomes full."""
     count, most = 0, 2 + to.policy.memory_limit // size
     while count == 0 or not statistics.destination(to.name, to.routing).memory.full:
         target.control(count < most, f"{count} messages of {size} bytes did not fill {to.name}")

@@ -1,7 +1,7 @@
 """Clients of one queue, with the same interface for every protocol.
 
-They send confirmed messages, receive, settle and leave. Cases about whole histories use them, so
-that one history runs over every protocol of a target and between any two.
+The clients send confirmed messages, receive, settle and leave. Cases about whole histories use
+them, so that one history runs over every protocol of a target and between any two protocols.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ FRAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A message that arrived at a consumer; its client settles it with ``handle``."""
+    """A message that has arrived at a consumer. The client settles it with ``handle``."""
 
     handle: Any
     body: bytes
 
 
 def wait_while_frames_come(target: Bench, peer: Any, enough: Callable[[], bool]) -> None:
-    """Wait until ``enough()``, as long as frames keep arriving at ``peer`` within PATIENCE: a slow
-    broker is not a silent one."""
+    """Wait until ``enough()`` is true, as long as frames keep arriving at ``peer`` within PATIENCE:
+    a slow broker is not a silent one."""
     before = -1
     while not target.wait_until(lambda: peer.ended is not None or enough(), PATIENCE) and (
         len(peer.inbox) > before
@@ -74,15 +74,15 @@ class QueueClient(ABC):
 
     @abstractmethod
     def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
-        """Send ``bodies`` in a transaction and end it; wait until it has ended."""
+        """Send ``bodies`` in a transaction and end the transaction; wait until it has ended."""
 
     @abstractmethod
     def join(self, window: int | None = None) -> None:
-        """Consume with at most ``window`` unsettled messages; None: no limit."""
+        """Consume with at most ``window`` unsettled messages; None means no limit."""
 
     @abstractmethod
     def taken(self) -> list[Arrived]:
-        """Remove and return the messages that arrived since the last call."""
+        """Remove and return the messages that have arrived since the last call."""
 
     @abstractmethod
     def waiting_here(self) -> int:
@@ -90,7 +90,7 @@ class QueueClient(ABC):
 
     @abstractmethod
     def settle(self, count: int) -> None:
-        """Settle the oldest ``count`` held messages together; wait until the broker did so."""
+        """Settle the oldest ``count`` held messages together; wait until the broker has done so."""
 
     def _confirmed(self, confirmed: int, sent: int) -> None:
         detail = f"{confirmed} of {sent} messages were confirmed; {self.peer.instead()}"
@@ -100,7 +100,7 @@ class QueueClient(ABC):
             self.target.require(self.confirmed_by, confirmed >= sent, detail)
 
     def receive(self, count: int) -> list[bytes]:
-        """Wait for ``count`` more messages, at most PATIENCE; return the bodies that arrived."""
+        """Wait at most PATIENCE for ``count`` more messages; return the bodies that arrived."""
         self._await(count, self.waiting_here)
         arrived = self.taken()
         self.held += arrived
@@ -119,7 +119,7 @@ class QueueClient(ABC):
         """Stop consuming and return held messages; wait for the confirmation."""
 
     def leave(self, lost: bool) -> list[bytes]:
-        """Reset the connection, or stop and close it. Return the bodies of held messages."""
+        """Reset the connection, or stop and close it. Return the bodies of the held messages."""
         if not lost:
             self.stop()
             self.held += self.taken()
@@ -348,7 +348,7 @@ class Amqp091QueueClient(QueueClient):
 
 
 class CoreQueueClient(QueueClient):
-    """CORE: it sends immediately, and uses a separate connection for transactions."""
+    """CORE, which sends immediately and uses a separate connection for transactions."""
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)

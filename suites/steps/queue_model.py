@@ -1,4 +1,4 @@
-"""A model of a queue: which messages wait, in which order, and which were delivered.
+"""A model of a queue: which messages wait, in which order, and which have been delivered.
 
 Messages are numbered in order of publication. A returned message takes its old position, so the
 next deliveries are always the lowest waiting numbers.
@@ -26,7 +26,7 @@ READ_AHEAD = 8000
 
 
 def place_names(target: Target) -> list[str]:
-    """Return the names of the target's places, those that differ most first."""
+    """Return the names of the target's places; those that differ most come first."""
     paged = "address-full" in target.identity.capabilities
     return [MEMORY, SOON_PAGED, PAGED] if paged else [MEMORY]
 
@@ -37,7 +37,7 @@ def places(target: Target) -> st.SearchStrategy[str]:
 
 @dataclass
 class QueueModel:
-    """One queue. ``waiting`` is in order; ``delivered`` has every number ever delivered."""
+    """One queue. ``waiting`` is in order; ``delivered`` has all numbers ever delivered."""
 
     waiting: list[int] = field(default_factory=list)
     delivered: set[int] = field(default_factory=set)
@@ -59,7 +59,7 @@ class QueueModel:
         self.waiting = sorted([*self.waiting, *numbers])
 
     def next(self) -> list[int]:
-        """Return the waiting messages that may be the first."""
+        """Return the waiting messages that may come first."""
         if self.keeps_places:
             return self.waiting[:1]
         return [*self._placed(self.waiting)[:1], *self.delivered.intersection(self.waiting)]
@@ -85,7 +85,7 @@ class QueueModel:
 
     @property
     def has_arrivals(self) -> bool:
-        """True if anything arrived since order was last judged."""
+        """True if messages have arrived since the order was last judged."""
         return bool(self._arrived)
 
     def disorder(self) -> str:

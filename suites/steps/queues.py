@@ -1,4 +1,4 @@
-"""Steps on a queue: send bodies, receive messages, count the remaining ones."""
+"""Steps on a queue: send bodies, receive messages, and count the remaining ones."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def judge_arrivals(
     count: int,
     how: Literal["accepted", "sent"],
 ) -> None:
-    """Judge that the messages numbered from 0 arrived, each once and in order."""
+    """Judge that the messages numbered from 0 have arrived, each once and in order."""
     detail = f"{count} messages were {how}; {listed(received)} arrived"
     target.record_finding(requirement, received == list(range(count)), detail)
 
 
 def publish_all(peer: StompPeer, to: Destination, each_body: Sequence[bytes]) -> None:
-    """Send all bodies in order. The receipt of the last confirms all (STOMP12-RCPT-03)."""
+    """Send all bodies in order. The receipt of the last message confirms all (STOMP12-RCPT-03)."""
     for body in each_body[:-1]:
         peer.publish(to, body, receipt=False)
     if each_body:
@@ -89,8 +89,8 @@ def publish_late(
 def receive(
     target: Bench, peer: Consumer, count: int, *, within: Duration = PATIENCE
 ) -> list[Frame]:
-    """Return the next ``count`` messages, without waiting for a surplus. Fewer if they do not
-    arrive in time or the connection ends."""
+    """Return the next ``count`` messages, without waiting for a surplus. Return fewer if some do
+    not arrive in time or the connection ends."""
 
     def enough() -> bool:
         return (
@@ -104,7 +104,7 @@ def receive(
 
 
 def receive_and_acknowledge(target: Bench, peer: StompPeer, count: int) -> list[Frame]:
-    """Like :func:`receive`, but acknowledge, so that even a small window suffices."""
+    """Receive like :func:`receive`, but acknowledge, so that even a small window is enough."""
     messages: list[Frame] = []
     while len(messages) < count:
         arrived = receive(target, peer, 1)
@@ -117,7 +117,7 @@ def receive_and_acknowledge(target: Bench, peer: StompPeer, count: int) -> list[
 
 
 def collect(target: Bench, peer: Consumer, count: int, *, quiet: Duration = QUIET) -> list[Frame]:
-    """Like :func:`receive`, plus the messages that arrive within ``quiet`` afterwards."""
+    """Receive like :func:`receive`, but also the messages that arrive within ``quiet`` after it."""
     messages = receive(target, peer, count)
     target.wait_until(lambda: peer.ended is not None, quiet)
     return messages + peer.take_messages()
@@ -129,7 +129,7 @@ def expected_arrivals(
     want: Sequence[bytes],
     match: Literal["in order", "in any order"] = "in order",
 ) -> Expectation:
-    """The expectation that ``want`` arrives at ``peer``; ``received`` are its latest messages."""
+    """The expectation that ``want`` arrives at ``peer``; ``received`` are the latest messages."""
     return expected_shares([peer], [received], want, match)
 
 
@@ -139,8 +139,8 @@ def expected_shares(
     want: Sequence[bytes],
     match: Literal["in order", "in any order"] = "in any order",
 ) -> Expectation:
-    """The expectation that the bodies ``want`` arrive at ``peers``, in any distribution; ``shares``
-    are their latest messages."""
+    """Return the expectation that the bodies ``want`` arrive at ``peers``, in any distribution;
+    ``shares`` has their latest messages."""
     judged = tuple((peer.conn, len(share)) for peer, share in zip(peers, shares, strict=True))
     arrivals = Arrivals(tuple(want), match, judged)
     return Expectation(kind="messages", words="the messages", arrivals=arrivals)
@@ -149,7 +149,7 @@ def expected_shares(
 def expected_remainder(
     want: Sequence[bytes], match: Literal["in order", "in any order", "among others"] = "in order"
 ) -> Expectation:
-    """The expectation that the last :func:`left_in` returned the bodies ``want``."""
+    """Return the expectation that the last call of :func:`left_in` returned the bodies ``want``."""
     arrivals = Arrivals(tuple(want), match, ignored=(SENTINEL,))
     return Expectation(kind="messages", words="what is left in the queue", arrivals=arrivals)
 
@@ -168,7 +168,7 @@ def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str
 
 def unsettled_comes_back(target: Bench, version: str, ack: str, *, leaves: bool = False) -> bool:
     """True if a message that a lost consumer never settled reaches the next consumer (``leaves``:
-    the lost one had unsubscribed). If not, a missing message proves no settlement."""
+    the lost consumer had unsubscribed). If it does not, a missing message proves no settlement."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"unsettled")
     held(target, consumer, queue, 1, ack)
@@ -209,10 +209,10 @@ def subscribed_again(
     *,
     ack: str = "auto",
 ) -> StompPeer:
-    """Return a connection that subscribed to a durable subscription whose last consumer is gone.
+    """Return a connection subscribed to a durable subscription whose last consumer is gone.
 
     A refused SUBSCRIBE is repeated on new connections, because no document says how soon a broker
-    notices that the old one ended. Control: it is confirmed within PATIENCE.
+    notices that the old one has ended. Control: a SUBSCRIBE is confirmed within PATIENCE.
     """
     until = target.now() + PATIENCE
     while True:
@@ -234,8 +234,8 @@ def left_in(target: Bench, queue: Destination, version: str, count: int) -> list
     """Return the bodies that a new consumer gets from the queue; ``count`` are expected.
 
     A sentinel sent after them shows that the consumer is served and that the wait was long enough.
-    It is sent again if it does not arrive: a broker that has not yet noticed that a consumer in
-    ``auto`` mode has left may have delivered the first one to it.
+    If it does not arrive, another is sent: a broker that has not yet noticed that a consumer in
+    ``auto`` mode has left may have delivered the first sentinel to that consumer.
     """
     target.require_capability("anycast")
     consumer = target.stomp(version)

@@ -1,9 +1,9 @@
 """Frames that cannot be processed: required and allowed answers, and proof of no harm elsewhere.
 
-The specifications differ in how much they promise. After a failed SEND or SUBSCRIBE, 1.1 and 1.2
+The specifications differ in how much they require. After a failed SEND or SUBSCRIBE, 1.1 and 1.2
 demand an ERROR and the end of the connection (STOMP11-SEND-07, STOMP12-SEND-07, …). For every other
-frame ERROR is a MAY, but a frame that was not processed must not be confirmed (STOMP11-RCPT-01,
-STOMP12-RCPT-01). If a reset may have discarded the ERROR (STOMP11-CONNECT-05, STOMP12-LINGER-02)
+frame an ERROR is a MAY, but a frame that was not processed must not be confirmed (STOMP11-RCPT-01,
+STOMP12-RCPT-01). If a reset may have discarded the ERROR (STOMP11-CONNECT-05, STOMP12-LINGER-02),
 the bench reports no violation.
 """
 
@@ -26,14 +26,14 @@ def bystander(target: Bench, version: str) -> AbstractContextManager[StompPeer]:
 
 
 def offend(peer: StompPeer, command: str, headers: HeadersLike = (), body: bytes = b"") -> str:
-    """Send a frame that should fail, and return its receipt id, which must not be confirmed."""
+    """Send a frame that should fail. Return its receipt id, which must not be confirmed."""
     receipt = peer.next_receipt()
     peer.send(command, (*header_list(headers), ("receipt", receipt)), body)
     return receipt
 
 
 def refusal(peer: StompPeer, receipt: str) -> str | None:
-    """Return what a frame with this receipt got instead of its RECEIPT; None if that arrived."""
+    """Return what a frame with this receipt got instead of its RECEIPT; None if it got that."""
     answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
     if answer is None:
         return peer.instead()
@@ -52,12 +52,12 @@ def refused(
     behaviour: str = "",
 ) -> bool:
     """Send a frame that cannot be processed and judge the answer. Return True if the broker
-    confirmed it. ``behaviour`` names the recorded behaviour: what the broker does with it.
+    confirmed it. ``behaviour`` names what the broker does with such a frame.
 
-    ``refuses`` are the requirements that hold if the frame is not confirmed. ``answers`` ask for an
-    ERROR and for the end of the connection after a frame that the broker cannot process, so they
-    ask nothing of a broker that processed it. Without ``answers`` silence is legal, so a frame that
-    must be answered follows: its answer shows that the first was handled.
+    ``refuses`` are the requirements that hold if the frame is not confirmed. ``answers`` require an
+    ERROR and the end of the connection after a frame that the broker cannot process, so they
+    require nothing of a broker that processed it. Without ``answers`` silence is legal, so a frame
+    that must be answered follows: its answer shows that the first was handled.
     """
     receipt = offend(peer, command, headers, body)
     confirmed = frame("RECEIPT", {"receipt-id": receipt})
@@ -129,7 +129,7 @@ def _ids(requirements: Requirements) -> tuple[str, ...]:
 
 def error_from(peer: StompPeer) -> Frame | None:
     """Return the ERROR that answers the last frame. None if the broker ends the connection without
-    one, answers a later frame, or stops answering."""
+    an ERROR, answers a later frame, or stops answering."""
     error = peer.watch_for(ERROR, within=QUIET)
     if error is not None or peer.ended is not None:
         return error

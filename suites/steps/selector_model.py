@@ -1,9 +1,9 @@
 """An independent model of selectors: expressions as small trees, with their text and value.
 
-Drawn expressions are unambiguous in SQL-92: logic has three values, comparing with a missing header
-is unknown, strings and numbers are never equal. They avoid what documents leave open (division,
-adding strings) and shapes that have their own cases, so NOT precedes parentheses and headers that
-may be missing are on the left.
+Drawn expressions are unambiguous in SQL-92: logic has three values, a comparison with a missing
+header is unknown, and strings and numbers are never equal. The expressions avoid what documents
+leave open (division, adding strings) and shapes that have their own cases. So NOT precedes
+parentheses, and headers that may be missing are on the left.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Not:
-    """``NOT (…)``, or without parentheses if the tree says so."""
+    """``NOT (…)``, or NOT without parentheses if the tree says so."""
 
     of: Any
     bare: bool = False
@@ -259,14 +259,14 @@ class Any_:
 
 
 def headers() -> st.SearchStrategy[dict[str, str]]:
-    """Headers of a message: some of the names, with or without a priority."""
+    """Draw headers of a message: some of the names, with or without a priority."""
     texts = st.fixed_dictionaries({}, optional={name: st.sampled_from(TEXTS) for name in NAMES})
     priority = st.fixed_dictionaries({}, optional={"priority": st.integers(0, 9).map(str)})
     return st.builds(lambda one, other: {**one, **other}, texts, priority)
 
 
 def predicates() -> st.SearchStrategy[Any]:
-    """Conditions without AND or OR that do not begin with NOT."""
+    """Draw conditions that contain no AND or OR and do not begin with NOT."""
     names, texts = st.sampled_from(NAMES), st.sampled_from(TEXTS)
     parts = st.one_of(st.just(("%",)), st.just(("_",)), st.sampled_from("redblue%_!'217"))
     return st.one_of(
@@ -289,7 +289,7 @@ def predicates() -> st.SearchStrategy[Any]:
 
 
 def numbers() -> st.SearchStrategy[Number]:
-    """Numbers, half of them around the priorities."""
+    """Draw numbers, half of them near the priorities."""
     leaves = st.one_of(
         st.just(Number("p")), st.integers(0, 12).map(lambda value: Number("", (value,)))
     )
@@ -309,7 +309,7 @@ def numbers() -> st.SearchStrategy[Number]:
 
 
 def expressions() -> st.SearchStrategy[Any]:
-    """Conditions of all kinds, with up to eight predicates."""
+    """Draw conditions of all kinds, with up to eight predicates."""
     return st.recursive(
         predicates(),
         lambda inner: st.one_of(
@@ -322,7 +322,7 @@ def expressions() -> st.SearchStrategy[Any]:
 
 
 def spelled(text: str, choice: int) -> str:
-    """``text`` with keywords in any case, which means the same. Strings and names stay."""
+    """Return ``text`` with keywords in any case, which means the same. Keep strings and names."""
     words = {"AND", "OR", "NOT", "IN", "IS", "LIKE", "NULL", "BETWEEN", "ESCAPE", "TRUE", "FALSE"}
     spell = (str, str.lower, str.title)[choice % 3]
     pieces = []
@@ -337,7 +337,7 @@ def spelled(text: str, choice: int) -> str:
 
 
 def _outside(text: str) -> list[tuple[str, bool]]:
-    """Each character, and whether it is inside quotes of either kind."""
+    """Return each character, and whether it is inside quotes of either kind."""
     result, within = [], ""
     for character in text:
         if not within and character in "'\"":

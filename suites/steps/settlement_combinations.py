@@ -59,7 +59,7 @@ AGING, ROUND = seconds(900), seconds(50)
 
 
 class Scene:
-    """The connection, its queues and the messages it holds."""
+    """The connection, its queues, and the messages that it holds."""
 
     def __init__(self, target: Bench, version: str, row: Row, *, transacts: bool) -> None:
         self.target = target
@@ -81,7 +81,7 @@ class Scene:
         return "blue" if number % 3 == 1 else "red"
 
     def open(self) -> None:
-        """Subscribe, and receive as many messages as allowed."""
+        """Subscribe and receive as many messages as allowed."""
         mode, beside = self.mode, self.row[BESIDE]
         chosen = self.row[SELECTOR] is not None
         self.peer.subscribe(self.queue, "0", ack=mode, headers={"selector": RED} if chosen else {})
@@ -106,7 +106,7 @@ class Scene:
         self.target.control(len(self.held) > 3, "a subscription should get some of the messages")
 
     def settle(self) -> bool:
-        """Settle some of the messages, but never the last. Return False if the broker refuses a
+        """Settle some of the messages, but never the last one. Return False if the broker refuses a
         NACK in a transaction."""
         if self.within:
             self.peer.request("BEGIN", self.within)
@@ -135,9 +135,9 @@ class Scene:
         return True
 
     def end(self) -> bool:
-        """End the transaction and the connection; COMMIT also follows a refused frame, if the
-        connection continues. Return False if the broker confirmed a frame that it should refuse, or
-        does not confirm that COMMIT."""
+        """End the transaction and the connection. A COMMIT also follows a refused frame if the
+        connection continues. Return False if the broker confirmed a frame that it should refuse or
+        did not confirm this COMMIT."""
         end = str(self.row[END])
         refused = True
         if end in (COMMIT, ABORT):
@@ -200,8 +200,8 @@ class Scene:
             record(self._ends(), (b"within" in result) == commits, words)
 
     def judge_refused(self) -> None:
-        """Judge a NACK in a transaction that got ERROR: it consumes nothing, even if the connection
-        continues and COMMIT follows."""
+        """Judge a NACK in a transaction that was answered with an ERROR: it consumes nothing, even
+        if the connection continues and a COMMIT follows."""
         name = KEPT[self.version]
         committed = self.peer.ended is None and commit_is_confirmed(self.target, self.peer)
         self.peer.close_socket(CloseHow.RESET)
@@ -215,8 +215,8 @@ class Scene:
         self.target.record_finding(name, kept, detail)
 
     def set_aside(self) -> None:
-        """Judge nothing else: the broker may accept the frame that ends the connection, and may
-        refuse a NACK in a transaction."""
+        """Judge nothing else: the broker may accept the frame that should end the connection, and
+        may refuse a NACK in a transaction."""
         detail = f"{self.words}: the broker behaves differently"
         judged = {self._keeps(), KEPT[self.version]}
         if self.command == "NACK":
@@ -224,7 +224,7 @@ class Scene:
         self.target.record_not_applicable(tuple(judged), detail)
 
     def _keeps(self) -> str:
-        """The requirement that keeps a message which only a refused frame names, or none at all."""
+        """Return the requirement that keeps a message named by no frame or by a refused one."""
         return (ACKS if "ACK in no" in str(self.row[END]) else KEPT)[self.version]
 
     def _ends(self) -> str:
@@ -233,12 +233,12 @@ class Scene:
 
     @property
     def last(self) -> dict[str, str]:
-        """Headers that name an unsettled message."""
+        """Return headers that name an unsettled message."""
         return dict(self.peer.naming(self.held[-1]))
 
     @property
     def stranger(self) -> dict[str, str]:
-        """A header that names a subscription other than the message's."""
+        """Return a header that names a subscription other than the message's."""
         is_first = self.held[-1].get("subscription") == "0"
         return {"subscription": "none" if self.row[BESIDE] is None else "1" if is_first else "0"}
 
@@ -282,7 +282,7 @@ WITHIN = Table(
 
 
 def fitted(target: Bench, version: str, row: Row) -> Row:
-    """Return ``row`` without options that the version or the target lacks."""
+    """Return ``row`` without the options that the version or the target lacks."""
     command, mode = WAYS[str(row[SETTLED])]
     if version == "1.0" or "nack" not in target.capabilities:
         command = "ACK"

@@ -18,7 +18,7 @@ GRACE: Duration = seconds(3)
 
 def unread_for(target: Bench, peer: Conversation[Any]) -> Duration:
     """Return how long a broker may have left our last bytes unread: a busy broker may process a
-    login seconds late and count silence only from then. 0 in virtual time."""
+    login seconds late and measure the silence only from then. 0 in virtual time."""
     return 0 if target.virtual else peer.answered_after
 
 
@@ -45,7 +45,7 @@ def judge_close(
 
 
 def closed_at(peer: Conversation[Any]) -> Instant | None:
-    """Return when the connection ended; None if it has not."""
+    """Return when the connection ended; None if it has not ended."""
     return None if peer.ended is None else peer.ended.at
 
 
@@ -64,10 +64,10 @@ def judge_spread_closes(
     and judge when each is closed.
 
     A broker that checks at intervals closes them after silences that differ by at least seven
-    eighths of its interval. So eight sevenths of that difference bounds the interval of its timers,
+    eighths of its interval. So eight sevenths of that difference limit the interval of its timers,
     and the close may be at most that much later than the lower bound, whatever ``bounds`` allow.
     ``rounding`` is how much longer than the lower bound the agreed time may be. ``closed`` returns
-    when the broker closed a connection (None if it has not).
+    when the broker closed a connection (None if it did not).
     """
     # A slow host may connect some peers only after the broker has closed earlier ones.
     spoken = [[] if peer.spoke_at is None else [peer.spoke_at] for peer in peers]

@@ -1,8 +1,8 @@
 """Small addresses, by kind (harness/targets/full_addresses.py), and the charge for a message there.
 
-How much a broker charges for a message is its own choice, so it is measured first: by querying its
-management or, without one, by searching for the largest message after which another is still
-accepted. Then thresholds can be hit exactly.
+A broker may choose how much it charges for a message, so the charge is measured first: by querying
+the broker's management or, if there is none, by searching for the largest message after which
+another one is still accepted. Then thresholds can be hit exactly.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ PAGED_MESSAGES = 20
 
 
 def limit_of(target: Bench) -> int:
-    """max-size-bytes of the addresses that are limited in bytes."""
+    """Return max-size-bytes of the addresses that are limited in bytes."""
     return target.target.identity.addresses.max_size_bytes
 
 
 def threshold_of(target: Bench) -> int:
-    """max-size-bytes-reject-threshold of the kind "reject"."""
+    """Return max-size-bytes-reject-threshold of the kind "reject"."""
     return target.target.identity.addresses.max_size_bytes_reject_threshold
 
 
 def page_of(target: Bench) -> int:
-    """page-size-bytes of all these addresses."""
+    """Return page-size-bytes of all these addresses."""
     return target.target.identity.addresses.page_size_bytes
 
 
 def read_ahead_of(target: Bench) -> int:
-    """max-read-page-bytes: its default is two pages (ARTEMIS-PAGING-16)."""
+    """Return max-read-page-bytes, whose default is two pages (ARTEMIS-PAGING-16)."""
     return 2 * page_of(target)
 
 
 def page_limit_of(target: Bench) -> int:
-    """page-limit-bytes of the kind "pages", in whole pages."""
+    """Return page-limit-bytes of the kind "pages", in whole pages."""
     addresses = target.target.identity.addresses
     return addresses.page_limit_bytes // addresses.page_size_bytes
 
@@ -57,7 +57,7 @@ SMALLEST = 256
 
 
 def node(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Node:
-    """A fresh AMQP address of that kind: block, fail, drop, page, limited.block, pages.fail …"""
+    """Return a fresh AMQP address of kind block, fail, drop, page, limited.block, pages.fail …"""
     fresh = target.node(routing)
     return Node(f"{target.full_address(kind)}{fresh.address}", fresh.capabilities)
 
@@ -70,7 +70,7 @@ def destination(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Des
 
 
 def same(to: Destination) -> Node:
-    """The AMQP name of an address created for STOMP."""
+    """Return the AMQP name of an address created for STOMP."""
     kind = "topic" if any("MULTICAST" in value for _, value in to.send_headers) else "queue"
     return Node(to.name, (kind,))
 
@@ -88,13 +88,13 @@ def number_of(data: bytes) -> int:
 
 
 def producer(target: Bench, to: Node, acceptor: str | None = None) -> tuple[AmqpPeer, Link]:
-    """A sender on a separate connection."""
+    """Return a sender on a separate connection."""
     peer = target.amqp(acceptor=acceptor)
     return peer, peer.sender(to)
 
 
 def send(target: Bench, peer: AmqpPeer, link: Link, data: bytes) -> str | None:
-    """Send one message and return the state of its outcome; None if settled without one."""
+    """Send one message; return the state of its outcome, or None if it was settled without one."""
     granted(target, peer, link)
     return peer.confirmed(link.session, peer.post(link, data), None).kind("state")
 
@@ -117,8 +117,8 @@ def _asked(target: Bench) -> int:
 
 
 def _searched(target: Bench) -> int:
-    """By bisection: the largest body after which an address under FAIL still accepts a message is
-    charged one byte less than the limit."""
+    """Search by bisection: the largest body after which an address under FAIL still accepts a
+    message is charged one byte less than the limit."""
 
     def room_is_left(size: int) -> bool:
         peer, link = producer(target, node(target, "fail"))
@@ -136,8 +136,8 @@ def _searched(target: Bench) -> int:
 
 
 def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
-    """Bodies of these sizes and one more, together charged ``total`` bytes; each costs ``extra``
-    bytes beyond its body."""
+    """Return bodies of these sizes and one more, which together are charged ``total`` bytes. Each
+    costs ``extra`` bytes beyond its size."""
     last = total - extra - sum(size + extra for size in sizes)
     if last < SMALLEST:
         raise ValueError(f"{list(sizes)} leave no room for a last body within {total} bytes")
@@ -145,15 +145,15 @@ def filling(total: int, extra: int, sizes: Sequence[int]) -> list[bytes]:
 
 
 def scratch_name(target: Bench, rest: str, length: int) -> str:
-    """The name of an address that is never full, of ``length`` characters, ending with ``rest``."""
+    """Return a name of ``length`` characters that ends in ``rest``; its address is never full."""
     page = target.full_address("page")
     left = length - len(page)
     return page + rest.rjust(left, "x")[-left:]
 
 
 class Scale:
-    """Measures what is charged for SENDs to a STOMP destination, on addresses with names of the
-    same length, because names may be charged too."""
+    """Measures the charge for SENDs to a STOMP destination, on addresses with names of the same
+    length, because names may be charged too."""
 
     def __init__(self, target: Bench, admin: Admin, to: Destination) -> None:
         self._admin, self._to, self._peer = admin, to, target.stomp()
@@ -170,12 +170,12 @@ class Scale:
         return self._known[size]
 
     def of(self, goal: int) -> int:
-        """The largest body that is charged at most ``goal`` bytes; it has at least 2 bytes."""
+        """Return the largest body (of at least 2 bytes) that is charged at most ``goal`` bytes."""
         return 2 + bisect_right(range(3, goal), goal, key=self.weight)
 
     def sizes(self, goal: int) -> list[int]:
-        """Bodies that are charged ``goal`` bytes together, or the nearest lower amount that the
-        broker's accounting allows: some brokers charge for whole buffers."""
+        """Return the sizes of bodies that together are charged ``goal`` bytes, or the nearest lower
+        amount that the broker's accounting allows: some brokers charge for whole buffers."""
         filler = self.weight(300)
         fillers = [300] * max(0, goal // filler - 2)
         left = goal - filler * len(fillers)
@@ -193,7 +193,7 @@ class Scale:
 
 
 def room_again(target: Bench, address: str) -> None:
-    """Wait until acknowledged messages are no longer charged; brokers may take a while."""
+    """Wait until acknowledged messages are no longer charged, which may take brokers a while."""
     if ADMIN in target.capabilities:
         state, free = target.admin().until(address, lambda state: state.size == 0)
         target.control(free, f"everything is acknowledged and the address still holds {state}")
@@ -203,8 +203,8 @@ def room_again(target: Bench, address: str) -> None:
 
 def drain_queue(target: Bench, place: Node, count: int) -> list[int]:
     """Consume the messages of a queue (``count`` are expected) and return their numbers in order.
-    Each is acknowledged on arrival, because held messages count against what is read from pages
-    (ARTEMIS-PAGING-16). The consumer stays, because a queue without one may be deleted.
+    Each is acknowledged on arrival, because held messages reduce what is read from pages
+    (ARTEMIS-PAGING-16). The consumer stays, because a queue without a consumer may be deleted.
     """
     consumer = target.amqp()
     link = consumer.receiver(place)

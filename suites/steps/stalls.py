@@ -1,8 +1,8 @@
 """Peers that stop reading during a plan and resume later.
 
 First a filler, a separate queue with large bodies, fills the link of each peer. So no message of
-the plan is in transit during the stall, and a model need not know its receiver: deliveries become
-due when the peers read again.
+the plan is in transit during the stall, and a model does not need to know who will receive it:
+deliveries become due when the peers read again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _not_reading(
     arrived: Callable[[int], int],
     proves: Requirements,
 ) -> Iterator[list[Any]]:
-    """Let ``peers`` read nothing inside the block; peers that disconnect are removed from the list.
+    """Let ``peers`` read nothing inside the block; remove peers that disconnect from the list.
     ``fill`` publishes to the peer at an index; ``arrived`` counts the filler messages it got."""
     target.record_note("the consumers stop reading")
     for place, peer in enumerate(peers):

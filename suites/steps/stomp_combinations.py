@@ -1,7 +1,7 @@
 """One STOMP subscription with drawn options, and a neighbour without options on its connection.
 
-Whatever the options of SUBSCRIBE and SEND, the subscription gets each confirmed, unexpired message
-that it selects once, within its window. The neighbour gets all of its own messages.
+Whatever the options of SUBSCRIBE and SEND are, the subscription gets each confirmed, unexpired
+message that it selects once, within its window. The neighbour gets all of its own messages.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def specified(version: str) -> Table:
 
 @dataclass(frozen=True)
 class Sentences:
-    """The requirements by which a combination is judged; None judges nothing. ``windows`` are those
-    for each value of the window, None if it is absent."""
+    """The requirements by which a combination is judged; None means that nothing is judged.
+    ``windows`` has those for each value of the window, with None if it is absent."""
 
     arrives: str
     windows: Mapping[str | None, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Sentences:
 
 @dataclass
 class Subscription:
-    """One of the two subscriptions. Its ``window`` counts bytes or messages."""
+    """One of the two subscriptions. Its ``window`` is a number of bytes or messages."""
 
     id: str
     to: Destination
@@ -315,7 +315,7 @@ class Play:
         return True
 
     def _stall_sentence(self, subscription: Subscription) -> str:
-        """The requirement that is broken if due messages do not arrive."""
+        """Return the requirement that is broken if due messages do not arrive."""
         if subscription is self.second:
             return self.sentences.windows.get(None, self.sentences.arrives)
         return self._window_sentence() or self.sentences.arrives
@@ -345,7 +345,7 @@ class Play:
         subscription.window.held.clear()
 
     def _judge_surplus(self) -> None:
-        """Judge all arrivals: each due message once, and no other."""
+        """Judge all arrivals: each due message arrives once, and no other message does."""
         if self.first.mode != AUTO:
             self._acknowledge(self.first)
         self.peer.settle()
@@ -367,7 +367,7 @@ class Play:
 
     def _unsubscribe(self) -> None:
         """End the subscription, and send one more message that it would select. General rules judge
-        that it does not arrive (``harness/oracles/stomp_aftermath.py``)."""
+        that this message does not arrive (``harness/oracles/stomp_aftermath.py``)."""
         self.peer.request("UNSUBSCRIBE", {"id": self.first.id})
         self._send_one(MESSAGES, None)
         self.producer.settle()

@@ -1,6 +1,6 @@
-"""Strategies of properties: values at limits, instants at deadlines, places with parameters.
+"""Strategies for properties: values at limits, instants at deadlines, places with parameters.
 
-Uniform draws almost never hit an off-by-one fault, so these aim one below, at and one above.
+Uniform draws almost never hit an off-by-one fault, so these aim at a limit and its neighbours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MINUTE_MS = 60_000
 
 
 def real_ttls(target: Target) -> range:
-    """TTLs in milliseconds for which a case waits in real time."""
+    """Return TTLs in milliseconds for which a case can wait in real time."""
     rate = target.identity.clock_rate
     if rate == 1:
         return range(LONGEST_REAL_TTL_MS + 1)
@@ -33,27 +33,27 @@ def real_ttls(target: Target) -> range:
 
 
 def waited_for(target: Target, *durations_ms: int) -> list[int]:
-    """Durations in milliseconds that take as long on this target as ``durations_ms`` take on the
-    host, plus a minute if the target's clock is accelerated."""
+    """Return durations in milliseconds that take as long on this target as ``durations_ms`` take on
+    the host, plus a minute if the target's clock is accelerated."""
     rate = target.identity.clock_rate
     durations = [duration_ms * rate for duration_ms in durations_ms]
     return durations if rate == 1 else [*durations, MINUTE_MS]
 
 
 def periods(*corners_ms: int) -> Callable[[Target], st.SearchStrategy[int]]:
-    """Heartbeat intervals in milliseconds, near those that a case can wait for."""
+    """Draw heartbeat intervals in milliseconds, near those for which a case can wait."""
     return lambda target: near(waited_for(target, *corners_ms), low=1)
 
 
 def near(points: Iterable[int], low: int = 0) -> st.SearchStrategy[int]:
-    """One below, at or one above one of ``points``, never below ``low``."""
+    """Draw a value one below, at or one above one of ``points``, but never below ``low``."""
     candidates = {point + step for point in points for step in (-1, 0, 1)}
     return st.sampled_from(sorted(candidate for candidate in candidates if candidate >= low))
 
 
 @dataclass(frozen=True)
 class Silence:
-    """A connection that will fall silent; ``heart_beat`` is its header (None: none)."""
+    """A connection that will fall silent; ``heart_beat`` is its header (None if there is none)."""
 
     where: Where
     version: str
@@ -61,7 +61,7 @@ class Silence:
 
 
 def silences(target: Target) -> st.SearchStrategy[Silence]:
-    """Connections whose TTL the target must keep, aimed at the corners of the TTL arithmetic."""
+    """Draw connections whose TTL the target must keep, aimed at corners of the TTL arithmetic."""
     real = target.clock is Clock.REAL
 
     @st.composite
@@ -101,7 +101,7 @@ def silences(target: Target) -> st.SearchStrategy[Silence]:
 
 
 def places(target: Target) -> st.SearchStrategy[Where]:
-    """STOMP acceptors: with any parameters if the target can be reconfigured, else its own."""
+    """Draw STOMP acceptors: with any parameters if the target can be reconfigured, else its own."""
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.sampled_from(
             [Where(name) for name in sorted(speaking(target.acceptors(), "STOMP"))]

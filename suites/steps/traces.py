@@ -18,8 +18,8 @@ class Peer(Protocol):
 
 
 def judge_trace(target: Bench, peer: Peer, *oracles: Oracle) -> None:
-    """Judge the trace of ``peer`` so far by these oracles; findings that are not cited are
-    dropped."""
+    """Judge the trace of ``peer`` so far by these oracles. Findings of requirements that the case
+    does not cite are dropped."""
     for oracle in oracles:
         for finding in combine(oracle(target.events, peer.conn)):
             if finding.requirement in target.cited and finding.seen is not Seen.NEVER_REACHED:
@@ -28,7 +28,7 @@ def judge_trace(target: Bench, peer: Peer, *oracles: Oracle) -> None:
 
 
 def frames_received(target: Bench, peer: Peer, command: str | None = None) -> list[FrameReceived]:
-    """Return the broker's frames that arrived at ``peer``, all or those of one command."""
+    """Return the broker's frames that arrived at ``peer``, either all or those of one command."""
     return [
         event
         for event in target.events

@@ -74,7 +74,7 @@ class Victim:
         self.socket.message(send_frame(self.to, b"behind"))
 
     def judge_failed(self, failed: str | tuple[str, ...], code: int | None, what: str) -> None:
-        """The connection must have ended (``failed``), with a Close of that ``code`` first
+        """The connection must have ended (``failed``), after a Close with this ``code``
         (RFC6455-CLOSE-05), and later frames must not have been served (RFC6455-CLOSE-07). Only
         cited requirements are judged."""
         target, socket = self.target, self.socket
@@ -133,7 +133,7 @@ def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
 
 
 def _out_of_order(frames: list[WsFrame]) -> Iterator[WsFrame]:
-    """Continuations without a message, and new messages before the previous one was complete."""
+    """Yield continuations without a message, and new messages before the previous one ended."""
     open_ = False
     for ws_frame in frames:
         if not ws_frame.is_control:
@@ -154,7 +154,7 @@ def messages(frames: list[WsFrame]) -> Iterator[tuple[int, bytes]]:
 
 
 def limited_places(target: Target) -> st.SearchStrategy[Where]:
-    """STOMP acceptors: with any frame limit if the target can be reconfigured, else its own."""
+    """Draw STOMP acceptors: with any frame limit if the target is reconfigurable, else its own."""
     if RECONFIGURABLE not in target.identity.capabilities:
         own = target.identity.profile.parameters.get("websocket_acceptor")
         names = sorted(speaking(target.acceptors(), "STOMP")) if own is None else [str(own)]
@@ -178,7 +178,7 @@ def limited_places(target: Target) -> st.SearchStrategy[Where]:
 
 
 def limit_of(target: Bench, acceptor: str) -> int:
-    """The largest payload of one frame on this acceptor, in bytes."""
+    """Return the largest payload of one frame on this acceptor, in bytes."""
     limit = target.parameters(acceptor)["web_socket_max_frame_payload_length"]
     assert isinstance(limit, int)
     return limit
@@ -187,6 +187,6 @@ def limit_of(target: Bench, acceptor: str) -> int:
 def session(
     target: Bench, acceptor: str | None = None, version: str = "1.2"
 ) -> tuple[WebSocketPeer, StompPeer]:
-    """A WebSocket and the STOMP session over it."""
+    """Open a WebSocket and the STOMP session over it."""
     socket = target.websocket(acceptor=acceptor)
     return socket, target.stomp(version, over=socket)

@@ -2,7 +2,7 @@
 
 Producers send in one write or in transactions; consumers join, settle cumulatively, and leave while
 they hold messages. At the end one consumer receives everything, and
-:mod:`brokerproof.harness.oracles.accounting` shows losses, duplicates and reordering.
+:mod:`brokerproof.harness.oracles.accounting` reveals losses, duplicates and reordering.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Sentences:
 @dataclass(frozen=True)
 class Course:
     """A history: ``waiting`` messages are sent before anybody consumes, each settlement covers
-    ``stride`` messages, and ``comers`` consumers join and leave, losing their connection if
-    ``lost``. If ``narrow``, the first consumer may hold a third of the messages."""
+    ``stride`` messages, and ``comers`` consumers join and leave (if ``lost``, by losing their
+    connections). If ``narrow``, the first consumer may hold a third of the messages."""
 
     waiting: int
     stride: int
@@ -116,8 +116,8 @@ class History:
         self._batches = self._consumers = self.waiting = 0
 
     def send(self, count: int, end: str = "") -> list[Key]:
-        """Send ``count`` messages of a new producer. With ``end`` (``commit``, ``abort``) they are
-        sent in a transaction that ends that way."""
+        """Send ``count`` messages of a new producer. If ``end`` is given (``commit``, ``abort``),
+        they are sent in a transaction that ends in this way."""
         self._batches += 1
         keys = [b"%d/%d" % (self._batches, number) for number in range(count)]
         for key in keys:
@@ -139,7 +139,7 @@ class History:
         return f"consumer {self._consumers}", client
 
     def take(self, name: str, client: QueueClient, count: int) -> int:
-        """Receive ``count`` messages and any that arrived with them; return their number."""
+        """Receive ``count`` messages and any that arrived with them; return the number received."""
         arrived = client.receive(count)
         for body in arrived:
             self.ledger.update(Delivered(body, name, None))
@@ -252,9 +252,9 @@ def judge(history: History, books: Books, what: str) -> None:
 
 
 def premise(history: History, lost: bool) -> bool:
-    """Control that one message can be sent, received and settled at the queue. Return False if it
-    was not redelivered after its consumer had left (been lost, if ``lost``) and no requirement
-    demands that."""
+    """Control: one message can be sent, received and settled at the queue. Return False if the
+    message was not redelivered after its consumer had left (or was lost, if ``lost``) and no
+    requirement demands redelivery."""
     target, owed = history.target, history.sentences.returns
     history.send(1)
     for holds in (False,) if owed else (True, False):
@@ -295,7 +295,7 @@ def course(
     narrow: bool,
     most: int | None = None,
 ) -> Course:
-    """Return the history for ``position``, of at most ``most`` messages."""
+    """Return the history for ``position``, with at most ``most`` messages."""
     waiting = amounts.at(target, position, most=most, piped=True)
     return Course(waiting, amounts.at(target, stride, least=1), comers, lost, narrow)
 
@@ -304,8 +304,8 @@ def corners(
     protocols: Callable[[Target], list[str]], ends: int, **others: object
 ) -> Callable[[Target], list[dict[str, object]]]:
     """The histories that are always played: each protocol at either end, settled all together and
-    in parts, before a consumer disconnects properly or is lost. Each protocol has one with the
-    largest amount (two if it is the only one); the remaining ones have a few hundred messages."""
+    in parts, before a consumer disconnects properly or is lost. Each protocol has one history with
+    the largest amount (two if it is the only protocol); the others have a few hundred messages."""
 
     def always(target: Target) -> list[dict[str, object]]:
         names = protocols(target)
@@ -336,7 +336,7 @@ def history_of(
     place: str = MEMORY,
     **options: str,
 ) -> None:
-    """Play ``course`` on a fresh queue at ``place`` and judge its accounting."""
+    """Play ``course`` on a fresh queue at ``place`` and judge the queue's accounting."""
     prefix = "" if place == MEMORY else target.full_address(place)
     name = prefix + target.fresh_name()
     returns = premise(History(target, name, *ends, sentences, **options), course.lost)

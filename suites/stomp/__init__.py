@@ -1,1 +1,1 @@
-"""Conformance: STOMP framing, commands and heartbeats."""
+"""Conformance: STOMP framing, commands, and heartbeats."""

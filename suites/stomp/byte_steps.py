@@ -92,13 +92,13 @@ _DELIMITERS = (0x00, 0x0A, 0x0D, ord(":"), ord("\\"), 0xC3, None)
 
 
 def cuts(most: int = 8) -> st.SearchStrategy[tuple[Cut, ...]]:
-    """Some cuts, most of them one byte before, at or after a delimiter."""
+    """Draw some cuts, most of them one byte before, at or after a delimiter."""
     one = st.builds(Cut, st.sampled_from(_DELIMITERS), st.integers(0, 2000), st.integers(-1, 2))
     return st.lists(one, max_size=most).map(tuple)
 
 
 def write_in_pieces(target: Bench, peer: StompPeer, data: bytes, where: Iterable[Cut]) -> None:
-    """Write ``data`` cut ``where``, with pauses so that the pieces arrive separately."""
+    """Write ``data``, cut ``where``, with pauses so that the pieces arrive separately."""
     positions = sorted({0, len(data), *(cut.of(data) for cut in where)})
     for start, end in itertools.pairwise(positions):
         peer.write(data[start:end])

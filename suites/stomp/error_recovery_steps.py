@@ -26,12 +26,12 @@ class Fate:
 
     @property
     def refused(self) -> bool:
-        """True if the broker sent ERROR or ended the connection."""
+        """True if the broker sent an ERROR or ended the connection."""
         return self.error is not None or self.ended is not None
 
     @property
     def explained(self) -> bool:
-        """True if ERROR arrived. If a reset may have overtaken it (STOMP11-CONNECT-05,
+        """True if an ERROR arrived. If a reset may have overtaken the ERROR (STOMP11-CONNECT-05,
         STOMP12-LINGER-02), the bench reports no violation."""
         return self.error is not None
 
@@ -53,7 +53,7 @@ def fate(
 
 
 def fate_of_stranger(target: Bench, peer: StompPeer) -> Fate:
-    """Return the fate of a client that never got CONNECTED."""
+    """Return the fate of a client that never received CONNECTED."""
     return fate(target, peer, end_within=BEFORE_HANDSHAKE_TIMEOUT)
 
 
@@ -66,7 +66,7 @@ def fates(
 ) -> list[Fate]:
     """Give the broker a moment to react on its own. If it does not, ask for a receipt (in an empty
     transaction) and wait ``within``. After an ERROR, wait for the end of the connection; the caller
-    decides whether that was due."""
+    decides whether the end was due."""
 
     def refused(peer: StompPeer) -> bool:
         return peer.ended is not None or any(received.command == "ERROR" for received in peer.inbox)
@@ -96,7 +96,7 @@ def fates(
 
 
 class Bystander:
-    """A connection that did nothing wrong: it publishes to itself before and afterwards."""
+    """A connection that did nothing wrong. It publishes to itself before and afterwards."""
 
     def __init__(self, target: Bench, version: str) -> None:
         self._peer = target.stomp(version)

@@ -1,4 +1,4 @@
-"""A grammar of malformed frames: each kind is one way in which a client's frame can be wrong."""
+"""A grammar of malformed frames. Each kind is one way in which a client's frame can be wrong."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ KINDS = (
 
 
 def some_kinds() -> st.SearchStrategy[list[Malformation]]:
-    """Draw a few of all kinds; the caller omits those that the version allows."""
+    """Draw a few of all kinds; the caller leaves out those that the version allows."""
     return st.lists(
         st.sampled_from(KINDS),
         min_size=3,

@@ -1,6 +1,6 @@
 """ACK: how it names a message in each version, and which messages it settles in each mode.
 
-The next consumer of the queue shows which messages were settled: it receives the rest.
+The next consumer of the queue shows which messages were settled, because it receives the others.
 """
 
 from __future__ import annotations

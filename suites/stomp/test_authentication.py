@@ -1,7 +1,7 @@
-"""Login and passcode: correct ones open a session, wrong ones get a reason and a close.
+"""Login and passcode: correct ones open a session; wrong ones get a reason and a close.
 
-Only for targets that have credentials. A server need not be secured: if it admits everybody, that
-is a note, not a violation.
+These cases are only for targets that have credentials. A server does not have to be secured: if it
+admits everybody, that is a note, not a violation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WRONG = (
 
 
 def credentials(target: Bench, how: str) -> dict[str, str]:
-    """Return the target's login and passcode, made wrong in the way that ``how`` names."""
+    """Return the target's login and passcode, corrupted in the way that ``how`` names."""
     identity = target.target.identity
     login, passcode = identity.login or "", identity.passcode or ""
     return {

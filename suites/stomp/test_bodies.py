@@ -66,7 +66,7 @@ def subscribed(target: Bench, version: str) -> tuple[StompPeer, Destination]:
 def encoded(
     to: Destination, version: str, headers: tuple[tuple[str, str | int], ...], body: bytes
 ) -> bytes:
-    """Return a SEND with exactly these headers, plus those that name the destination."""
+    """Return a SEND with exactly these headers and those that name the destination."""
     return codec.encode(
         "SEND", (("destination", to.name), *to.send_headers, *headers), body, version=version
     )

@@ -1,8 +1,8 @@
 """Durable subscriptions: how they are named, what they keep, and how they are deleted and resumed.
 
 The chapter describes them for topics: ``client-id`` in CONNECT and a name in SUBSCRIBE, for which
-there are three headers. It does not say what happens when two consumers request one subscription
-concurrently: one may be refused, or both may share it.
+there are three headers. It does not say what happens when two consumers request the same
+subscription concurrently: one may be refused, or both may share it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def subscribe(
 
 
 def goes(target: Bench, peer: StompPeer, how: str = "DISCONNECT") -> None:
-    """End the connection, and give the broker time to notice (another case measures this)."""
+    """End the connection; give the broker time to notice (another case measures how much)."""
     if how == "DISCONNECT":
         peer.request("DISCONNECT")
     peer.close_socket(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
@@ -80,11 +80,11 @@ def kept(
     *,
     count: int = 0,
 ) -> list[bytes]:
-    """Return the messages that wait in a subscription. Its client consumes them and leaves. A
+    """Return the messages that wait in a subscription. The client consumes them and leaves. A
     sentinel shows that the client is served.
 
-    If fewer than ``count`` arrive before the sentinel, wait for the rest and put it first: a broker
-    may be late to notice that the connection which held them has ended.
+    If fewer than ``count`` arrive before the sentinel, wait for the others and put them first: a
+    broker may be late to notice that the connection which held them has ended.
     """
     connect = partial(client, target, client_id, version)
     peer = subscribed_again(target, connect, topic, named)
@@ -99,7 +99,7 @@ def kept(
 
 
 def delete(target: Bench, client_id: str, names: Iterable[str]) -> None:
-    """Clean up, so that no subscription is left on a broker that keeps running."""
+    """Clean up, so that no subscription is left on a broker that continues to run."""
     peer = client(target, client_id)
     for name in names:
         peer.request("UNSUBSCRIBE", {"id": "0", NAME: name})
@@ -268,8 +268,8 @@ PRECEDENCES = {PRECEDENCE_UNTIL_2_33: NAMES, PRECEDENCE_SINCE_2_34: (NAMES[1], N
 def judge_precedence(
     target: Bench, command: str, one: str, other: str, counted: str | None
 ) -> None:
-    """For each documented order, record whether the header that ``counted`` is the first of ``one``
-    and ``other`` in that order."""
+    """For each documented order, record whether the header that took effect (``counted``) is the
+    first of ``one`` and ``other`` in that order."""
     for requirement, order in PRECEDENCES.items():
         first = min(one, other, key=order.index)
         target.record_finding(

@@ -2,7 +2,7 @@
 
 The specifications leave most causes to the server, so each case provokes errors in several ways and
 judges every ERROR it receives. At least one is always due: from 1.1 on, a SEND that cannot be
-processed must be answered with ERROR.
+processed must be answered with an ERROR.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MIME = r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A frame that should fail. ``behaviour`` records whether it is answered with ERROR."""
+    """A frame that should fail. ``behaviour`` records whether an ERROR answers the frame."""
 
     words: str
     behaviour: str
@@ -81,7 +81,7 @@ MISTAKES = (
 
 @dataclass(frozen=True)
 class Answer:
-    """An ERROR, the mistake that caused it, and its connection."""
+    """An ERROR, the mistake that caused it, and the connection."""
 
     mistake: Mistake
     receipt: str | None
@@ -93,7 +93,7 @@ class Answer:
 
 
 def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
-    """Make every mistake on its own connection and yield the ERRORs that answer."""
+    """Make every mistake on its own connection; yield the ERRORs that answer."""
     for mistake in MISTAKES:
         peer = target.stomp(version)
         receipt = peer.next_receipt() if receipts else None

@@ -1,4 +1,4 @@
-"""Header text as each version writes it: MESSAGE repeats SEND's text; undefined escapes are fatal.
+"""Header text in each version: MESSAGE repeats the text of SEND; undefined escapes are fatal.
 
 1.0 has no escapes: a backslash is a backslash, and the value begins at the first colon. 1.1 escapes
 LF, colon and backslash; 1.2 escapes CR as well. CONNECT and CONNECTED are never escaped, so that
@@ -60,8 +60,8 @@ def escaped_texts(draw: st.DrawFn) -> list[str]:
 
 
 def for_version(pieces: list[str], version: str) -> str:
-    """Join ``pieces`` into one text with every character that ``version`` escapes and a non-ASCII
-    one. It neither begins nor ends with a blank."""
+    """Join ``pieces`` into one text that contains every character that ``version`` escapes and a
+    non-ASCII character. The text neither begins nor ends with a blank."""
     middle = "".join(pieces)
     return f"<é{middle}\r{middle[::-1]}>" if version == "1.2" else f"<é{middle}>"
 
@@ -249,7 +249,7 @@ PLACES = ("value", "name", "receipt", "destination")
 
 
 def undefined_characters(version: str) -> st.SearchStrategy[str]:
-    """Characters that form no escape after a backslash, those that resemble one first."""
+    """Return characters that form no escape after a backslash, first those that resemble one."""
     defined = {"1.1": "nc\\", "1.2": "nrc\\"}[version]
     looks_like = [character for character in "rtNCRTabfv0xu 'é" if character not in defined]
     others = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=defined + ":")
@@ -284,7 +284,7 @@ def test_a_backslash_before_a_delimiter_is_a_fatal_error(
 
 
 def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cut, ...]) -> None:
-    """Send the defined and the undefined escape in the same ``place``, and judge both answers."""
+    """Send the defined and the undefined escape in the same ``place``; judge both answers."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     bystander = Bystander(target, version)

@@ -1,4 +1,4 @@
-"""The grammar of frames: where a frame begins and ends, how its lines end, TCP segmentation.
+"""The grammar of frames: where a frame begins and ends, how lines end, and TCP segmentation.
 
 A stream may reach a broker in any pieces; the same bytes must always get the same answers.
 """
@@ -46,7 +46,7 @@ MOST_MIXED = 5
 
 
 def conversation(version: str, to: Destination, transaction: str) -> bytes:
-    """Everything a client may send in one write; :func:`judge_answers` knows the answers."""
+    """Return everything that a client may send in one write, as :func:`judge_answers` expects."""
 
     def encoded(command: str, headers: HeadersLike, body: bytes = b"") -> bytes:
         return codec.encode(command, headers, body, version=version)
@@ -89,7 +89,7 @@ BODIES = (b"until the NUL", BINARY, b"committed")
 
 
 def judge_answers(peer: StompPeer, proves: str) -> None:
-    """Each receipt and each body must arrive, in any order."""
+    """Judge that each receipt and each body arrives, in any order."""
     for receipt in RECEIPTS:
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
     for body in BODIES:
@@ -97,7 +97,7 @@ def judge_answers(peer: StompPeer, proves: str) -> None:
 
 
 def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPeer:
-    """Connect and have the conversation, cut ``where`` (None: after every byte)."""
+    """Connect and have the conversation, cut ``where`` (None means after every byte)."""
     peer = target.peer(version)
     to = target.destination()
     connect = codec.encode("CONNECT", target.connect_headers(version), version=version)
@@ -240,7 +240,7 @@ def test_connect_may_mix_its_line_ends(target: Bench) -> None:
 def mixed(
     command: str, headers: list[tuple[str, str]], carriage: list[bool], body: bytes = b""
 ) -> bytes:
-    """Return a 1.2 frame whose lines end as ``carriage`` lists (True: CR LF), repeated."""
+    """Return a 1.2 frame whose line ends follow ``carriage`` (True means CR LF), repeated."""
     escaped = "1.0" if command == "CONNECT" else "1.2"
     lines = [command.encode(), *(raw_line(name, value, escaped) for name, value in headers), b""]
     ended = (
@@ -302,7 +302,7 @@ def test_a_command_with_one_small_letter_is_not_that_command(
 
 
 def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...]) -> None:
-    """``wrong`` replaces SEND: the message must not arrive."""
+    """Judge that a message whose SEND is replaced by ``wrong`` does not arrive."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     offender = target.stomp(version)

@@ -1,4 +1,4 @@
-"""Headers: which of repeated entries counts, what is never trimmed, what MESSAGE repeats."""
+"""Headers: which of repeated entries applies, what is never trimmed, and what MESSAGE repeats."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VALUES = st.one_of(
 
 
 def connected(target: Bench, version: str) -> tuple[StompPeer, StompPeer, Destination]:
-    """Return a producer, a consumer, and their destination, after one message was exchanged."""
+    """Return a producer, a consumer, and their destination, after the exchange of one message."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     producer = target.stomp(version)
@@ -75,7 +75,7 @@ def test_headers_of_the_user_pass_through(target: Bench, version: str, headers: 
 
 
 def _plain(value: str) -> str:
-    """Reduce ``value`` to what the text of 1.0 settles: ASCII, not empty, no blanks at the ends."""
+    """Reduce ``value`` to what 1.0's text settles: ASCII, not empty, and no blanks at the ends."""
     return "<" + "".join(character for character in value if 32 <= ord(character) < 127) + ">"
 
 

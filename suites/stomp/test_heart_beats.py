@@ -1,7 +1,7 @@
 """Heartbeats as 1.1 and 1.2 specify them, without any vendor's arithmetic.
 
-With cx,cy from the client and sx,sy from the server: the client sends a heartbeat every max(cx,
-sy), the server every max(sx, cy). If either number is zero, nobody sends in that direction.
+The client announces cx,cy and the server sx,sy. The client sends a heartbeat every max(cx, sy), and
+the server every max(sx, cy). If either number is zero, nobody sends in that direction.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def answered(peer: StompPeer) -> tuple[int, int]:
 def judge_number_of_beats(
     target: Bench, proves: str, what: str, peer: StompPeer, since: Instant, period: Duration
 ) -> None:
-    """Record a violation if fewer signs of life arrived since then than half the number due. Single
+    """Record a violation if the signs of life since then are fewer than half the number due. Single
     gaps are not judged: on a busy host one gap among many connections is always long, while a pause
     of the host costs few heartbeats."""
     owed = (target.now() - since) // period
@@ -102,8 +102,8 @@ def judge_number_of_beats(
 def judge_survival(
     target: Bench, version: str, peer: StompPeer, what: str, period: Duration
 ) -> bool:
-    """Record a violation if the connection of a client that sent a heartbeat each ``period`` has
-    ended. Return True if it is open."""
+    """Record a violation if the connection of a client that sent a heartbeat every ``period`` has
+    ended. Return True if the connection is open."""
     alive = peer.ended is None
     target.record_finding(
         CLIENT_BEATS[version],
@@ -372,8 +372,8 @@ def test_a_client_that_sends_no_beats_is_not_given_up(target: Bench, version: st
 
 @dataclass
 class Beating:
-    """A client that sends ``data`` every ``pause``, agreed on ``sends`` and, since it connected, is
-    due a heartbeat every ``receives`` (0: none)."""
+    """A client that sends ``data`` every ``pause`` and agreed on ``sends``. From the time it
+    connected it is due a heartbeat every ``receives`` (0 means none)."""
 
     peer: StompPeer
     data: bytes

@@ -1,4 +1,4 @@
-"""STOMP messages as clients of other protocols see them, as far as STOMP shows it."""
+"""STOMP messages as clients of other protocols see them, as far as STOMP can show it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUMBERED = "amqMessageId"
 
 
 def send(peer: StompPeer, to: Destination, body: bytes, *, counted: bool) -> None:
-    """SEND with or without a content-length."""
+    """Send a SEND with or without a content-length."""
     length = (("content-length", str(len(body))),) if counted else ()
     peer.request("SEND", (("destination", to.name), *to.send_headers, *length), body)
 

@@ -1,8 +1,8 @@
-"""Large messages: bodies that a broker stores differently arrive like small ones.
+"""Large messages: bodies that a broker stores in a different way arrive like small ones.
 
 The acceptor through which a message is sent decides: bodies of ``stompMinLargeMessageSize`` bytes
-and more are large. A broker may count slightly differently (text takes more room than its bytes),
-so sizes are drawn around the limit, half of it and twice it.
+or more are large. A broker may measure sizes slightly differently (text takes more room than its
+bytes), so sizes are drawn near the limit, half of it and twice it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _around(limit: int) -> st.SearchStrategy[int]:
 
 
 def largest(target: Target) -> list[dict[str, Any]]:
-    """The examples that are always run: sizes at the limits, and bodies of a mebibyte."""
+    """Return the examples that are always run: sizes at the limits, and bodies of a mebibyte."""
     return [
         {"place": (name, size), "spoken": "1.2", "as_bytes": as_bytes, "waits": as_bytes}
         for limit, name in limits(target).items()
@@ -62,7 +62,7 @@ def largest(target: Target) -> list[dict[str, Any]]:
 
 
 def body_of(size: int, *, as_bytes: bool) -> bytes:
-    """Return a body in which neighbouring parts differ; as bytes it has NUL and invalid UTF-8."""
+    """Return a body whose neighbouring parts differ; as bytes it has NUL and invalid UTF-8."""
     pattern = (
         bytes(range(256)) if as_bytes else b"The quick brown fox jumps over the lazy dog. " * 6
     )

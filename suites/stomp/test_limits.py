@@ -1,7 +1,7 @@
-"""Limits that a server may set on frames, and what it should do when one is exceeded.
+"""Limits that a server may set on frames, and what it should do when a limit is exceeded.
 
-No server needs to have limits, and none announces them: cases search by doubling, up to sizes that
-harm no broker. A server that accepts even the largest gets a note, not a violation.
+No server needs to have limits, and none announces them, so cases search by doubling, up to sizes
+that harm no broker. A server that accepts even the largest frame gets a note, not a violation.
 """
 
 from __future__ import annotations

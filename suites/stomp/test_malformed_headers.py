@@ -1,7 +1,7 @@
-"""Header lines that break the grammar are refused, or do no harm.
+"""Header lines that break the grammar are refused or do no harm.
 
 The specifications do not say what happens to such a line. A broker may refuse the frame, keep the
-text unchanged or omit the line. It must not publish anything other than what was sent.
+text unchanged, or omit the line. It must not publish anything that was not sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def published(
     target: Bench, version: str, line: bytes, where: tuple[Cut, ...]
 ) -> tuple[Frame | None, Fate]:
     """Send a SEND with ``line`` between two valid headers. Return the resulting MESSAGE, and what
-    happened to the sender. The same SEND without the line arrives before and after."""
+    happened to the sender. The same SEND without the line arrives before and after it."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     head = [raw_line(*header, version) for header in (("destination", to.name), *to.send_headers)]
@@ -60,7 +60,7 @@ def judge_unbent(
     values: set[str | None],
     behaviour: str,
 ) -> None:
-    """Either nothing was published, or x-word is one of ``values`` between unchanged headers."""
+    """Judge that nothing was published, or x-word is one of ``values`` among unchanged headers."""
     if message is None:
         target.record_behaviour(behaviour, "refuses")
         target.record_held(proves, seen, f"{line!r}: {seen}; nothing was published")

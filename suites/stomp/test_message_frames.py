@@ -1,4 +1,4 @@
-"""MESSAGE: its required and recommended headers, and their purpose."""
+"""MESSAGE: its required and recommended headers, and the purpose of each."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
 def _confirmed_with(
     target: Bench, peer: StompPeer, queue: Destination, name: str, body: bytes
 ) -> bool:
-    """Send a message whose header ``name`` is ``mine``. Return True if it was confirmed."""
+    """Send a message whose header ``name`` is ``mine``; return True if it was confirmed."""
     receipt = ("receipt", peer.next_receipt())
     fields = (("destination", queue.name), *queue.send_headers, (name, "mine"), receipt)
     peer.send("SEND", fields, body)

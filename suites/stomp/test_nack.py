@@ -1,8 +1,8 @@
-"""NACK: how it names a message, which messages it refuses in each mode, and their fate.
+"""NACK: how it names a message, which messages it refuses in each mode, and what becomes of them.
 
 A server may send a refused message to any client, nowhere, or to a dead-letter queue. So these
-cases never ask where it went; they ask that all messages of one NACK are treated alike, and that
-further messages are untouched.
+cases never ask where the message went. They require that all messages of one NACK are treated alike
+and that other messages are not affected.
 """
 
 from __future__ import annotations

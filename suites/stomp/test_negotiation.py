@@ -1,4 +1,4 @@
-"""The version of a session: the highest common one, 1.0 if the client names none."""
+"""The version of a session: the highest common one, or 1.0 if the client names none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRANGE = ("0.9", "1.3", "1.20", "1.10", "2.0", "2.1", "10.0", "1", "12", "1.2.1
 
 
 def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer:
-    """Return a connection that sent CONNECT with that accept-version (None: without the header)."""
+    """Return a connection that sent CONNECT with this accept-version (None: without the header)."""
     peer = target.peer(version)
     headers = [header for header in target.connect_headers("1.2") if header[0] != "accept-version"]
     if accept is not None:
@@ -33,7 +33,7 @@ def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer
 
 
 def spoken(target: Bench) -> list[str]:
-    """Return the versions that this server supports, ascending: each is requested separately."""
+    """Return the versions that this server supports, ascending; each is requested separately."""
     received = []
     for version in KNOWN:
         connected = opened(target, version, version).watch_for(CONNECTED)
@@ -86,7 +86,7 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
 
 
 def judge_dialect(peer: StompPeer, version: str) -> None:
-    """The session answers a receipt whose value each version writes differently."""
+    """Judge that the session answers a receipt whose value each version writes differently."""
     text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
     peer.request("BEGIN", {"transaction": peer.transaction})
     peer.send("COMMIT", {"transaction": peer.transaction, "receipt": text})

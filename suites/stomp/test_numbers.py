@@ -1,7 +1,7 @@
 """Every number that STOMP or a vendor documents for a client's header, at its boundaries.
 
 All brokers get the headers of all vendors: a header that a broker does not know belongs to the
-application and changes nothing. Each value gets its own connection with a whole conversation:
+application and changes nothing. Each value is tried on its own connection, in a whole conversation:
 CONNECT, SUBSCRIBE, SEND, the message, ACK, DISCONNECT.
 """
 
@@ -60,7 +60,7 @@ FAR_MS = 2**53 - 1
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if some vendor gives this number a meaning by which no message need arrive."""
+    """True if some vendor gives this number a meaning by which no message needs to arrive."""
     value = replaced.value
     match replaced.field.name:
         case "content-length":
@@ -79,7 +79,7 @@ def silence_is_right(replaced: Replaced) -> bool:
 
 
 def close_is_right(replaced: Replaced) -> bool:
-    """True if the client promises heartbeats so often that it may be disconnected."""
+    """True if the client announces heartbeats so often that it may be disconnected."""
     return replaced.field.name == FIRST_BEAT and 0 < replaced.value < SOON_MS
 
 
@@ -113,7 +113,7 @@ class Conversation:
 
     @property
     def detail(self) -> str:
-        """How the conversation went, as a phrase."""
+        """Return how the conversation went, as a phrase."""
         due = "a MESSAGE" if self.stage == "MESSAGE" else f"the answer to {self.stage}"
         words = f"{self.words} while the client waited for {due}"
         return f"{self.replaced}: {'it worked' if self.outcome is Outcome.WORKED else words}"
@@ -182,7 +182,7 @@ STAGES = {
 
 def broken_by(conversation: Conversation) -> str | None:
     """Return the requirement that the end of ``conversation`` breaks. For a limit below 0, which no
-    document mentions, that is a reading."""
+    document mentions, this is a READING."""
     broken = STAGES.get((conversation.stage, conversation.outcome))
     replaced = conversation.replaced
     if replaced.field.name == "content-length" and 0 <= replaced.value < len(BODY):
@@ -195,8 +195,8 @@ def broken_by(conversation: Conversation) -> str | None:
 
 
 def judge(target: Bench, replaced: Replaced) -> None:
-    """Play the conversation, and judge its end by the requirement about its last stage; those about
-    earlier stages were kept."""
+    """Play the conversation and judge its end by the requirement on its last stage; the
+    requirements on earlier stages were kept."""
     with bystander(target, "1.2"):
         conversation = Conversation(target, replaced)
         conversation.play()

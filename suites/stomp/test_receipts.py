@@ -1,4 +1,4 @@
-"""RECEIPT: one for every frame that asks for it, none otherwise, and what it promises."""
+"""RECEIPT: one for every frame that asks for it, no others, and what a RECEIPT promises."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Malformed frames of every kind, in any pieces: only their sender may be affected.
 
-How a server treats a client that breaks the grammar is mostly up to the server: it may send ERROR,
-close, or read on. But a 1.2 connection must end after its ERROR, other connections must still be
-served, and so must new ones. Where a version calls an error fatal, test_escapes judges that.
+How a server treats a client that breaks the grammar is mostly up to the server: it may send an
+ERROR, close, or read on. But a 1.2 connection must end after its ERROR, and other connections,
+including new ones, must be served. If a version calls an error fatal, test_escapes judges that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SERVED = {
 def misbehave(
     target: Bench, version: str, wrong: Iterable[Malformation], where: tuple[Cut, ...] = ()
 ) -> list[tuple[str, Fate]]:
-    """Send each kind in pieces on its own connection; return what happened to each."""
+    """Send each kind in pieces on its own connection; return what happened to each connection."""
     present = [malformation for malformation in wrong if version in malformation.versions]
     offenders = [target.stomp(version) for _ in present]
     for offender, kind in zip(offenders, present, strict=True):
@@ -47,7 +47,7 @@ def misbehave(
 
 
 def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
-    """Judge that connected clients are served, and that a new client is admitted and served."""
+    """Judge that connected clients are served and that a new client is admitted and served."""
     served, admitted = SERVED[version]
     bystander.check(proves=served)
     peer = target.peer(version)

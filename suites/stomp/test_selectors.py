@@ -1,9 +1,9 @@
 """Selectors: conditions on headers that decide which messages a subscriber gets.
 
-The chapter promises the syntax of the broker's core filters, and that page promises the syntax of
-JMS selectors: a subset of SQL-92 conditions, with three truth values. Every subscription here adds
-``OR last = 'yes'`` to its condition, so a last message, which everybody gets, shows that no more
-will follow: no case waits for silence.
+The chapter promises the syntax of the broker's core filters, and the page on filters promises the
+syntax of JMS selectors: a subset of SQL-92 conditions with three truth values. Every subscription
+here adds ``OR last = 'yes'`` to its condition. So a last message, which everybody gets, shows that
+no more will follow, and no case waits for silence.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def listen(
 
 def end(producer: StompPeer, to: Destination) -> None:
     """Send the last message. It has the lowest priority: messages of higher priority may overtake
-    it, and it overtakes none."""
+    it, but it overtakes none."""
     producer.publish(to, LAST, {"last": "yes", "priority": "0"})
 
 
 def until_last(peer: StompPeer) -> list[bytes]:
-    """Return the bodies received before the last message. Control: that message arrives."""
+    """Return the bodies received before the last message. Control: the last message arrives."""
     peer.expect(frame("MESSAGE", body=LAST))
     return bodies(peer.take_messages())
 
@@ -75,7 +75,7 @@ def judge_selected(
     kind: str = "drawn",
     proves: Requirements = SELECTOR,
 ) -> None:
-    """Send messages with these headers to a topic and judge which of them ``selector`` selects."""
+    """Send messages with these headers to a topic; judge which of them ``selector`` selects."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer, other = (target.stomp(version) for _ in range(3))
     listen(consumer, topic, selector)

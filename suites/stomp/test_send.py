@@ -1,4 +1,4 @@
-"""SEND: its required headers, the application's headers and body, and answers to a failed SEND."""
+"""SEND: its required headers, the application's headers and body, and answers to a failed one."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ values = st.one_of(
 
 
 def longest_name(target: Target) -> str:
-    """Return a name of 1002 bytes, or as long as this family's documents allow: a server may have
-    limits (STOMP12-LIMIT-01)."""
+    """Return a name of 1002 bytes, or as many as this family's documents allow, because a server
+    may have limits (STOMP12-LIMIT-01)."""
     return f"x-{'n' * 1000}"[
         : int(target.identity.profile.parameters.get("stomp_header_name_limit", 1002))
     ]

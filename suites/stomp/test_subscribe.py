@@ -81,8 +81,8 @@ def refused_or_served(
     refuses: str,
     behaviour: str,
 ) -> None:
-    """Send a SUBSCRIBE that a broker should refuse (``refuses``, a reading). A broker that confirms
-    it but delivers nothing could not create the subscription: it owed an ERROR."""
+    """Send a SUBSCRIBE that a broker should refuse (``refuses``, a READING). A broker that confirms
+    the frame but delivers nothing could not create the subscription and owed an ERROR."""
     failed = FAILED_SUBSCRIBE.get(peer.version, ())
     if not refused(
         target, peer, "SUBSCRIBE", fields, refuses=refuses, answers=failed, behaviour=behaviour
@@ -161,7 +161,7 @@ def test_a_subscribe_to_an_empty_destination_is_refused(target: Bench, version: 
 
 
 def _is_made(target: Bench, peer: StompPeer, to: Destination, id: str) -> bool:
-    """True if a subscription gets messages sent to its destination, or can be removed."""
+    """True if a subscription gets messages that are sent to its destination, or can be removed."""
     target.stomp(peer.version).publish(to, b"served", receipt=False)
     if peer.watch_for(frame("MESSAGE", body=b"served"), within=QUIET) is not None:
         return True

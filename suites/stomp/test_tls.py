@@ -1,8 +1,8 @@
 """STOMP over TLS, and clients that are identified by their certificates.
 
-The acceptors stomp-tls (clients may present a certificate) and stomp-tls-need (they must) present a
-certificate made for this run; every connection here verifies it. Virtual time has no TLS, but a
-client can state a certificate.
+The acceptors stomp-tls (clients may present a certificate) and stomp-tls-need (clients must)
+present a certificate made for this run, which every connection here verifies. There is no TLS in
+virtual time, but a client can state a certificate.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SHOWN = "ARTEMIS-TLS-ssl-2"
 
 
 def without_login(target: Bench) -> tuple[tuple[str, str], ...]:
-    """The headers of a CONNECT without a login."""
+    """Return the headers of a CONNECT without a login."""
     return tuple(
         header for header in target.connect_headers("1.2") if header[0] not in ("login", "passcode")
     )
 
 
 def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> None:
-    """This connection must not get a session. TLS may end before STOMP can give a reason."""
+    """Judge that this connection gets no session. TLS may end before STOMP can give a reason."""
     admitted = peer.watch_for(CONNECTED, within=seconds(3)) is not None
     target.record_finding(
         proves, not admitted, f"{why}: {'the client was admitted' if admitted else peer.instead()}"

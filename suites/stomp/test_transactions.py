@@ -1,7 +1,7 @@
-"""BEGIN, COMMIT, ABORT: sends and acknowledgements that take effect together or not at all.
+"""BEGIN, COMMIT, ABORT: sends and acknowledgements take effect together or not at all.
 
-Frames in a transaction ask for no receipt here, because a server may delay it until the transaction
-is processed (STOMP12-RCPT-02). The receipt of a later frame shows that they were received.
+Frames in a transaction ask for no receipt here, because a server may delay the receipt until the
+transaction is processed (STOMP12-RCPT-02). The receipt of a later frame shows that they arrived.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def test_a_transaction_that_is_open_at_the_end_is_aborted(
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a plan: send one message, in a transaction or outside, or end a transaction."""
+    """One step of a plan: send a message, in a transaction or outside, or end a transaction."""
 
     act: str
     transaction: int

@@ -1,8 +1,8 @@
 """Commands that the specification does not list: the server may answer with ERROR.
 
-Whatever a server does with such a frame, it has read all of it: the next one is a frame again.
-Commands that begin like a listed one are the hard ones: a reader that recognises commands by their
-first letters confuses them, or waits for letters that never arrive.
+Whatever a server does with such a frame, it must read the whole frame, so that it finds the next
+one. Commands that begin like a listed command are difficult: a reader that recognises commands by
+their first letters confuses them, or waits for letters that never arrive.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ LISTED = frozenset((*CLIENT_COMMANDS, *SERVER_COMMANDS))
 
 
 def beginning_like(command: str) -> Iterator[str]:
-    """Yield unlisted commands that begin like ``command``: shorter ones, longer ones, and ones of
-    the same length that differ in the last letter or in all letters after the second."""
+    """Yield unlisted commands that begin like ``command``: shorter and longer ones, and ones of the
+    same length that differ in the last letter or in all letters after the second."""
     words = (
         command[:-1],
         command[:2],

@@ -1,6 +1,6 @@
-"""STOMP over WebSocket: STOMP's requirements apply on an acceptor that accepts both.
+"""STOMP over WebSocket: STOMP's requirements apply on an acceptor for both protocols.
 
-Boundaries of WebSocket messages and frames have no meaning for STOMP: only the bytes do.
+The boundaries of WebSocket messages and frames have no meaning for STOMP; only the bytes do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """RFC 6455's requirements on a server that speaks STOMP over WebSocket.
 
-They concern the handshake, frames, control frames and close. Cases judge only what the document
-settles. It does not say, for example, what happens to a frame whose length is encoded in more
-octets than needed, or to a continuation without a beginning.
+The requirements concern the handshake, frames, control frames and the close. Cases judge only what
+the document settles. The document does not say, for example, what happens to a frame whose length
+is encoded in more octets than necessary, or to a continuation without a beginning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clients of the soak by protocol name. They share no code with the broker."""
+"""Clients of the soak test by protocol name. They share no code with the broker."""
 
 from brokerproof.suites.soak.clients.amqp091 import Amqp091Client
 from brokerproof.suites.soak.clients.amqp10 import Amqp10Client

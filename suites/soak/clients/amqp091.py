@@ -1,4 +1,4 @@
-"""An AMQP 0-9-1 client of the soak, with the harness's codec."""
+"""An AMQP 0-9-1 client for the soak test, with the harness's codec."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from brokerproof.suites.soak.clients.client import (
 
 
 class Amqp091Client(Client):
-    """AMQP 0-9-1: confirms and deliveries on channel 1, transactions on channel 2. An
+    """AMQP 0-9-1, with confirms and deliveries on channel 1 and transactions on channel 2. An
     acknowledgement is never confirmed."""
 
     protocol = "amqp"

@@ -1,4 +1,4 @@
-"""An AMQP 1.0 client of the soak, with the harness's codec."""
+"""An AMQP 1.0 client for the soak test, with the harness's codec."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +23,8 @@ from brokerproof.suites.soak.clients.client import (
 
 
 class Amqp10Client(Client):
-    """AMQP 1.0: sending links 0 and up by address, a receiving link, and one to the coordinator.
-    Transactions follow one another."""
+    """AMQP 1.0, with sending links from 0 up by address, a receiving link, and one to the
+    coordinator. Transactions follow one another."""
 
     protocol = "amqp"
     _RECEIVER, _COORDINATOR = 100, 101

@@ -1,7 +1,7 @@
-"""Base of the soak's clients: it sends, receives and acknowledges durable messages and notes each
-confirmation. Sans I/O. :meth:`Client.on_bytes` takes the broker's bytes and returns their meaning;
-:meth:`Client.take` returns the bytes to send. Requests made before the session is ready are sent
-once it is.
+"""Base class of the soak test's clients. A client sends, receives and acknowledges durable messages
+and notes each confirmation. It does no I/O: :meth:`Client.on_bytes` takes the broker's bytes and
+returns their meaning, and :meth:`Client.take` returns the bytes to send. Requests made before the
+session is ready are sent once it is.
 """
 
 from abc import ABC, abstractmethod
@@ -20,8 +20,8 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A message; ``handle`` acknowledges it. ``marked`` as a redelivery, None if the protocol has
-    no such mark."""
+    """A message; ``handle`` is for its acknowledgement. ``marked``: as a redelivery, or None if the
+    protocol has no such mark."""
 
     handle: Any
     body: bytes
@@ -37,8 +37,8 @@ Event = Confirmed | Delivered
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How a family names STOMP destinations for sending and subscribing, and the header for a
-    window in bytes (-1: unlimited)."""
+    """How a family names STOMP destinations for sending and subscribing, and its header for a
+    window in bytes (-1 means unlimited)."""
 
     place: Callable[[str, bool, str], str]
     window: Callable[[int], str]
@@ -82,7 +82,7 @@ class Client(ABC):
         return b"".join(out)
 
     def write(self, data: bytes) -> None:
-        """Send ``data`` with the rest."""
+        """Send ``data`` together with the rest."""
         self._out.append(data)
 
     def when_ready(self, action: Callable[[], None]) -> None:
@@ -93,23 +93,23 @@ class Client(ABC):
             self._later.append(action)
 
     def set_ready(self) -> None:
-        """The session is ready: send the earlier requests."""
+        """The session is ready, so send the earlier requests."""
         self._ready = True
         later, self._later = self._later, []
         for action in later:
             action()
 
     def produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:
-        """Send durable messages, in one transaction if they are a ``unit``; ``reference`` is
-        confirmed when all of them are, or the commit is."""
+        """Send durable messages, in one transaction if they are a ``unit``. ``reference`` is
+        confirmed when all of them are, or when the commit is."""
         self.when_ready(partial(self._produce, address, bodies, reference, unit))
 
     def consume(self, queue: str, window: int) -> None:
-        """Receive from ``queue``, at most about ``window`` bytes ahead (-1: unlimited)."""
+        """Receive from ``queue``, at most about ``window`` bytes ahead (-1 means unlimited)."""
         self.when_ready(partial(self._consume, queue, window))
 
     def acknowledge(self, handles: Sequence[Any], reference: str, unit: bool) -> None:
-        """Acknowledge deliveries; as for :meth:`produce`."""
+        """Acknowledge deliveries; the parameters are those of :meth:`produce`."""
         self.when_ready(partial(self._acknowledge, handles, reference, unit))
 
     @abstractmethod
@@ -130,7 +130,7 @@ class Client(ABC):
 
 
 class Counting:
-    """Confirms a reference when all its parts are confirmed."""
+    """Confirms a reference when all of its parts are confirmed."""
 
     def __init__(self) -> None:
         self._parts: dict[str, int] = {}

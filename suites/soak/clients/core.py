@@ -1,4 +1,4 @@
-"""A client of Artemis's CORE protocol for the soak, with the harness's codec."""
+"""A client of Artemis's CORE protocol for the soak test, with the harness's codec."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence

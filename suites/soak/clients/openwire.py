@@ -1,4 +1,4 @@
-"""An OpenWire client of the soak, with the harness's codec."""
+"""An OpenWire client for the soak test, with the harness's codec."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""A STOMP client of the soak."""
+"""A STOMP client for the soak test."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from brokerproof.suites.soak.clients.client import (
 
 
 class StompClient(Client):
-    """STOMP 1.2. Bodies hold no NUL."""
+    """STOMP 1.2. Bodies contain no NUL."""
 
     protocol = "stomp"
     topics = True
@@ -85,7 +85,7 @@ class StompClient(Client):
         self.when_ready(partial(self.write, head.encode() + body + b"\0"))
 
     def leave(self, reference: str) -> None:
-        """Disconnect properly; ``reference`` is confirmed, and with it everything sent before."""
+        """Disconnect properly; this confirms ``reference`` and everything sent before."""
         self._counting.expect(reference, 1)
         frame = f"DISCONNECT\nreceipt:{reference}\n\n\0".encode()
         self.when_ready(partial(self.write, frame))
