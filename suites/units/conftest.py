@@ -1,5 +1,5 @@
-"""Fixtures that several modules share. They import inside their functions: most tests need no Spark
-and must not wait for it."""
+"""Fixtures that several modules share. They import inside their functions, because most tests need
+no Spark and must not wait for it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An ActiveMQ-like reference broker for unit tests, configured by hand: destinations Q, T and
-others under policies."""
+"""An ActiveMQ-like reference broker for unit tests, configured by hand, with the destinations Q and
+T and others under policies."""
 
 from dataclasses import replace
 from typing import Any
@@ -39,7 +39,7 @@ def configured(*policies: DestinationPolicy, persistent: bool = True, **usage: A
 
 
 def settings(activemq: ActiveMq, **values: Any) -> Settings:
-    """Return acceptors ``stomp`` and ``amqp``, with these parameters of :class:`Settings`."""
+    """Return acceptors ``stomp`` and ``amqp`` with these parameters of :class:`Settings`."""
     acceptors = tuple(
         connector.acceptor(protocol, (protocol.upper(),)) for protocol in ("stomp", "amqp")
     )
@@ -75,7 +75,7 @@ def send(body: str = "m", to: str = "/queue/Q", headers: str = "") -> str:
 
 
 def sync(number: int, to: str = "/queue/Q", headers: str = "", body: str = "m") -> str:
-    """Return a SEND that requests receipt ``number``."""
+    """Return a SEND that requests the receipt ``number``."""
     return send(body, to, RECEIPT.format(number) + headers)
 
 
@@ -96,7 +96,7 @@ def receipts(effects: list[Effect], conn: int = 1) -> list[int]:
 
 
 def errors(effects: list[Effect], conn: int = 1) -> list[str | None]:
-    """Return the receipt-ids of the ERRORs (None for one without)."""
+    """Return the receipt-ids of the ERRORs (None for an ERROR without one)."""
     return [
         frame.headers.get("receipt-id")
         for frame in frames(effects, conn)

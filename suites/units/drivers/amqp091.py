@@ -1,5 +1,5 @@
 """Drives a reference broker with AMQP 0-9-1 in unit tests, with the harness's codec and a clock
-that the test advances."""
+that only the test advances."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -136,8 +136,8 @@ class Driver:
         return answer["message-count"], answer["consumer-count"]
 
     def count(self, conn: int, queue: str) -> int | None:
-        """Return the number of waiting messages; None without such a queue, which closes the
-        channel, so it is opened again."""
+        """Return the number of waiting messages; None if there is no such queue, which closes the
+        channel, so that it is opened again."""
         self.send(conn, "queue.declare", {"queue": queue, "passive": True})
         answer = self.got(conn)[-1]
         if answer.name == "channel.close":

@@ -71,7 +71,7 @@ class Desk(ClockedBroker):
 
 
 class Frame:
-    """A frame as a test sees it; ``value`` is None for an empty one."""
+    """A frame as a test sees it; ``value`` is None if the frame is empty."""
 
     def __init__(self, type: int, channel: int, body: bytes) -> None:
         self.type, self.channel = type, channel
@@ -197,7 +197,7 @@ def message(text: str) -> bytes:
 
 
 def text(payload: bytes) -> str:
-    """Return the body of a message that is a string, by Proton's decoder."""
+    """Return the body of a message, a string, as Proton's decoder reads it."""
     decoded = Message()
     decoded.decode(payload)
     return str(decoded.body)
@@ -212,7 +212,7 @@ def bodies(frames: list[Frame]) -> list[str]:
 
 
 def error_of(frames: list[Frame], kind: type) -> str:
-    """Return the condition in the last frame, which must be of that kind."""
+    """Return the condition in the last frame, which must be of this kind."""
     last = frames[-1].value
     assert isinstance(last, kind), frames
     return str(last.error.condition)  # type: ignore[attr-defined]

@@ -46,8 +46,8 @@ class Received:
 
 
 class ClockedBroker:
-    """A broker whose time only the test advances. Records the connections that it closed, and its
-    observations."""
+    """A broker whose time only the test advances. It records the connections that it closed, and
+    its observations."""
 
     def __init__(self, settings: Settings | None = None, start: Instant = 0) -> None:
         self.broker = create_broker(settings or Settings(), start=start)
@@ -75,7 +75,7 @@ class ClockedBroker:
         return self.note(self.broker.handle(self.now, PeerGone(conn, CloseHow.EOF)))
 
     def at(self, now: Instant) -> list[Effect]:
-        """Fire the timer at ``now``, whatever was due before."""
+        """Fire the timer at ``now``, whatever was due earlier."""
         self.now = now
         return self.note(self.broker.handle(now, TimerFired()))
 

@@ -1,4 +1,4 @@
-"""Conversations as captured packets: built with dpkt, so that their reader and writer share no
+"""Conversations as captured packets, built with dpkt, so that their reader and writer share no
 code."""
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Segment:
 
 @dataclass
 class Line:
-    """One TCP connection of a client to the broker; ``client`` and ``broker`` write, and each is
-    acknowledged at once."""
+    """One TCP connection of a client to the broker. ``client`` and ``broker`` write, and each write
+    is acknowledged at once."""
 
     wire: Wire
     here: tuple[bytes, int]
@@ -128,7 +128,7 @@ class Line:
 
 @dataclass
 class Wire:
-    """The captured packets, with at most ``most`` bytes of payload each; ``first`` is the first
+    """The captured packets, each with at most ``most`` bytes of payload. ``first`` is the first
     sequence number."""
 
     most: int = 1448
@@ -204,7 +204,7 @@ def frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
 class Plan:
     """A session of one producer and one consumer with a window, and the broker's faults: ``lose``
     and ``double`` are numbers of messages, ``overrun`` delivers without waiting for
-    acknowledgements, ``silent`` omits the heartbeats."""
+    acknowledgements, and ``silent`` omits the heartbeats."""
 
     count: int = 6
     size: int = 300
@@ -443,7 +443,7 @@ def read(segments: Sequence[Segment], snap: int = 65535) -> list[ev.Event]:
 
 
 def surely(events: Sequence[ev.Event]) -> set[tuple[str, str]]:
-    """Return the certain anomalies."""
+    """Return the anomalies that are certain."""
     found = [*recorded_anomalies.find_anomalies(events, GROUND)]
     for life in connection_lifetimes.lifetimes(events).values():
         found += connection_lifetimes.find_anomalies(life, GROUND)

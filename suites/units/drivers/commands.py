@@ -5,5 +5,5 @@ import sys
 
 
 def command(line: str) -> list[str]:
-    """Return the words that start ``line``, a command of brokerproof."""
+    """Return the words that begin ``line``, a command of brokerproof."""
     return [sys.executable, "-m", "brokerproof.harness.commands.cli", *shlex.split(line)]

@@ -47,7 +47,7 @@ class CoreClient:
         self.saw(driver.open(conn, acceptor=acceptor))
 
     def saw(self, effects: list[Effect]) -> None:
-        """Read effects that may concern this client."""
+        """Read the effects that may concern this client."""
         for effect in effects:
             if isinstance(effect, SendBytes) and effect.conn == self.conn:
                 for read in self._reader.feed(effect.data):
@@ -55,7 +55,7 @@ class CoreClient:
                     self.inbox.append(read)
 
     def feed(self, data: bytes) -> list[Packet]:
-        """Feed bytes to the broker; return what arrived for this client since it was last read.
+        """Feed bytes to the broker; return what has arrived for this client since its last read.
         Other clients receive what is addressed to them."""
         effects = self.driver.feed(self.conn, data)
         for client in self._all:

@@ -1,6 +1,6 @@
 """The part of Docker's HTTP API that docker-py and testcontainers need to run one container, for a
-daemon that runs nothing. It keeps the requests. A container "prints" a given text, and each of its
-published ports is a listening socket on this machine, so that clients can connect."""
+daemon that runs nothing. The daemon keeps the requests. A container "prints" a given text, and each
+of its published ports is a listening socket on this machine, so that clients can connect."""
 
 import io
 import json

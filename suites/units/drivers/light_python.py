@@ -1,4 +1,4 @@
-"""brokerproof in a Python without the modules of its extras, workers included."""
+"""brokerproof in a Python that lacks the modules of its extras, workers included."""
 
 import os
 import subprocess

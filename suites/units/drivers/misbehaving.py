@@ -35,7 +35,7 @@ def silent_after_login(client: socket.socket) -> None:
 
 
 def half_open(client: socket.socket) -> None:
-    """Close our direction immediately, and never read."""
+    """Close our direction immediately and never read."""
     client.shutdown(socket.SHUT_WR)
     threading.Event().wait()
 
@@ -88,7 +88,7 @@ def spinning(client: socket.socket) -> None:
 
 
 def one_byte_per_second(client: socket.socket) -> None:
-    """Send an endless header, slowly."""
+    """Slowly send an endless header."""
     client.recv(_READ)
     ticks = threading.Event()
     while True:
@@ -131,7 +131,7 @@ class Relay:
 
 
 class ClosingAtRandom(Relay):
-    """Closes on one in ``one_in`` requests, after the first ``usable``, during which a run
+    """Closes on one in ``one_in`` requests after the first ``usable``, during which a run
     begins."""
 
     one_in = 10
@@ -159,7 +159,7 @@ class ClosingAt(Relay):
 
 
 class DyingAt(ClosingAt):
-    """Ends its process whenever a request contains ``stimulus``."""
+    """Ends its own process whenever a request contains ``stimulus``."""
 
     def on_request(self, client: socket.socket, data: bytes) -> None:
         if self._stimulus in data:
@@ -175,7 +175,7 @@ class FloodingAt(ClosingAt):
 
 
 class FloodingFrom(Relay):
-    """Sends messages forever on every connection once it has seen ``requests`` requests."""
+    """Sends messages forever on every connection once ``requests`` requests have arrived."""
 
     flood = _MESSAGE * 1000
 
@@ -192,7 +192,7 @@ class FloodingFrom(Relay):
 
 
 class FloodingWithOneFrameFrom(FloodingFrom):
-    """The same, but sends one endless body."""
+    """Does the same, but sends one endless body."""
 
     flood = b"MESSAGE" * 1000
 

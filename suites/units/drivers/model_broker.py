@@ -1,5 +1,5 @@
-"""A small model of a queue broker. It writes the frames that would have crossed the wire, and may
-commit one fault. It shares no code with our brokers, so a judge cannot share its mistakes.
+"""A small model of a queue broker. It writes the frames that would have been on the wire, and may
+have one fault. It shares no code with our brokers, so a judge cannot share its mistakes.
 
 :mod:`model_recordings` speaks STOMP for it, :mod:`model_recordings_amqp091` AMQP 0-9-1.
 """
@@ -35,7 +35,7 @@ class ModelBroker:
         self.events.append(kind(at_ns=self.now, conn=conn, **fields))
 
     def next_body(self, producer: int, queue: int) -> tuple[int, bytes]:
-        """Return number and body of the producer's next message to the queue."""
+        """Return the number and the body of the producer's next message to the queue."""
         number = self.sent.get((producer, queue), 0)
         self.sent[producer, queue] = number + 1
         unstamped = f"{producer}/{queue}/{number}".encode()
@@ -50,7 +50,7 @@ class ModelBroker:
         self.waiting[consumer.queue][:0] = messages
 
     def hand(self, consumer: Any, message: Any, *, marked: bool | None = None) -> None:
-        """Deliver a message; ``marked`` as redelivered (None: correctly)."""
+        """Deliver a message; ``marked`` as redelivered (None means correctly)."""
         raise NotImplementedError
 
     def beat(self, protocol: str, size: int) -> None:
@@ -79,7 +79,7 @@ class ModelBroker:
         return True
 
     def wrong(self, fault: str) -> bool:
-        """Commit the fault. Return False if nothing here can be corrupted yet."""
+        """Commit the fault. Return False if nothing can be corrupted here yet."""
         raise NotImplementedError
 
     def step(self, step: str) -> None:

@@ -43,7 +43,7 @@ class Consumer:
 
     @property
     def room(self) -> bool:
-        """True if its window lets one more delivery begin."""
+        """True if the consumer's window has room for one more delivery."""
         length = sum(size for _, _, size in self.held)
         return self.window < 0 or (not self.held if self.window == 0 else length < self.window)
 
@@ -150,7 +150,7 @@ class Player(ModelBroker):
         self.consumers[place] = None
 
     def wrong(self, fault: str) -> bool:
-        """Commit the fault. Return False if nothing here can be corrupted yet."""
+        """Commit the fault. Return False if nothing can be corrupted here yet."""
         consumers = [consumer for consumer in self.consumers if consumer is not None]
         for consumer in consumers:
             waiting = self.waiting[consumer.queue]

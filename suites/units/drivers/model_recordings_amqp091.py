@@ -52,7 +52,7 @@ class Consumer:
 
     @property
     def room(self) -> bool:
-        """True if its prefetch allows one more delivery."""
+        """True if the consumer's prefetch allows one more delivery."""
         return self.way == "none" or not self.prefetch or len(self.held) < self.prefetch
 
 
@@ -218,7 +218,7 @@ class Player(ModelBroker):
         )
 
     def wrong(self, fault: str) -> bool:
-        """Commit the fault. Return False if nothing here can be corrupted yet."""
+        """Commit the fault. Return False if nothing can be corrupted here yet."""
         for consumer in self.consumers:
             waiting = self.waiting[consumer.queue]
             fresh = [message for message in waiting if not message.again]

@@ -62,7 +62,7 @@ class OpenWireClient:
             self.inbox.clear()
 
     def negotiate(self, **options: Any) -> list[Structure]:
-        """Send our WireFormatInfo; return the answers, including the broker's."""
+        """Send our WireFormatInfo; return the answers, including the broker's own."""
         said = {**OPTIONS, **options}
         # Of what follows the broker's WireFormatInfo, which is here.
         self._reader.version = min(12, self.version)
@@ -74,7 +74,7 @@ class OpenWireClient:
         return self.taken()
 
     def saw(self, effects: list[Effect]) -> None:
-        """Read effects that may concern this client."""
+        """Read the effects that may concern this client."""
         for effect in effects:
             if isinstance(effect, SendBytes) and effect.conn == self.conn:
                 for read in self._reader.feed(effect.data):

@@ -34,7 +34,7 @@ SMALL = StoreOptions(journaled=True, segment=4096, ballast=16 * 1024)
 
 
 def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Settings:
-    """Let every address page from ``max_size`` bytes."""
+    """Make every address page from ``max_size`` bytes on."""
     setting = AddressSetting(
         "#",
         max_size_bytes=max_size,
@@ -48,7 +48,7 @@ def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Setti
 
 
 class StoringDriver:
-    """A broker with a disk. With ``options`` None it has no journal."""
+    """A broker with a disk. If ``options`` is None, it has no journal."""
 
     prefix = ""
     """The prefix of a queue's name."""
@@ -87,8 +87,8 @@ class StoringDriver:
         self.feed(TimerFired())
 
     def feed(self, event: Input) -> Self:
-        """Handle one input; its disk requests are carried out, and answered when :meth:`settle` or
-        :meth:`step` reaches them."""
+        """Handle one input. The disk carries out its requests, and answers them when :meth:`settle`
+        or :meth:`step` reaches them."""
         self._note(self.broker.handle(self.now, event))
         return self
 
@@ -112,7 +112,7 @@ class StoringDriver:
                     heapq.heappush(self._answers, (at, self._order, answer))
 
     def step(self) -> bool:
-        """Deliver the next answer of the disk; False if none is due."""
+        """Deliver the next answer of the disk; return False if none is due."""
         if not self._answers:
             return False
         at, _, answer = heapq.heappop(self._answers)
@@ -121,8 +121,8 @@ class StoringDriver:
         return True
 
     def read_ahead(self) -> None:
-        """Deliver all answers to reads, however long a write takes: the reader is faster than the
-        writer."""
+        """Deliver all answers to reads, however long a write takes, because the reader is faster
+        than the writer."""
         while reads := [answer for answer in self._answers if isinstance(answer[2], FileLoaded)]:
             self._answers.remove(min(reads))
             heapq.heapify(self._answers)
@@ -145,17 +145,17 @@ class StoringDriver:
     # --- restarts ---------------------------------------------------------------------------------
 
     def power_loss(self) -> None:
-        """Stop the machine, and start another broker with the content of the disk."""
+        """Turn off the machine and start another broker with the content of the disk."""
         self.disk.power_loss(self.now)
         self._begin()
 
     def kill(self) -> None:
-        """Kill the process, and start another broker."""
+        """Kill the process and start another broker."""
         self.disk.killed(self.now)
         self._begin()
 
     def restart(self) -> None:
-        """Shut the broker down cleanly, and start another."""
+        """Shut the broker down cleanly and start another."""
         self._note(self.broker.end())
         while not self.broker.is_idle and self.step():
             pass

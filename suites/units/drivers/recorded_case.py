@@ -1,4 +1,4 @@
-"""Events of one case as tasks of the report read them, without a file."""
+"""Events of one case, as the report's tasks read them, without a file."""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
-"""Writes a run folder without running anything: the reports' tests need every kind of verdict and
-event in one place."""
+"""Writes a run folder without running anything, because the reports' tests need every kind of
+verdict and event in one place."""
 
 import json
 from collections.abc import Iterable
@@ -208,7 +208,7 @@ def full_run(
 
 
 def judged_in(case: Verdict, finding: Finding) -> JudgedFinding:
-    """Return ``finding`` with its verdict in a case that it gives the verdict ``case``."""
+    """Return ``finding`` with its verdict in a case whose verdict is ``case``."""
     if case in (Verdict.ERROR, Verdict.SKIP) or finding.seen is Seen.VIOLATED:
         return with_verdict(finding, case)
     held = finding.seen is Seen.HELD

@@ -1,4 +1,4 @@
-"""``brokerproof proxy`` between sockets that a test holds on both sides."""
+"""``brokerproof proxy`` between sockets of which a test holds both sides."""
 
 import json
 import resource

@@ -1,4 +1,4 @@
-"""A light installation, without PySpark and Java, writes the same report as Spark, and judges
+"""A light installation, without PySpark and Java, writes the same report as Spark does, and judges
 recordings of ordinary size."""
 
 import filecmp

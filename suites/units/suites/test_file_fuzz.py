@@ -1,4 +1,4 @@
-"""Readers of files, tested with damaged ones: new ones in every run, and all earlier findings."""
+"""Readers of files, tested with damaged files: new ones in every run, and all earlier findings."""
 
 import secrets
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""The reference broker with legal variations: no case reports what a specification allows or leaves
-open."""
+"""The reference broker with legal variations: no case reports anything that a specification allows
+or leaves open."""
 
 from pathlib import Path
 from typing import Any

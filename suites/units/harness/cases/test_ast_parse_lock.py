@@ -18,8 +18,8 @@ SOURCE = "\n".join(
 
 
 def looked(phase: str, about: dict[str, Any]) -> None:
-    """Hypothesis also has a callback for collections; during such a callback, another thread may be
-    scheduled."""
+    """Hypothesis also has a callback for collections, and another thread may be scheduled during
+    it."""
     sum(range(50))
 
 

@@ -1,5 +1,5 @@
-"""From a case to a result: proofs and controls, requirements never reached, examples, attempts,
-deviations."""
+"""From a case to a result: proofs and controls, requirements that were never reached, examples,
+attempts, and deviations."""
 
 import dataclasses
 import importlib

@@ -1,5 +1,5 @@
 """Hypothesis in many threads: they share a random generator, so drawing costs as much as in one
-thread, and no thread fails because another imports a module."""
+thread, and no thread fails because another thread imports a module."""
 
 import math
 import sys

@@ -37,7 +37,7 @@ class HostThatIsLate:
 
 
 class HostThatWasLate(HostThatIsLate):
-    """A world in real time whose host was late by ``late`` until the instant ``until``."""
+    """A world in real time whose host was ``late`` until the instant ``until``."""
 
     def __init__(self, late: Duration, until: Instant) -> None:
         super().__init__([])

@@ -1,4 +1,4 @@
-"""The pytest plugin in projects that have nothing to do with brokerproof, and in those that opt
+"""The pytest plugin in projects that have nothing to do with brokerproof, and in projects that opt
 in."""
 
 import subprocess

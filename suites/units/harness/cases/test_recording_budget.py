@@ -1,5 +1,5 @@
-"""In virtual time, the recording of a property has a budget of events, and contains every decisive
-one."""
+"""In virtual time, the recording of a property has a budget of events and contains every decisive
+event."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

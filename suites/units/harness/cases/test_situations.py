@@ -1,4 +1,4 @@
-"""Situations declared by a property: noted by examples, sought by more draws, missed."""
+"""Situations that a property declares: noted by examples, sought by more draws, or missed."""
 
 import json
 from dataclasses import replace

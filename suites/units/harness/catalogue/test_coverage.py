@@ -1,4 +1,4 @@
-"""Which case cites which requirement, and the list that only shrinks."""
+"""Which case cites which requirement, and the list that may only shrink."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Known deviations: the coverage of an entry, and the sentence for a wrong one."""
+"""Known deviations: what an entry covers, and the sentence for a wrong entry."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Clients with rates and windows: the arithmetic, the oracle that judges it from frames alone, and
-the faults that the oracle detects."""
+"""Clients with rates and windows: the arithmetic, the oracle that judges the clients from frames
+alone, and the faults that the oracle detects."""
 
 from collections.abc import Sequence
 
@@ -31,7 +31,7 @@ def crowds(instants: Sequence[Instant], rate: int, burst: int) -> bool:
 
 
 def through(bucket: TokenBucket, gaps: Sequence[int], late: Sequence[int] = ()) -> list[Instant]:
-    """Return the instants at which tokens are available, if each is requested after one of these
+    """Return the instants at which tokens are available if each is requested after one of these
     gaps and used ``late``."""
     now, passed = 5 * NS_PER_S, []
     for number, gap in enumerate(gaps):
@@ -88,7 +88,7 @@ class Hasty(TokenBucket):
 
 
 class Windowed(TokenBucket):
-    """A bucket that counts aligned seconds: twice the rate fits into an interval across two
+    """A bucket that counts aligned seconds, so that twice the rate fits into an interval across two
     seconds."""
 
     def ready_at(self, now: Instant) -> Instant:

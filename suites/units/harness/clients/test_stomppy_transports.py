@@ -60,8 +60,8 @@ def answering(heart_beat: str | None = None, version: str = "1.2") -> Answer:
 
 
 class Scripted:
-    """A broker that answers according to a script, and sends heartbeats every ``period`` if given.
-    An answer of None is a close."""
+    """A broker that answers according to a script and, if ``period`` is given, sends heartbeats at
+    this interval. An answer of None is a close."""
 
     def __init__(self, answer: Answer, period: Duration | None = None, beat: bytes = b"\n") -> None:
         self._answer, self._period, self._beat = answer, period, beat
@@ -366,8 +366,8 @@ def test_a_receipt_that_does_not_come_is() -> None:
 
 @pytest.fixture
 def served() -> Iterator[tuple[int, SimpleQueue[CloseHow]]]:
-    """Serve one TCP connection with a scripted broker that sends a heartbeat every 40 ms; yield its
-    port, and how it saw the close."""
+    """Serve one TCP connection with a scripted broker that sends a heartbeat every 40 ms; yield the
+    port, and how the broker saw the close."""
     listener = socket.create_server(("127.0.0.1", 0))
     ends: SimpleQueue[CloseHow] = SimpleQueue()
 

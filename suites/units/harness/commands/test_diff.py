@@ -279,7 +279,7 @@ def test_a_narrow_terminal_gets_whole_words(
 
 
 def changed(tmp_path: Path) -> tuple[Path, Path]:
-    """Return two runs: one case got worse, one better, one is undecided, one is unchanged."""
+    """Return two runs: one case got worse, one got better, one is undecided, one is unchanged."""
     before = {"s.worse": V.PASS, "s.better": V.FAIL, "s.open": V.PASS, "s.same": V.PASS}
     after = {"s.worse": V.FAIL, "s.better": V.PASS, "s.open": V.INCONCLUSIVE, "s.same": V.PASS}
     return run(tmp_path / "a", before), run(tmp_path / "b", after)

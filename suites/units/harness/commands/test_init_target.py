@@ -19,7 +19,7 @@ from brokerproof.harness.targets.process import ProcessTarget
 
 @pytest.fixture(autouse=True)
 def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait three seconds instead of ten for protocols that the broker leaves unanswered."""
+    """Wait three seconds instead of ten for protocols that the broker does not answer."""
     monkeypatch.setattr(dialogue, "PROBE_TIMEOUT_S", 3.0)
 
 

@@ -1,4 +1,4 @@
-"""A target that misbehaves ends a run with one sentence and exit code 3; a broker that misbehaves
+"""If a target misbehaves, the run ends with one sentence and exit code 3; a broker that misbehaves
 in single cases gets all its verdicts."""
 
 import json

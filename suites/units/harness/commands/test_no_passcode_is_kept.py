@@ -1,4 +1,4 @@
-"""A run with a distinctive passcode, over every protocol: none of its files contains the
+"""A run with a distinctive passcode over every protocol: none of the run's files contains the
 passcode."""
 
 import base64

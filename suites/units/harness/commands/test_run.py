@@ -31,7 +31,7 @@ def brokerproof(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process: starting another takes longer than most commands."""
+    """Run the command in this process, because starting another takes longer than most commands."""
     out, err = io.StringIO(), io.StringIO()
     with (
         pytest.MonkeyPatch.context() as patched,

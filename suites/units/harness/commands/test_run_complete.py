@@ -1,4 +1,4 @@
-"""A run in which some cases have no result does not count, because verdicts on some would be
+"""A run in which some cases have no result is invalid, because verdicts on some cases would be
 mistaken for verdicts on all."""
 
 from pathlib import Path

@@ -18,7 +18,7 @@ EXIT = re.compile(r"# exits with (\d+)$")
 
 
 def commands(document: str) -> list[tuple[str, int]]:
-    """The commands of a tutorial, each with the exit code that it states (0 by default)."""
+    """Return the commands of a tutorial, each with the exit code that it states (0 by default)."""
     text = "".join(BLOCK.findall((TUTORIALS / document).read_text())).replace("\\\n", " ")
     stated = []
     for line in text.splitlines():

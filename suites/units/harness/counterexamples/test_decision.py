@@ -1,4 +1,4 @@
-"""For each kind of expectation, a replay finds it met, violated again, or not decidable."""
+"""For each kind of expectation, a replay finds it met, violated again, or undecidable."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ NOTHING: dict[str, Any] = {"came": {}, "ended": []}
 
 class ScriptedPlayer(Player):
     """A player without sockets. ``answers`` has the bytes that arrive after each write; None ends
-    the connection. Time passes only during vain waits."""
+    the connection. Time passes only while the player waits in vain."""
 
     def __init__(self, *answers: bytes | None, recorded: dict[str, Any] | None = None) -> None:
         super().__init__({}, "", "", b"", lambda text: None, recorded)

@@ -1,5 +1,5 @@
-"""Counterexamples: kept when a case fails, replayed as FIXED or FAILED, and playable by scripts
-that need only Python."""
+"""Counterexamples are kept when a case fails, are replayed as FIXED or FAILED, and can be played by
+scripts that need only Python."""
 
 import ast
 import dataclasses

@@ -1,5 +1,5 @@
 """From the tape to segments: afterwards, with more than one scribe, and after a scribe was killed
-in between."""
+halfway."""
 
 import json
 import os

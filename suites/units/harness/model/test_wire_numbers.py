@@ -1,4 +1,4 @@
-"""The shared vocabulary: numbers as text from peers."""
+"""The shared vocabulary: numbers in text from peers."""
 
 import pytest
 from hypothesis import example, given

@@ -1,5 +1,5 @@
-"""The oracle of accounting: every kind of irregularity is reported under its name, and nothing
-else."""
+"""The accounting oracle reports every kind of irregularity under its name, and reports nothing that
+is not one."""
 
 import pytest
 

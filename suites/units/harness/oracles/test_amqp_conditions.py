@@ -1,4 +1,4 @@
-"""The AMQP oracle of error conditions on hand-made traces."""
+"""The AMQP oracle of error conditions, on handmade traces."""
 
 import re
 from importlib.resources import files

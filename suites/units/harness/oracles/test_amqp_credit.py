@@ -1,4 +1,4 @@
-"""The AMQP oracle of link credit on handmade traces: correct ones pass, every violation is
+"""The AMQP oracle of link credit, on handmade traces: correct traces pass, and every violation is
 found."""
 
 from typing import Any

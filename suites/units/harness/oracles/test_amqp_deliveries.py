@@ -1,4 +1,4 @@
-"""The AMQP oracle of deliveries and settlement on hand-made traces: each violation is seen."""
+"""The AMQP oracle of deliveries and settlement, on handmade traces: each violation is found."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The AMQP oracle of idle time-outs on hand-made traces."""
+"""The AMQP oracle of idle time-outs, on handmade traces."""
 
 import pytest
 

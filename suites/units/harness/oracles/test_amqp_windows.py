@@ -1,5 +1,5 @@
-"""The AMQP oracle of session windows on handmade traces: correct ones pass, every violation is
-found."""
+"""The AMQP oracle of session windows, on handmade traces: correct traces pass, and every violation
+is found."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""The oracles of byte credit over CORE, on handmade traces: correct ones pass, each single fault is
-found."""
+"""The oracles of CORE's credit in bytes, on handmade traces: correct traces pass, and each single
+fault is found."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The oracle of OpenWire's ProducerAcks: acknowledged against sent bytes."""
+"""The oracle of OpenWire's ProducerAcks compares acknowledged bytes with sent ones."""
 
 from brokerproof.harness.model.finding import combine
 from brokerproof.harness.model.verdicts import Seen

@@ -1,4 +1,4 @@
-"""The conversation, common to all peers, on the reference broker in virtual time."""
+"""The conversation that all peers have in common, on the reference broker in virtual time."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""Virtual-time cases in separate processes: the same results whichever worker runs them, and none
-lost."""
+"""Virtual-time cases in separate processes: the results are the same whichever worker runs them,
+and none is lost."""
 
 import os
 import select

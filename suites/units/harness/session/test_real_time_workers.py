@@ -1,5 +1,5 @@
-"""Real-time cases in threads of several processes: the same results as in one process, none lost;
-if one process finds the broker unusable, all stop."""
+"""Real-time cases in threads of several processes: the results are the same as in one process, and
+none is lost; if one process finds the broker unusable, all stop."""
 
 import os
 import signal
@@ -72,7 +72,7 @@ def workers_for(
     run: Run, calls: Sequence[Call], kept: Path, at_once: int = 4, idle: float | None = None
 ) -> RealTimeWorkers:
     """Return two processes for ``calls`` that record into ``kept``. With ``idle``, the idle share
-    of the processor, they may run more cases than ``at_once`` together."""
+    of the processor, they may run more than ``at_once`` cases together."""
     target = run.target
     assert isinstance(target, ProcessTarget)
 

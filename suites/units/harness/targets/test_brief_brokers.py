@@ -1,4 +1,4 @@
-"""A Java broker started to be judged compiles quickly; one that carries load compiles well."""
+"""A Java broker that is started to be judged compiles quickly; one under load compiles well."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Endpoints: HOST:PORT and URLs, with TLS or without; and running targets over TLS."""
+"""Endpoints: HOST:PORT and URLs, with or without TLS; and running targets over TLS."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""The Java with which a target is started."""
+"""The Java runtime with which a target is started."""
 
 from pathlib import Path
 

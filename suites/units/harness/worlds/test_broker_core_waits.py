@@ -1,5 +1,5 @@
-"""The lateness of a host: the time that a broker's threads waited for a core widens an interval,
-like the canary's own lateness."""
+"""The lateness of a host: the time for which a broker's threads waited for a core widens an
+interval, like the canary's own lateness."""
 
 from pathlib import Path
 

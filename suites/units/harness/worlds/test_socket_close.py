@@ -1,5 +1,5 @@
-"""Bytes that arrived before a reset are read, whichever call reported it, and a reset is never
-mistaken for an orderly close."""
+"""Bytes that arrived before a reset are read, whichever call reported the reset, and a reset is
+never mistaken for an orderly close."""
 
 import json
 import select
@@ -57,7 +57,7 @@ class Broker:
             self._socket = self._context.wrap_socket(self._plain, server_side=True)
 
     def say(self, data: bytes) -> int:
-        """Write as much of ``data`` as the other end's window has room for."""
+        """Write as much of ``data`` as fits into the other end's window."""
         self._taking.join(10)
         self._socket.setblocking(False)
         sent = 0
@@ -107,7 +107,7 @@ def broker() -> Iterator[Broker]:
 
 
 def until_the_end_is_here(sock: Any) -> None:
-    """Wait until the kernel knows that the other end closed, without fetching the error."""
+    """Wait until the kernel knows that the other end has closed, without fetching the error."""
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
     assert poll.poll(10_000), "the broker's end should have been told"

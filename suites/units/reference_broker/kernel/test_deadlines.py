@@ -1,5 +1,5 @@
-"""The heap of deadlines gives the same answers as a plain dictionary, whatever is set, replaced and
-cancelled."""
+"""The heap of deadlines gives the same answers as a plain dictionary, whatever deadlines are set,
+replaced and cancelled."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -53,7 +53,7 @@ class Driver(StoringDriver):
         return self._got.pop(conn, b"")
 
     def frames(self, conn: int) -> list[Received]:
-        """The frames in those bytes; bodies with a content-length may contain NULs."""
+        """Return the frames in these bytes; bodies with a content-length may contain NULs."""
         data, found = self.received(conn), []
         while data := data.lstrip(b"\n"):
             head, _, rest = data.partition(b"\n\n")

@@ -146,7 +146,7 @@ def test_a_certificate_counts_for_its_connection_alone() -> None:
 def amqp_says(
     certificate: str | None, response: bytes = b"", settings: Settings = SETTINGS
 ) -> tuple[bool, int | None]:
-    """Return whether EXTERNAL is offered, and the outcome's code when it is requested."""
+    """Return whether EXTERNAL is offered, and the outcome's code when a client requests it."""
     broker = create_broker(settings)
     broker.handle(0, Connected(1, "amqp", "x", certificate))
     offered = broker.handle(0, BytesReceived(1, b"AMQP\x03\x01\x00\x00"))

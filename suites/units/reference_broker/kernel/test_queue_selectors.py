@@ -61,8 +61,8 @@ class Taker:
 
 
 class Plain:
-    """A simple model that, after each event, goes through all waiting messages and all consumers
-    from the beginning. ``turn``: the consumers in the order in which they are tried."""
+    """A simple model. After each event it goes through all waiting messages and all consumers from
+    the beginning. ``turn`` has the consumers in the order in which they are tried."""
 
     def __init__(self) -> None:
         self.waiting: list[Message] = []

@@ -35,7 +35,7 @@ Content = dict[str, list[str]]
 
 
 class Stomp:
-    """A broker with a disk, used over STOMP. ``size``: bytes of a body."""
+    """A broker with a disk, used over STOMP. ``size`` is the number of bytes of a body."""
 
     def __init__(self, settings: Settings, size: int = 120, prefix: str = "") -> None:
         self.size = size

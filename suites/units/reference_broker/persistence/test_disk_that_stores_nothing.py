@@ -1,5 +1,5 @@
-"""Producers of every protocol learn why the disk stores nothing, whatever the reason: it is full, a
-quota is used up, it is mounted read-only, or it fails."""
+"""Producers of every protocol learn why the disk stores nothing, whatever the reason: the disk is
+full, a quota is used up, it is mounted read-only, or it fails."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ def _sentence(reason: int) -> str:
 
 
 class FailingDisk(MemoryDisk):
-    """A disk on which every write fails for ``reason``, unless that is 0."""
+    """A disk on which every write fails for ``reason``, unless the reason is 0."""
 
     reason = 0
 

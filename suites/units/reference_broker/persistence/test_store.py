@@ -45,7 +45,7 @@ class Producer:
 
 @dataclass
 class Consumer:
-    """A session that consumes. ``held``: its unacknowledged messages; ``open``: the
+    """A session that consumes. ``held`` has its unacknowledged messages; ``open`` has the
     acknowledgements that await a receipt."""
 
     conn: int

@@ -60,7 +60,7 @@ OPTIONS = StoreOptions(journaled=True, segment=20_000, ballast=0)
 
 
 def artemis() -> Settings:
-    """One queue in memory, one paged."""
+    """One queue in memory and one that pages."""
     every = paging(-1, max_delivery_attempts=-1).address_settings
     paged = paging(1000, 1500, max_delivery_attempts=-1, max_read_page_bytes=-1).address_settings
     large = {"stomp_min_large_message_size": LARGE}

@@ -330,7 +330,7 @@ _conns = iter(range(1, 1 << 40))
 
 
 def _problem(place: Place, name: str, command: bytes, reached: list[str]) -> str:
-    """Send ``command`` in ``place``; return what is wrong, "" for nothing."""
+    """Send ``command`` in ``place``; return what is wrong, or "" if nothing is."""
     broker = _broker(place.family)
     conn = next(_conns)
     broker.handle(0, Connected(conn, place.acceptor, "peer"))

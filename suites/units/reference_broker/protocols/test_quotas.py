@@ -42,7 +42,7 @@ Frames = Callable[[int], bytes]
 @dataclass(frozen=True)
 class Case:
     """``frames`` makes the request for one more of ``resource``, given its number. The answer to
-    one too many contains ``refusal``. ``present`` exist from the opening."""
+    one too many contains ``refusal``. ``present`` is the number that exist from the opening."""
 
     protocol: str
     resource: str

@@ -115,7 +115,7 @@ def client(port: int) -> Iterator[socket.socket]:
 
 
 def until_it_blocks(peer: socket.socket) -> int:
-    """Send until there is no room for another byte within the peer's time-out; return the number of
+    """Send until the peer has no room for another byte within its time-out; return the number of
     bytes sent."""
     sent = 0
     while True:

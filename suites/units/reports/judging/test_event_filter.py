@@ -1,5 +1,5 @@
 """The filtered part of a recording yields the same facts about the messages in question as the
-whole, however it is cut into batches."""
+whole recording, however it is cut into batches."""
 
 from collections import defaultdict
 from collections.abc import Sequence

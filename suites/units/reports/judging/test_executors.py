@@ -1,4 +1,4 @@
-"""The judges on Spark: a recording in segments, judged across pieces, has the oracles' results,
+"""The judges on Spark: a recording in segments, judged across pieces, gives the oracles' results
 with the same witnesses."""
 
 import json

@@ -63,7 +63,7 @@ def suspicious(merged: dict[str, dict[Any, Any]]) -> tuple[set[str], set[int]]:
 
 
 def check(events: list[ev.Event], cuts: list[int]) -> list[Anomaly]:
-    """Fail for a summary that misses what an oracle detects."""
+    """Fail if a summary misses what an oracle detects."""
     found = summed_up(events, cuts)
     queues, conns = suspicious(found)
     wrong = recorded_anomalies.find_anomalies(events, GROUND)

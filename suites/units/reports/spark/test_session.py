@@ -1,4 +1,4 @@
-"""The JVM of a Spark session belongs to the process that began it."""
+"""The JVM of a Spark session belongs to the process that started it."""
 
 import os
 

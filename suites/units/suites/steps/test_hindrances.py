@@ -1,4 +1,4 @@
-"""Hindrances of a property: a target without any is judged unhindered."""
+"""Hindrances of a property: a target that cannot have any is judged unhindered."""
 
 from hypothesis import find
 

@@ -1,4 +1,4 @@
-"""Closes of silent connections that fell silent one after the other."""
+"""Closes of connections that fell silent one after the other."""
 
 from dataclasses import dataclass, field
 from typing import Any, cast

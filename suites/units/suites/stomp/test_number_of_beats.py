@@ -1,4 +1,4 @@
-"""The number of heartbeats, where a busy host reads several at once."""
+"""The number of heartbeats when a busy host reads several at once."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The harness's AMQP 0-9-1 codec: comparisons with pamqp's tables and bytes, and how it handles
+"""The harness's AMQP 0-9-1 codec: comparisons with pamqp's tables and bytes, and the handling of
 inconsistent bytes."""
 
 import pytest

@@ -1,5 +1,5 @@
-"""The harness's codec of Artemis's CORE protocol: comparisons with bytes of a real Artemis, and how
-it handles inconsistent bytes."""
+"""The harness's codec of Artemis's CORE protocol: comparisons with bytes of a real Artemis, and the
+handling of inconsistent bytes."""
 
 import json
 from importlib.resources import files

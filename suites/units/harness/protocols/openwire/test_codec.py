@@ -1,5 +1,5 @@
-"""The harness's codec of OpenWire: comparisons with the output of ActiveMQ's own library, and how
-it handles inconsistent bytes."""
+"""The harness's codec of OpenWire: comparisons with the output of ActiveMQ's own library, and the
+handling of inconsistent bytes."""
 
 import json
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The harness's dumb STOMP codec: writes any given values, reads any fragmentation, reports
+"""The harness's simple STOMP codec writes any given values, reads any fragmentation, and reports
 unreadable bytes."""
 
 import pytest

@@ -1,4 +1,4 @@
-"""Releases of ActiveMQ: the Java that they need, and the jars collected for them."""
+"""Releases of ActiveMQ: the Java that they need, and the jars that are collected for them."""
 
 import os
 import stat

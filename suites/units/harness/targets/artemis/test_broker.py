@@ -48,7 +48,7 @@ while True:
 
 
 def release(version: str, namespace: str, *attributes: str) -> None:
-    """Write the parts of a release that brokerproof reads into the cache: the schemas of two files
+    """Write into the cache the parts of a release that brokerproof reads: the schemas of two files
     with their attributes."""
     library = broker.RELEASES.home_of(version) / "lib"
     library.mkdir(parents=True)
@@ -203,7 +203,7 @@ def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str,
 
 
 def listed() -> list[standing_brokers.Listed]:
-    """Return the listed Artemis brokers; the machine may have other brokers."""
+    """Return the listed Artemis brokers, because the machine may have other brokers."""
     return [listing for listing in standing_brokers.listing() if listing.name == "artemis"]
 
 

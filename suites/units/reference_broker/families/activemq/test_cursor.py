@@ -27,7 +27,7 @@ VM, FILE, STORE = Cursor.VM, Cursor.FILE, Cursor.STORE
 
 
 def of(cursor: Cursor, limit: int = 10, *, persistent: bool = True, **about: int) -> Driver:
-    """Q has room for 10 messages in memory; two connections."""
+    """Return a Q with room for 10 messages in memory, and two connections."""
     return broker(
         configured(
             policy("queue://Q", memory_limit=limit * COST, cursor=cursor, **about),

@@ -26,7 +26,7 @@ WIDE = "activemq.prefetchSize:10000\n"
 
 
 class Shelf(StoringDriver):
-    """An ActiveMQ-like broker with a disk. ``options`` None: without ``--data``."""
+    """An ActiveMQ-like broker with a disk. If ``options`` is None, it runs without ``--data``."""
 
     prefix = "/queue/"
     wide = WIDE
@@ -59,7 +59,7 @@ class Shelf(StoringDriver):
         return max(entries, len(store.journal.live)) + on_pages
 
     def fill(self, conn: int, bodies: Sequence[str], persistent: bool = False) -> int:
-        """Send ``bodies``, some at a time; return the most that were in memory at one time."""
+        """Send ``bodies``, some at a time; return the largest number in memory at one time."""
         most = 0
         for at in range(0, len(bodies), 40):
             self.send(conn, *bodies[at : at + 40], persistent=persistent)

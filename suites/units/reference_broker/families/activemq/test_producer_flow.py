@@ -1,4 +1,4 @@
-"""The profile of ActiveMQ: producers at full memory and full stores, over STOMP."""
+"""The ActiveMQ profile: producers at full memory and full stores, over STOMP."""
 
 import pytest
 

@@ -155,7 +155,7 @@ ACTIONS = st.one_of(
 def play(
     driver: Driver, actions: list[tuple[int, tuple[str, object, bool, int]]], modes: tuple[str, str]
 ) -> None:
-    """Play ``actions`` of two connections, each of which reconnects after its close."""
+    """Play ``actions`` of two connections, each of which reconnects after it is closed."""
     people: dict[int, Someone] = {}
     fresh = 0
 

@@ -438,8 +438,8 @@ def test_bytes_around_a_value_do_not_matter(what: Item, before: int) -> None:
 
 
 def proton_miscounts(what: Item) -> bool:
-    """True for a described value that is itself described, after which Proton 0.40 loses the rest
-    of a list."""
+    """True for a described value that is itself described. After it, Proton 0.40 loses the rest of
+    a list."""
     match what:
         case Described(descriptor, inner):
             return (

@@ -35,7 +35,7 @@ def consumer(desk: Desk, credit: int = 100, **fields: Any) -> tuple[Peer, list[i
 
 
 def granted(frames: list[Frame]) -> int | None:
-    """Return the credit in the last flow for link 0 among the frames; None without one."""
+    """Return the credit in the last flow for link 0 among the frames; None if there is none."""
     found = [
         frame.value.link_credit
         for frame in frames

@@ -68,7 +68,7 @@ def test_any_frames_in_any_order(random: Random, count: int, at_once: bool) -> N
 
 
 def _takes(data: bytes) -> bool:
-    """True if messages may leave through it: accepted by a state or a default outcome, or sent
+    """True if these bytes may remove messages: accepted by a state or a default outcome, or sent
     settled."""
     frames = codec.Reader().feed(codec.protocol_header() + data)
     settled = any(

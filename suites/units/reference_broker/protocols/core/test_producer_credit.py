@@ -1,5 +1,5 @@
-"""The two kinds of credit of the reference broker's CORE protocol: of consumers and of producers,
-in bytes."""
+"""The two kinds of credit in bytes of the reference broker's CORE protocol: of consumers and of
+producers."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Durable subscriptions of the reference broker: their one consumer, their one address, their one
-selector, and deletion."""
+"""Durable subscriptions of the reference broker: their single consumer, address and selector, and
+their deletion."""
 
 import pytest
 

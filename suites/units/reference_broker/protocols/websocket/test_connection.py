@@ -32,7 +32,7 @@ MASK = b"\x01\x02\x03\x04"
 
 
 def request(**changes: object) -> bytes:
-    """Return a correct request except for the changed parts: ``line``, ``host``, ``key``,
+    """Return a request that is correct except for the changed parts: ``line``, ``host``, ``key``,
     ``fields``."""
     about = {"host": "here", "key": websocket_codec.key(b"k"), "fields": UPGRADE, **changes}
     return websocket_codec.request(
@@ -81,7 +81,7 @@ class Wire:
 
     @property
     def said(self) -> list[tuple[str, bytes]]:
-        """Return name and payload of the received frames; of STOMP frames, the command."""
+        """Return the name and payload of the received frames; for STOMP frames, the command."""
         return [
             (frame.name, frame.payload if frame.is_control else frame.payload.split(b"\n")[0])
             for frame in self.frames
