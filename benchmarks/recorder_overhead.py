@@ -7,9 +7,9 @@ so a disturbance longer than a slice affects both alike. *The lost throughput* i
 all ``--pairs``, of the loss in the slice with recording.
 
 A slice includes all work of recording: the driver's work for the tape, the thread that writes the
-tape, and the kernel's work for that thread. The driver runs in this process, the broker in its own;
-neither is bound to a core. ``--rate`` limits the driver's speed. The exit code is 1 if the median
-of any protocol is 10 % or more.
+tape, and the kernel's work for that thread. The driver runs in this process and the broker in its
+own; neither is bound to a core. ``--rate`` limits the driver's speed. The exit code is 1 if the
+median of any protocol is 10 % or more.
 """
 
 import json

@@ -81,8 +81,8 @@ class Close:
 
 @dataclass(frozen=True)
 class Stall:
-    """Stop reading the connection while messages are published and it settles deliveries and closes
-    the channel ``closes``."""
+    """Stop reading from the connection. Meanwhile, messages are published, and the connection
+    settles deliveries and closes the channel ``closes``."""
 
     steps: tuple[Publish | Settle, ...]
     closes: int | None = None

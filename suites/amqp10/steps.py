@@ -293,8 +293,8 @@ def again(
 
 
 def returns_by_default(link: Link) -> bool:
-    """True if the default-outcome in the broker's attach makes the messages that the link holds
-    when it closes available to other links."""
+    """True if, by the default-outcome in the broker's attach, the messages that the link holds at
+    its close become available to other links."""
     default = link.default_outcome
     back = codec.name_of(default) in ("released", "modified")
     return back and not codec.fields_of(default).get("undeliverable-here")

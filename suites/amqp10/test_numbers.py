@@ -92,7 +92,7 @@ SETTLED = 1
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if the sentence about this number allows that no message arrives."""
+    """True if, by the sentence about this number, no message needs to arrive."""
     value = replaced.value
     match str(replaced.field):
         case "flow.link-credit" | "flow.incoming-window":

@@ -1,4 +1,4 @@
-"""Messages that AMQP consumers return resume their positions, with a count of failed attempts."""
+"""Messages returned by AMQP consumers resume their positions, with a count of failed attempts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Liveness through alarms that overlap and recur (RabbitMQ: flow control; heartbeats).
 
-Silence of a blocked client is ignored until the last alarm is cleared. From then on it is measured
+A blocked client's silence is ignored until the last alarm is cleared. From then on it is measured
 from zero, after every alarm. Silence before the alarm is ignored too: the server closes the
 connection only after two heartbeats in a row are missed after the alarm. The server's own
 heartbeats keep their rhythm throughout.

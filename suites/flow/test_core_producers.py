@@ -185,7 +185,7 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
 
 
 def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
-    """Return the charge in bytes for a message of that cost, at a name of the same length."""
+    """Return the bytes charged for a message of this cost at an address name of the same length."""
     scratch = scratch_name(target, target.fresh_name(), len(name))
     peer.create_queue(scratch)
     peer.publish(sized(scratch, 0, cost))

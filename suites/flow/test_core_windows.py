@@ -40,7 +40,7 @@ DEFAULT, SMALL = 1024 * 1024, 2000
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of a backlog's messages, and for each step the number of messages, and the bytes of
+    """The costs of a backlog's messages. Each step has a number of messages, and the bytes of
     credit above or below the amount with which exactly that many begin."""
 
     costs: tuple[int, ...]

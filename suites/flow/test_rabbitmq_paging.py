@@ -1,7 +1,7 @@
 """RabbitMQ pages queues out before publishers are blocked, or never (the paging threshold).
 
-Classic queues did so up to 3.13. Release 4 has no such threshold, so these cases are for targets
-with the ``memory-paging`` capability. The management API shows the messages in memory.
+Classic queues paged out messages up to 3.13. Release 4 has no such threshold, so these cases are
+for targets with the ``memory-paging`` capability. The management API shows the messages in memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compares a light installation with the full one that runs this module: ``tox -e distribution``.
 
 ``pip install .`` in a fresh environment must compile nothing and stay small. It judges a small
-running STOMP broker and writes the report; both must equal the results of the full one.
+running STOMP broker and writes the report; both must equal the full one's results.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def assembled_ids(source: str) -> list[int]:
 
 
 def held_without_evidence(source: str) -> list[int]:
-    """Return the lines that record a requirement as held, or let a control pass, by a constant."""
+    """Return the lines where a constant records a requirement as held or lets a control pass."""
     lines = []
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -204,7 +204,7 @@ def shared_judgements(source: str) -> dict[str, int]:
 
 
 def _names_several(value: ast.expr, function: ast.FunctionDef) -> bool:
-    """True if ``value`` may be several requirements, directly or by a ``function``'s variable."""
+    """True if ``value`` (perhaps a variable of ``function``) may be several requirements."""
     match value:
         case ast.Tuple(elts=elements):
             return len(elements) > 1

@@ -56,7 +56,7 @@ def judge_exception(
     target: Bench, frames: Iterable[FRAME], codes: tuple[int, ...], proves: str, channel: int = 1
 ) -> None:
     """Judge that frames in the middle of a consumer's deliveries are answered with connection.close
-    and one of these codes (any if there are none). Control: an earlier message arrives."""
+    and one of these codes (any code if none is given). Control: an earlier message arrives."""
     trial, consume = consuming(target, frame_max=4096)
     server = trial.server
     for type, payload in frames:

@@ -1,4 +1,4 @@
-"""Faults of selectors: characters of LIKE, and text that no condition has."""
+"""Faults of selectors: characters of LIKE, and text that no condition contains."""
 
 import re
 
