@@ -225,7 +225,7 @@ def duck(folder: Path) -> dict[str, Any]:
 
 
 def oracles(folder: Path) -> dict[str, Any]:
-    """Judge by the pure-Python oracles, which hold all events in memory."""
+    """Judge with the pure-Python oracles, which hold all events in memory."""
     from brokerproof.harness.catalogue.profiles import load
     from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies
     from brokerproof.harness.oracles.expectations import expectations_of

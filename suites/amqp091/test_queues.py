@@ -1,4 +1,4 @@
-"""Queues: declaration, names, access and deletion (class queue)."""
+"""Queues: declaration, names, access, and deletion (class queue)."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == 
 
 
 def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
-    """Control around a negative case: another connection works before and after it."""
+    """Control for a negative case: another connection works before and after it."""
     return beside(target.amqp)
 
 

@@ -174,7 +174,7 @@ class Browser:
         self._call("Input.insertText", text=text)
 
     def tree(self) -> list[dict[str, Any]]:
-        """Return the page's accessibility tree: every node that is not ignored."""
+        """Return the page's accessibility tree without the ignored nodes."""
         nodes = self._call("Accessibility.getFullAXTree")["nodes"]
         return [node for node in nodes if not node.get("ignored")]
 

@@ -20,7 +20,7 @@ def texts(draw: st.DrawFn) -> str:
 
 
 def named(numbers: list[int]) -> str:
-    """Return the messages of these numbers as the subject of a sentence."""
+    """Return the messages with these numbers as the subject of a sentence."""
     if not numbers:
         return "none was"
     listed = ", ".join(f"m{number}" for number in numbers)

@@ -174,7 +174,7 @@ def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient], count
 
 def judge(target: Bench, receiver: str, arrives: str) -> None:
     """Judge whether every message that the broker accepts reaches ``receiver``, and whether a plain
-    message after it does. Control: plain messages alone arrive."""
+    message sent after it does too. Control: plain messages alone arrive."""
     names = messages_for(target.target, receiver)
     owner = target.amqp091() if "amqp091" in target.capabilities else None
     for sender in dict.fromkeys(MESSAGES[name][0] for name in names):

@@ -61,7 +61,7 @@ def some_places(target: Target) -> list[str]:
 
 
 def corners(target: Target) -> list[dict[str, object]]:
-    """Short lifetimes first, in the middle and last, at each place."""
+    """Histories with short lifetimes first, in the middle and last, at each place."""
     fates = [BRIEF, LASTING, BRIEF, BRIEF, LASTING, BRIEF]
     return [{"place": place, "returned": True, "fates": fates} for place in some_places(target)]
 

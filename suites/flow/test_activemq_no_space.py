@@ -1,4 +1,4 @@
-"""ActiveMQ configured to refuse a send without room: immediately, or after a time-out.
+"""ActiveMQ configured to refuse a send when there is no room, immediately or after a time-out.
 
 (ActiveMQ documentation, "Configure Client-Side Exceptions"; fail.xml and timeout.xml in
 fixtures/brokers/activemq.)

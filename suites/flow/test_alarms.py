@@ -1,6 +1,6 @@
 """RabbitMQ's memory and disk alarms: who is blocked, who is notified, and what continues.
 
-(RabbitMQ: flow control.) An alarm concerns the whole broker, so one case checks everything, on
+(RabbitMQ: flow control.) An alarm affects the whole broker, so one case checks everything, on
 separate targets.
 """
 

@@ -54,7 +54,7 @@ SPARE = PATIENCE // NS_PER_S + 4
 
 
 def sized(count: int, size: int) -> list[bytes]:
-    """Bodies that contain their number, of ``size`` bytes or a little more."""
+    """Bodies of ``size`` bytes or a little more, each of which contains its number."""
     return [message.ljust(size, b".") for message in numbered(count)]
 
 

@@ -115,7 +115,7 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
 
 
 def out_of_reach(target: Bench) -> set[str]:
-    """Return the statements that only determine TTLs too long for a case to wait for."""
+    """Return the statements that determine only TTLs for which a case cannot wait."""
     plans = [example["plan"] for example in corners(target.target)]
     return {DEFAULT, BOUNDS, UPPER, LOWER}.difference(*(regime(target, plan) for plan in plans))
 

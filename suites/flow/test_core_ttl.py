@@ -49,7 +49,7 @@ def ping(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
 
 
 def ttls(target: Target) -> st.SearchStrategy[int]:
-    """Milliseconds; in real time only short ones."""
+    """TTLs in milliseconds; in real time only short ones."""
     if target.clock is Clock.VIRTUAL:
         return st.sampled_from([1, 499, 500, 501, 1000, 2001, 60_000, 86_400_000])
     return st.sampled_from(waited_for(target, 501, 1000, 1700))

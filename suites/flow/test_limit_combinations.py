@@ -90,7 +90,7 @@ def _reached(limit: int | None, count: int) -> bool:
 
 
 class Model:
-    """An address with these settings, alone in its broker. Its limits are in messages."""
+    """An address with these settings, the only one of its broker. Its limits are in messages."""
 
     def __init__(self, target: Bench, overrides: Mapping[str, Mapping[str, Any]]) -> None:
         self._target = target

@@ -1,4 +1,4 @@
-"""The configuration that a release ships, which applies unless somebody changes it."""
+"""The configuration shipped with a release, which applies unless somebody changes it."""
 
 from __future__ import annotations
 

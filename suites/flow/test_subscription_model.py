@@ -278,7 +278,7 @@ class Run:
         return True
 
     def stop(self, after: str) -> None:
-        """Wait until nothing more should arrive, and slightly longer; judge what arrived."""
+        """Wait until nothing more should arrive, and slightly longer; judge the deliveries."""
         rest = self.target.wait_until(lambda: self._take(after) or not self._idle(), PATIENCE)
         for client in self.clients:
             client.peer.settle()

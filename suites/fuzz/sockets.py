@@ -2,11 +2,10 @@
 are those of :mod:`brokerproof.suites.fuzz.scene`, except those that only a simulation has (passing
 time, answers of a disk, alarms). The invariants:
 
-* the process lives, and reports no error of its own;
-* the bystander gets its message and its receipt in :data:`WITHIN_NS`. The broker's processor time
-  in between shows whether it or the machine was slow; after :data:`HANGS_S` a slow machine is no
-  excuse;
-* the process does not grow by more than :data:`MOST_GROWTH`.
+* the process stays alive and reports no error of its own; * the bystander gets its message and its
+receipt within :data:`WITHIN_NS`. The broker's processor time in between shows whether it or the
+machine was slow; after :data:`HANGS_S` a slow machine is no excuse; * the process does not grow by
+more than :data:`MOST_GROWTH`.
 
 A process serves :data:`SCENES` scenes of one setting.
 """

@@ -33,7 +33,7 @@ def load(path: Path = LIST) -> dict[str, str]:
 
 
 def complaints(fates: Iterable[Fate], listed: dict[str, str], known: Iterable[str]) -> list[str]:
-    """Return mistakes in the list: unlisted survivors, killed mutants, and unknown names."""
+    """Return the mistakes in the list: unlisted survivors, killed mutants, and unknown names."""
     problems = [
         f"survivors.txt lists {name}, and there is no such mutant"
         for name in listed

@@ -20,7 +20,7 @@ def fresh_queue(target: Bench) -> Structure:
 
 
 def bystander(target: Bench) -> AbstractContextManager[OpenWirePeer]:
-    """Control around a negative case: another connection works before and after it."""
+    """Control for a negative case: another connection works before and after it."""
     return beside(target.openwire)
 
 

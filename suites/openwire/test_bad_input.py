@@ -1,4 +1,4 @@
-"""Bytes that are not a command: the connection is closed, and other connections still work."""
+"""Bytes that are not a command: the connection is closed, and all others still work."""
 
 from __future__ import annotations
 

@@ -339,7 +339,7 @@ class Run:
             consumer.pulled = 1
 
     def stop(self, after: str, judged: str) -> None:
-        """Wait until nothing more should arrive, and slightly longer; judge what arrived."""
+        """Wait until nothing more should arrive, and slightly longer; judge the deliveries."""
         rest = self.target.wait_until(lambda: self._take(after) or not self._idle(), PATIENCE)
         for peer in self.peers:
             peer.settle()

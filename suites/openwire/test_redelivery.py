@@ -1,4 +1,4 @@
-"""Messages that are redelivered because their consumer ended, and browsers."""
+"""Messages that are redelivered because their consumer has ended, and browsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repository's files and their imports, for the tests in this folder."""
+"""The repository's files and their imports, used by the tests in this folder."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _judge(queue: str, expected: list[int], numbers: list[int]) -> list[str]:
 
 
 def _reported_name(name: str) -> str:
-    """Return the name of a file in the broker's reports, whatever its configured folder."""
+    """Return a file's name in the broker's reports, whatever folder is configured."""
     folder, _, rest = name.partition("/")
     return f"large/{rest}" if folder.startswith("large") else name
 

@@ -66,7 +66,7 @@ def take(target: Bench, peer: CorePeer, count: int, consumer: int = 0) -> list[P
 
 
 def bystander(target: Bench) -> AbstractContextManager[CorePeer]:
-    """Control around a negative case: another connection works before and after it."""
+    """Control for a negative case: another connection works before and after it."""
     return beside(target.core)
 
 

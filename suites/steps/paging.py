@@ -1,7 +1,7 @@
 """Paging addresses: fill them, check that they page, consume everything.
 
-The broker's management reports whether an address paged. If it did not, the case proves nothing and
-stays unjudged.
+The broker's management reports whether an address paged. If the address did not page, the case
+proves nothing and nothing is judged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Control around a negative case: another connection works before and after it."""
+"""Control for a negative case: another connection works before and after it."""
 
 from __future__ import annotations
 

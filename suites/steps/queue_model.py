@@ -65,7 +65,7 @@ class QueueModel:
         return [*self._placed(self.waiting)[:1], *self.delivered.intersection(self.waiting)]
 
     def _placed(self, numbers: Iterable[int]) -> list[int]:
-        """Return those of ``numbers`` that have a position."""
+        """Return the ``numbers`` that have a position."""
         keeps_places = self.keeps_places and not self.is_mixed
         return [at for at in numbers if keeps_places or at not in self.delivered]
 

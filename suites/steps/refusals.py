@@ -21,7 +21,7 @@ QUIET = ms(300)
 
 
 def bystander(target: Bench, version: str) -> AbstractContextManager[StompPeer]:
-    """Control around a negative case: another connection works before and after it."""
+    """Control for a negative case: another connection works before and after it."""
     return beside(lambda: target.stomp(version))
 
 

@@ -68,7 +68,7 @@ def _each_transport(target: Target) -> list[dict[str, object]]:
 
 
 def answered(peer: StompPeer) -> tuple[int, int]:
-    """Return the server's pair; an absent header means 0,0 (STOMP12-HB-05)."""
+    """Return the server's heart-beat pair; an absent header means 0,0 (STOMP12-HB-05)."""
     assert peer.connected is not None
     text = peer.connected.get("heart-beat") or "0,0"
     if HEADER.fullmatch(text) is None:

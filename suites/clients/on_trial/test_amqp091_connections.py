@@ -1,4 +1,4 @@
-"""How an AMQP 0-9-1 client begins a connection, and ends one."""
+"""How an AMQP 0-9-1 client begins and ends a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Channels of an AMQP 0-9-1 client, and the messages that it publishes and receives on them."""
+"""An AMQP 0-9-1 client's channels, and the messages that it publishes and receives on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an AMQP 1.0 client begins a connection, keeps it within its limits and ends it."""
+"""How an AMQP 1.0 client begins a connection, keeps to the connection's limits, and ends it."""
 
 from __future__ import annotations
 

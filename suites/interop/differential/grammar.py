@@ -32,7 +32,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True)
 class Grammar:
-    """Conversations of one protocol, with mistakes in them."""
+    """Conversations of one protocol that contain mistakes."""
 
     versions: tuple[str, ...]
     conversation: Callable[[random.Random], Conversation]

@@ -98,7 +98,7 @@ def agent_jar() -> Path:
 
 
 def pit_jars() -> list[Path]:
-    """Return PIT and the libraries that it needs. Raises :class:`SetUpFailed`."""
+    """Return the jars of PIT and of the libraries that it needs. Raises :class:`SetUpFailed`."""
     folder = maven.collect(_POM, f"PIT {PIT}", cache_folder() / "mutation-agent" / f"pit-{PIT}")
     return sorted(folder.glob("*.jar"))
 

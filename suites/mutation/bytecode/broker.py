@@ -1,4 +1,4 @@
-"""A real Artemis whose JVM runs the mutation agent. It runs cases one after the other."""
+"""A real Artemis whose JVM contains the mutation agent. Cases run one after the other."""
 
 from collections.abc import Iterable
 from dataclasses import replace

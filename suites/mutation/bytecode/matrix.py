@@ -147,7 +147,7 @@ def _judged(worker: _Worker, mutant: BytecodeMutant) -> FateRecord:
 
 
 def _unsure(again: FateRecord, before: FateRecord) -> FateRecord:
-    """Return a survivor whose kill did not repeat on a new broker."""
+    """Return a survivor whose kill could not be repeated on a new broker."""
     detail = f"once {before.fate} by {before.case}, not again: {before.detail}"[:300]
     return FateRecord(
         again.mutant, again.area, again.description, Fate.SURVIVED, "", detail, before.cases

@@ -84,7 +84,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class OwnControl:
-    """One test of Artemis on the unchanged classes."""
+    """One of Artemis's tests on the unchanged classes."""
 
     test: str
     passed: bool

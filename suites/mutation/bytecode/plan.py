@@ -38,7 +38,7 @@ def covering(
 
 
 def within_a_turn(ordered: Iterable[ControlRecord], turn_s: float = TURN_S) -> list[ControlRecord]:
-    """Return the first cases, within the time limit."""
+    """Return the first cases, as many as fit into the time limit."""
     chosen: list[ControlRecord] = []
     left = turn_s
     for control in ordered:

@@ -1,1 +1,1 @@
-"""Faults seeded by people who had not read the suites, one module for each class of faults."""
+"""Faults seeded by people who had not read the suites. Each class of faults has a module."""

@@ -1,5 +1,5 @@
 """``brokerproof mutants --wire TARGET``: which faults on a broker's wire the suites detect, and by
-which requirements."""
+which requirement."""
 
 import json
 import tempfile

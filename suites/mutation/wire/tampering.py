@@ -45,7 +45,7 @@ class Rule:
 
 
 class TamperingWorld:
-    """``inner`` with the rule that ``rule()`` creates for each connection; otherwise unchanged."""
+    """``inner`` with the rule that ``rule()`` creates for each connection, otherwise unchanged."""
 
     def __init__(self, inner: World, rule: Callable[[], Rule]) -> None:
         self._inner, self._rule = inner, rule
