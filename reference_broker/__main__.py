@@ -1,4 +1,4 @@
-"""``python -m reference_broker``: like ``brokerproof broker``, without its other commands."""
+"""``python -m reference_broker``: the ``brokerproof broker`` command on its own."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ RECORDS.register(OpenWireMessage.record_kind, OpenWireRecords())
 
 @dataclass(frozen=True, slots=True)
 class Protocols:
-    """The connection factories of a family by protocol; None for protocols it does not speak."""
+    """A family's connection factories by protocol; None for protocols that it does not speak."""
 
     stomp: Become = StompConnection
     amqp10: Become = AmqpConnection
@@ -70,7 +70,7 @@ class Protocols:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """One family. ``assemble`` creates it and its connection factories."""
+    """One broker family. ``assemble`` creates a broker and its connection factories."""
 
     has: Callable[[Settings], bool]
     assemble: Callable[[Parts], tuple[BrokerFamily, Protocols]]
@@ -106,7 +106,7 @@ FAMILIES = (
     FamilyRow(lambda settings: settings.rabbitmq is not None, _rabbitmq),
     FamilyRow(lambda settings: True, _artemis),
 )
-"""The broker belongs to the first row that has its settings."""
+"""A broker belongs to the first row whose settings class it has."""
 
 
 def create_broker(
@@ -121,11 +121,11 @@ def create_broker(
     """Return a broker of the family of ``settings``.
 
     Connection-TTL checks are counted from the instant ``start``. ``session_seed`` is part of
-    session identifiers; a driver that restarts brokers gives each a different one, so that sessions
-    stay unique. ``epoch`` plus an instant gives nanoseconds since 1970, by which messages expire.
-    ``store`` holds messages that exceed memory or must survive a restart, and immediately restores
-    those of an earlier broker; without it everything stays in memory. ``linked``: the broker
-    reports its alarms to the other nodes of a RabbitMQ cluster."""
+    session identifiers; a driver that restarts brokers gives each a different one, so that the
+    identifiers stay unique. ``epoch`` plus an instant gives nanoseconds since 1970, by which
+    messages expire. ``store`` holds messages that exceed memory or must survive a restart, and
+    restores those of an earlier broker at once; without a store, everything stays in memory. If
+    ``linked``, the broker reports its alarms to the other nodes of a RabbitMQ cluster."""
     outbox = Outbox()
     parts = Parts(
         settings=settings,

@@ -1,5 +1,5 @@
-"""Tracks every message of one queue and reports irregularities once a plan of sends and settlements
-has ended.
+"""Tracks every message of one queue, and reports irregularities once a plan of sends and
+settlements has ended.
 
 The terms are those of Jepsen's total-queue. An *attempt* is a message sent to the broker; it is
 *confirmed* once its receipt arrives. A message that was delivered but never confirmed is
@@ -15,13 +15,13 @@ The terms are those of Jepsen's total-queue. An *attempt* is a message sent to t
   redelivery the first time.
 
 Deliveries on two connections cannot be compared, because their relative order is not visible. So
-order is checked per consumer, and only among messages that were waiting together.
+order is checked for each consumer, and only among messages that waited together.
 
-After a consumer leaves without UNSUBSCRIBE, it is in doubt for a while: unseen deliveries may be in
-flight to it, and the broker may keep delivering to it until it notices. Messages that wait or are
-sent during that time may arrive late and marked, so neither their order nor their mark is checked.
-The doubt ends when a message that the consumer held is delivered to another consumer, since the
-broker requeues all of its messages together."""
+A consumer that leaves without UNSUBSCRIBE is in doubt for a while: unseen deliveries may be in
+flight to it, and the broker may keep delivering until it notices. Messages that wait or are sent
+during that time may arrive late and marked, so neither their order nor their redelivery mark is
+checked. The doubt ends when a message that the consumer held is delivered to another consumer,
+since the broker requeues all of its messages together."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Key: TypeAlias = bytes
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """``producer`` sent a message. These facts are in sending order."""
+    """``producer`` sent a message. These facts are given in sending order."""
 
     key: Key
     producer: str
@@ -60,8 +60,8 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A delivery reached ``consumer``. ``marked``: it was flagged as a redelivery; None if the
-    protocol has no such flag."""
+    """A delivery reached ``consumer``. ``marked`` says whether it was flagged as a redelivery; None
+    if the protocol has no such flag."""
 
     key: Key
     consumer: str
@@ -77,8 +77,8 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker confirmed that the consumer refused these messages. It may redeliver them, but
-    need not."""
+    """The broker confirmed that the consumer refused these messages. The broker may redeliver them,
+    but need not."""
 
     keys: tuple[Key, ...]
 
@@ -96,7 +96,7 @@ class Returned:
     """``consumer`` left, and the messages that it held return to the queue.
 
     ``failed``: its connection was lost without an orderly close. ``noticed``: the broker confirmed
-    the end of the subscription, so no delivery can be in flight to it."""
+    the end of the subscription, so no delivery can be in flight to the consumer."""
 
     consumer: str
     failed: bool = False
@@ -125,10 +125,10 @@ class _Entry:
     withdrawn: bool = False
     holder: str = ""
     run: int | None = 0
-    """Messages with the same value waited together, so none may overtake another on its way to one
-    consumer. None: in doubt."""
+    """Messages with the same value waited together, so none may overtake another on the way to one
+    consumer. None means that this is in doubt."""
     owes_mark: bool | None = False
-    """True if the next delivery must be marked; None: it may be."""
+    """True if the next delivery must be marked as a redelivery; None if it may be."""
     excused: bool = False
     doubts: int = 0
     """The number of doubts that had begun when the message was last sent or returned."""
@@ -136,7 +136,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """The irregularities found. Each tuple lists message keys in the order of detection."""
+    """The irregularities found. Each tuple has message keys in the order of detection."""
 
     attempted: int = 0
     confirmed: int = 0
@@ -198,10 +198,10 @@ class Ledger:
     """Unsettled messages by consumer."""
     _doubts: int = 0
     _in_doubt: dict[str, set[Key]] = field(default_factory=dict)
-    """Consumers that left unnoticed, each with the messages that it held."""
+    """Consumers that left unnoticed by the broker, each with the messages that it held."""
 
     def update(self, fact: Fact) -> None:
-        """Enter one fact. Raises ``ValueError`` if a key was sent twice: keys must be unique."""
+        """Record one fact. Raises ``ValueError`` if a key was sent twice; keys must be unique."""
         match fact:
             case Attempted(key, producer):
                 if key in self._entries:
@@ -240,7 +240,7 @@ class Ledger:
         return sorted(held, key=lambda key: self._entries[key].number)
 
     def close(self) -> Books:
-        """Return the books after a consumer has drained the queue."""
+        """Return the books, after a consumer has drained the queue."""
         entries = self._entries.items()
         return Books(
             attempted=len(self._entries),

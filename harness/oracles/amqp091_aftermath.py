@@ -1,7 +1,7 @@
 """General rules for a whole AMQP 0-9-1 connection, including what arrives after the last answer
 that a case waited for.
 
-They hold for every case, because they bind the broker whatever the client sent.
+The rules hold for every case, because they bind the broker whatever the client sent.
 
 * After its close, nothing but close-ok arrives on a channel or connection.
 * Deliveries go to existing consumers, have unique tags and stay within the prefetch.
@@ -51,16 +51,16 @@ _CLOSES = ("close", "close-ok")
 @dataclass
 class _Channel:
     over: str = ""
-    """The broker's close or close-ok that ended the channel."""
+    """The broker's close or close-ok, which ended the channel."""
     closing_at: Instant | None = None
-    """Instant of the client's close while it is unanswered."""
+    """When the client sent a close that is still unanswered."""
     consumers: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     cancelling: list[str] = field(default_factory=list)
     published: int | None = None
-    """Messages sent since confirm.select; None if there was none."""
+    """The number of messages sent since confirm.select, or None without a confirm.select."""
     confirmed: set[int] = field(default_factory=set)
-    """Tags confirmed individually."""
+    """Tags that were confirmed individually."""
     confirmed_up_to: int = 0
 
 
@@ -75,11 +75,11 @@ class _Connection:
     method_at: Instant = 0
     heard_at: Instant = 0
     paused: Duration = 0
-    """Longest silence of the client."""
+    """The client's longest silence."""
 
 
 def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
-    """Return the heartbeat intervals of the client and the broker, in ns; 0: none."""
+    """Return the heartbeat intervals of the client and the broker, in ns; 0 means none."""
     agreed = 0
     for event in events:
         if event.conn == conn and isinstance(event, FrameSent):
@@ -247,7 +247,7 @@ def _undue_end(connection: _Connection, at: Instant, linger: Linger) -> Iterator
 
 
 def _missing(connection: _Connection, linger: Linger) -> Iterator[Finding]:
-    """Return a violation if an answer was missing when the connection was last read."""
+    """Return a violation if an answer was still missing when the connection was last read."""
     if connection.has_ended or not linger.undisturbed or not connection.is_open:
         return
     main = connection.channels.get(0, _Channel())

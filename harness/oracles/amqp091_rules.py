@@ -1,9 +1,9 @@
 """Rules for a recorded AMQP 0-9-1 connection: prefetch, delivery tags and heartbeats.
 
 Only what no correct broker could do is a violation. A prefetch may apply to each consumer or to the
-channel (the specification and RabbitMQ differ), so only exceeding both is a violation. The
-channel's largest prefetch since the consumer started counts. Acknowledgements in a transaction
-count immediately."""
+channel (the specification and RabbitMQ differ), so only exceeding both is a violation. The limit is
+the channel's largest prefetch since the consumer started. Acknowledgements in a transaction take
+effect immediately."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from brokerproof.harness.trace.facts import number
 PREFETCH, TAGS, BEATS = "AMQP091-QOS-01", "AMQP091-TAG-01", "AMQP091-HB-02"
 UNKNOWN, BLOCKED = "AMQP091-ACK-01", "RABBITMQ-FLOW-notify-1"
 ANNOUNCED = "'connection.blocked': True"
-"""The client property, as in traces, by which a client announces that it understands
+"""The property, as named in traces, with which a client announces support for
 connection.blocked."""
 PRECONDITION_FAILED = 406
 
@@ -37,7 +37,7 @@ PRECONDITION_FAILED = 406
 @dataclass
 class _Consumer:
     limit: int
-    """The most unacknowledged deliveries; 0 for no limit."""
+    """The maximum of unacknowledged deliveries; 0 for no limit."""
     acknowledges: bool
     held: set[int] = field(default_factory=set)
 
@@ -48,7 +48,7 @@ class _Channel:
     tags: set[int] = field(default_factory=set)
     consumers: dict[str, _Consumer] = field(default_factory=dict)
     asked: list[tuple[str, bool]] = field(default_factory=list)
-    """Tag and acknowledgement mode of each unanswered basic.consume."""
+    """The tag and acknowledgement mode of each unanswered basic.consume."""
 
     def begin(self, tag: str, acknowledges: bool) -> None:
         self.consumers[tag] = _Consumer(self.prefetch, acknowledges)
@@ -141,8 +141,8 @@ def _came(channel: _Channel, event: FrameReceived) -> Iterator[Finding]:
 
 
 def beats(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Check that the broker sent something in each heartbeat interval agreed in tune-ok. The
-    recorder or the network may have been late, so slightly longer gaps are uncertain."""
+    """Check that the broker sent something in each heartbeat interval agreed in tune-ok. Since the
+    recorder or the network may have been late, slightly longer gaps are uncertain."""
     due: Duration = 0
     last: Instant | None = None
     worst: Duration = -1
@@ -183,20 +183,20 @@ def allowed(due: Duration) -> Duration:
 class _Waiting:
     tags: set[int] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
-    """Consumers that acknowledge nothing."""
+    """Consumers that do not acknowledge anything."""
     asked: list[tuple[str, bool]] = field(default_factory=list)
     getting: list[bool] = field(default_factory=list)
-    """For each unanswered basic.get: True if its message must be acknowledged."""
+    """For each unanswered basic.get, whether its message must be acknowledged."""
     wrong: int | None = None
     """The tag of an acknowledgement that named no delivery."""
     since: list[str] = field(default_factory=list)
-    """Requests that followed this acknowledgement."""
+    """Requests sent after this acknowledgement."""
 
 
 def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
     """Check that the broker closes a channel on which the client acknowledges an unknown or already
-    settled tag. If it answers a later request instead, it did not close it. Channels with
-    transactions are skipped."""
+    settled tag. If the broker answers a later request instead, it did not close the channel.
+    Channels with transactions are skipped."""
     channels: dict[int, _Waiting] = {}
     findings: list[Finding] = []
     for event in events:

@@ -1,12 +1,13 @@
 """General rules for a whole AMQP 1.0 connection, including what arrives after the last answer that
 a case waited for.
 
-They hold for every case, because they bind the broker whatever the client sent.
+The rules hold for every case, because they bind the broker whatever the client sent.
 
-* The broker's open is its first frame and its close the last, its frames respect the client's
-  limits, and its error conditions are listed ones.
+* The broker's open is its first frame and its close is the last; its frames respect the client's
+  limits; its error conditions are in the standard's lists.
 * Nothing arrives on a session after its end or on a link after its detach.
-* The broker respects credit and windows, numbers its deliveries correctly, and settles each once.
+* The broker respects credit and windows, numbers its deliveries correctly, and settles each of them
+  once.
 * A connection stays open if the client keeps the idle-time-out and all its frames were answered.
   The broker keeps the client's idle-time-out, and ends a connection with a close.
 
@@ -65,7 +66,7 @@ _IF_ALL_IS_KNOWN = (
 )
 _OF_A_SESSION = ("attach", "flow", "transfer", "disposition", "detach", "end")
 _SILENCE = re.compile("idle|time-?d? ?out|silen|inactiv|heart|keep-?alive", re.IGNORECASE)
-"""Words in an error that closes a silent connection."""
+"""Words found in the error that closes a silent connection."""
 
 
 def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
@@ -187,8 +188,8 @@ def _last_of_ours(own: ConnectionEvents, close: WireFrame) -> WireFrame:
 def _has_reason(
     own: ConnectionEvents, close: WireFrame, time_out: Duration, linger: Linger
 ) -> bool:
-    """True if the client was silent for too long, owed an answer, or last sent a frame that may
-    explain the close."""
+    """Return True if the client was silent for too long, owed an answer, or last sent a frame that
+    may explain the close."""
     before = own.placed[: own.frames.index(close)]
     ours = [step for step in before if step.frame.side is Side.OURS]
     instants = [*(step.frame.at for step in ours), close.at]
@@ -203,8 +204,8 @@ def _has_reason(
 
 
 def _is_owed(step: Placed, steps: Sequence[Placed]) -> bool:
-    """True if the client has not answered a detach, end or delivery of the broker, or has left a
-    delivery of its own incomplete."""
+    """Return True if the client has not answered a detach, end or delivery from the broker, or has
+    left a delivery of its own incomplete."""
     behind = steps[step.position + 1 :]
     match step.frame.name, step.frame.side:
         case "detach", Side.BROKER:

@@ -52,14 +52,14 @@ _OF_A_SCOPE = {
 LISTED = frozenset(f"amqp:{rule}" for rule in _OF_ALL) | {
     f"amqp:{scope}:{name}" for scope, names in _OF_A_SCOPE.items() for name in names
 }
-"""Every condition of the standard, those of transactions included."""
+"""Every condition in the standard, including those of transactions."""
 
 _REQUIREMENT = {"connection": CONNECTION, "session": SESSION, "link": LINK}
 _OF_FRAME = {"close": CONNECTION, "end": SESSION, "detach": LINK}
 
 
 def condition_of(frame: WireFrame) -> str | None:
-    """Return the condition of the error that ``frame`` carries; None if there is none."""
+    """Return the condition of the error in ``frame``; None if there is none."""
     error = frame.fields.get("error") or (
         frame.fields.get("state") if frame.name == "disposition" else None
     )

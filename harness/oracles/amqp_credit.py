@@ -36,7 +36,7 @@ NOT_BEHIND_DRAIN, NOT_WITHOUT, FORMULA, FIRST, COUNT, DRAIN = (
 
 @dataclass
 class _Account:
-    """The credit of one link, as the sender must calculate it."""
+    """The credit of one link, as the sender should calculate it."""
 
     link: Link
     granted: Granted
@@ -44,14 +44,13 @@ class _Account:
     flowed: bool = False
     going_on: bool = False
     draining: tuple[int, int] | None = None
-    """An unanswered drain: the position at which it was requested, and the limit that it
-    concerns."""
+    """An unanswered drain: the position of the request, and the limit that it concerns."""
     drained: bool = False
-    """True if the sender answered a drain, and no credit was given since."""
+    """True if the sender has answered a drain and no credit has been given since."""
     drains: int = 0
     is_vast: bool = False
-    """True once more credit was granted than serial numbers can compare, or credit counts from a
-    delivery-count that the sender never had. The formula still applies."""
+    """True once more credit was granted than serial numbers can compare, or credit was granted
+    relative to a delivery-count that the sender never had. The formula still applies."""
 
     def has_had(self, count: int | None) -> bool:
         initial = self.link.initial_delivery_count
@@ -77,9 +76,9 @@ class _Accounts:
         return self._by_link[link]
 
     def settle_for(self, step: Placed) -> None:
-        """Settle the accounts of a session when an answer proves that the sender knows all credit
+        """Settle a session's accounts when an answer proves that the sender knows all credit
         granted there before the question. Sessions are independent: one may be answered while
-        another has unread frames."""
+        another still has unread frames."""
         if step.answers is not None and step.frame.side is self._side:
             for link, account in self._by_link.items():
                 if link.session is step.session:
@@ -89,7 +88,7 @@ class _Accounts:
         return list(self._by_link.values())
 
     def steps(self, events: Sequence[Event], conn: int) -> Iterator[tuple[Placed, _Account]]:
-        """Yield every step on a link on which the side is the sender, with that link's account."""
+        """Yield every step on links on which the side is the sender, with the link's account."""
         for step in placed(events, conn):
             self.settle_for(step)
             if step.link is not None and step.link.sender is self._side:
@@ -106,8 +105,8 @@ def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
     """Check that ``side``, as a sender, never exceeded its credit.
 
     Each delivery is checked at its first transfer. A sender may still use withdrawn credit as long
-    as a transfer may have been in flight. With a delivery-count that the sender never had, the
-    formula yields credit that no sentence limits."""
+    as a transfer may have been in flight. If a flow has a delivery-count that the sender never had,
+    no sentence limits the credit that the formula yields."""
     accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if (
@@ -149,7 +148,7 @@ def _spent(account: _Account, step: Placed) -> list[Finding]:
 
 
 def counts(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Check that the flows ``side`` sends as a sender state the true delivery-count and
+    """Check that the flows that ``side`` sends as a sender state the true delivery-count and
     link-credit.
 
     delivery-count is the number of deliveries sent; only after a drain may it be higher. Together
@@ -198,9 +197,9 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
 
 
 def drains(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Check that ``side`` as a sender answered every drain, either by using up the credit or by a
-    flow whose delivery-count equals the limit. A drain needs no answer if it is withdrawn or if its
-    link or connection ends first."""
+    """Check that ``side``, as a sender, answered every drain: by using up the credit, or by a flow
+    whose delivery-count equals the limit. A drain needs no answer if it is withdrawn or if its link
+    or connection ends first."""
     accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if step.frame.name == "transfer" and step.frame.side is side:

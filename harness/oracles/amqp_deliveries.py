@@ -38,7 +38,7 @@ _MODES = {"0": "unsettled", "1": "settled"}
 
 @dataclass(eq=False)
 class _Delivery:
-    """One delivery: its sender, and what each side stated about it."""
+    """One delivery: its sender, and what each side stated about the delivery."""
 
     link: Link
     id: int
@@ -49,7 +49,7 @@ class _Delivery:
 
 
 class _Book:
-    """The deliveries of one session by sender and id, and each link's unfinished delivery."""
+    """The deliveries of one session, by sender and id, and each link's unfinished delivery."""
 
     def __init__(self) -> None:
         self.by_id: dict[tuple[Side, int], _Delivery] = {}
@@ -57,7 +57,7 @@ class _Book:
         self.going_on: dict[Link, _Delivery] = {}
         self.tags: dict[tuple[Link, str], _Delivery] = {}
         self.unclear: set[Side] = set()
-        """Sides that sent a transfer without a link or an id, which is ambiguous."""
+        """Sides that sent a transfer without a link or an id, which makes it ambiguous."""
 
 
 class _Books:
@@ -68,8 +68,8 @@ class _Books:
         return self._by_session[session]
 
     def transfer(self, step: Placed) -> tuple[_Delivery, bool] | None:
-        """Return the delivery of a transfer, and whether the transfer is the delivery's first; None
-        if it belongs to no link."""
+        """Return a transfer's delivery, and whether the transfer is the first of that delivery;
+        None if the transfer belongs to no link."""
         if step.session is None:
             return None
         book, frame = self.of(step.session), step.frame
@@ -102,7 +102,7 @@ class _Books:
 def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Check how ``side`` identified its deliveries: id, tag and format on the first transfer,
     consecutive ids in a session, tags of at most 32 bytes that are unique among unsettled
-    deliveries, and no other id on continuations."""
+    deliveries, and no different id on continuations."""
     books = _Books()
     findings: list[Finding] = []
     for step in placed(events, conn):
@@ -120,7 +120,7 @@ def delivery_ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -
 
 
 def settle_modes(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Judge whether the transfers of ``side`` are settled as its attach agreed."""
+    """Check that the transfers of ``side`` are settled as its attach agreed."""
     settled: dict[Link, bool] = {}
     findings: list[Finding] = []
     for step in placed(events, conn):
@@ -186,7 +186,7 @@ def _later(step: Placed, delivery: _Delivery) -> Iterator[Finding]:
 
 
 def settlement(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Check that ``side`` referred to existing deliveries, settled each once, and never changed a
+    """Check that ``side`` named only existing deliveries, settled each once, and never changed a
     terminal state."""
     books = _Books()
     findings: list[Finding] = []

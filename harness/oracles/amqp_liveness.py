@@ -1,4 +1,5 @@
-"""The obligations of each side from the other's open: idle time-out, limits, first and last frame.
+"""What each side must observe because of the other's open: idle time-out, limits, first and last
+frame.
 
 Part 2, 2.4.1 (open first), 2.4.5 (idle time-out), 2.4.3 (close last), 2.7.1 (limits).
 """
@@ -36,9 +37,9 @@ _OUTSIDE = (
 def idle(
     events: Sequence[Event], conn: int, side: Side = Side.BROKER, slack: Duration = 0
 ) -> list[Finding]:
-    """Check that no gap between the frames of ``side`` exceeded the idle-time-out in the other's
-    open by more than ``slack``, from the later open to the close of ``side`` or the end of the
-    connection or trace."""
+    """Check that no gap between the frames of ``side`` exceeded the idle-time-out in the other
+    side's open by more than ``slack``. The period is from the later open to the close of ``side``
+    or the end of the connection or trace."""
     worst, allowed = _silence(events, conn, side)
     if allowed is None or worst < 0:
         return [
@@ -54,7 +55,7 @@ def idle(
 
 
 def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Like :func:`idle`, for a recorder or network that may have been late: a small excess is
+    """Like :func:`idle`, but the recorder or the network may have been late, so a small excess is
     uncertain."""
     worst, allowed = _silence(events, conn, side)
     margin = max(MARGIN, (allowed or 0) // 10)
@@ -68,8 +69,8 @@ def idle_as_recorded(events: Sequence[Event], conn: int, side: Side = Side.BROKE
 
 
 def _silence(events: Sequence[Event], conn: int, side: Side) -> tuple[Duration, Duration | None]:
-    """Return the longest silence of ``side`` (-1: no time elapsed) and the other's limit (None: no
-    limit)."""
+    """Return the longest silence of ``side`` (-1: no time elapsed) and the limit that the other set
+    (None: no limit)."""
     allowed: Duration | None = None
     last: Instant | None = None
     worst: Duration = -1
@@ -131,8 +132,8 @@ def _ordered(frame: WireFrame, opened: bool, closed: bool) -> Iterator[Finding]:
 
 
 def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Check that ``side`` respected the other's max-frame-size and channel-max (once the other's
-    open is in the trace) and the handle-max of its begin."""
+    """Check that ``side`` respected the other side's max-frame-size and channel-max (once that
+    side's open is in the trace) and the handle-max in that side's begin."""
     findings: list[Finding] = []
     sizes, channels = 2**32 - 1, 65535
     for step in placed(events, conn):

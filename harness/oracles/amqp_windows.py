@@ -1,8 +1,8 @@
 """Session windows and transfer-ids (part 2, 2.5.6), modulo 2**32.
 
-A transfer may be sent while the sender's next-outgoing-id is below the other side's limit: its
-next-incoming-id plus its incoming-window. Before its first flow, the limit is the sender's initial
-next-outgoing-id plus the window in the other's begin."""
+A transfer may be sent while the sender's next-outgoing-id is below the receiver's limit, which is
+the receiver's next-incoming-id plus its incoming-window. Before the receiver's first flow, the
+limit is the sender's initial next-outgoing-id plus the window in the receiver's begin."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class _Counts:
     reported: int | None = None
     """The last next-incoming-id that the judged side stated."""
     restated: int | None = None
-    """The last next-outgoing-id stated by the other side that is not ahead of its transfers. From
-    then on, next-incoming-id may fall back to it (AMQP10-WIN-06)."""
+    """The other side's last stated next-outgoing-id that is not ahead of its transfers. From then
+    on, next-incoming-id may fall back to this value (AMQP10-WIN-06)."""
     ends: dict[int | None, int] | None = field(default_factory=dict)
-    """The id after the last transfer of each delivery of the other side; None once a flow of that
-    side states a next-outgoing-id that its transfers contradict."""
+    """The id after the last transfer of each of the other side's deliveries; None once a flow of
+    that side states a next-outgoing-id that its transfers contradict."""
     latest: dict[str | None, int | None] = field(default_factory=dict)
-    """The latest delivery of the other side, by handle."""
+    """The other side's latest delivery, by handle."""
     accepted: int | None = None
     """The id after the last transfer that the judged side has accepted."""
 
@@ -62,7 +62,7 @@ class _Counts:
             self.ends[id] = self.next_id[transfer.side]
 
     def disposed(self, frame: WireFrame) -> None:
-        """Note how far the judged side has accepted what the other sent."""
+        """Record up to where the judged side has accepted the other side's transfers."""
         last = frame.number("first") if frame.number("last") is None else frame.number("last")
         end = None if self.ends is None else self.ends.get(last)
         is_accepted = frame.fields.get("state", "").startswith("accepted")
@@ -91,7 +91,7 @@ class _All:
         return self._by_session[session]
 
     def update(self, step: Placed) -> _Counts | None:
-        """Enter begins, transfers and the other side's flows; return None for frames outside a
+        """Record begins, transfers and the other side's flows; return None for frames outside a
         session."""
         if step.answers is not None and step.frame.side is self._side:
             counts = self._by_session.get(step.session) if step.session else None
@@ -121,7 +121,7 @@ class _All:
 
 
 def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Check for every transfer of ``side`` that the other's incoming-window had room."""
+    """For every transfer of ``side``, check that the other side's incoming-window had room."""
     all_, findings = _All(side), []
     for step in placed(events, conn):
         counts = all_.update(step)
@@ -140,9 +140,9 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
 def ids(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
     """Check that the flows of ``side`` state the session's true ids and windows.
 
-    next-outgoing-id counts the transfers it sent. next-incoming-id is present once it has received
-    the other's begin, never decreases, never exceeds what the other has sent, and is past every
-    transfer of a delivery that ``side`` has accepted."""
+    next-outgoing-id grows with each transfer that ``side`` sent. next-incoming-id is present once
+    ``side`` has received the other side's begin. It never decreases, never exceeds what the other
+    side has sent, and is past every transfer of a delivery that ``side`` has accepted."""
     all_, findings = _All(side), []
     for step in placed(events, conn):
         counts = all_.update(step)

@@ -2,8 +2,8 @@
 
 A live recording is complete. A packet capture may start in the middle of a connection, lose
 packets, contain unreadable bytes (TLS), end before its connections do, or miss whole connections.
-The missing part may be what would clear a broker. So a gap makes an irregularity uncertain if the
-gap could explain it, and never creates one.
+The missing part may be what would clear a broker. So a gap that could explain an irregularity makes
+it uncertain; a gap never creates one.
 
 * A missing message may have been delivered in a gap, at any time, or on an unrecorded connection.
   So may the delivery that broke the order.
@@ -25,7 +25,7 @@ from brokerproof.harness.trace.events import Event, OctetsReceivedUnseen, Octets
 from brokerproof.harness.trace.facts import HIDING_NOTHING, UNTIL_NOW
 
 OF_ALL = frozenset({"lost", "disordered"})
-"""Kinds that unrecorded bytes of any connection could explain."""
+"""The kinds of irregularity that unrecorded bytes of any connection could explain."""
 _OF_THE_QUEUE = frozenset({"shared", "revived", "unmarked"})
 
 
@@ -37,7 +37,7 @@ def hidden(event: Event) -> bool:
 
 
 def since(events: Iterable[Event]) -> dict[int, Instant]:
-    """Return, for each connection with a gap, when its first gap begins."""
+    """Return the start of the first gap of each connection that has one."""
     instants: dict[int, Instant] = {}
     for event in events:
         if (hidden(event) or getattr(event, "command", "") == UNTIL_NOW) and event.conn is not None:

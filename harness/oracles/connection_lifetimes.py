@@ -1,11 +1,11 @@
 """Liveness in a recording: missing heartbeats, and connections closed before or after their TTL.
 
 A recording does not show how an acceptor was configured, but the broker's answer does: Artemis asks
-for beats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so the TTL is the
+for heartbeats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so the TTL is the
 interval in CONNECTED times the profile's modifier. A recording client may be late by an unknown
 amount. So intervals are widened by a margin, and a small excess is uncertain. A close that is too
 early is certain, since a late recorder sees closes later, never earlier. Captured packets carry
-kernel timestamps, however late the program wrote them: near the broker, their only margin is the
+kernel timestamps, however late the program wrote them; near the broker, the only margin is the
 delay of one lost packet (:data:`RESENT`)."""
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ SILENT, EARLY, LATE = "silent", "closed early", "closed late"
 KINDS = (SILENT, EARLY, LATE)
 MARGIN = ms(50)
 RESENT = NS_PER_S
-"""The longest time for which one lost packet delays later packets: the first retransmission occurs
+"""The longest delay that one lost packet causes for later packets: the first retransmission occurs
 within a second (RFC 6298)."""
 SURELY_LATE = 4
-"""A silence that a client recorded is a violation if it was this many times as long as allowed,
+"""A silence that a client recorded is a violation if it lasted this many times the allowed time,
 plus :data:`RESENT`."""
 _EXPIRED = re.compile(r"TTL|time-?d? ?out|heart-?beat|not receive", re.IGNORECASE)
 _IN = (FrameReceived, HeartBeatReceived, OctetsRefused)
@@ -51,9 +51,9 @@ _OUT = (FrameSent, HeartBeatSent, OctetsSent)
 
 @dataclass
 class Lifetime:
-    """The lifetime of one connection; None: not seen. ``longest`` is the broker's longest silence
-    (ns), which ended at ``until``; ``ended_by`` is ``broker`` or ``harness``; ``error`` is the
-    first ERROR's message."""
+    """The lifetime of one connection; None means not seen. ``longest`` is the broker's longest
+    silence (ns), which ended at ``until``; ``ended_by`` is ``broker`` or ``harness``; ``error`` is
+    the message of the first ERROR."""
 
     conn: int
     longest: Duration = 0
@@ -68,10 +68,10 @@ class Lifetime:
     goodbye: bool = False
     opaque: bool = False
     unseen: Instant | None = None
-    """The instant from which the recording lacks bytes of the connection, or has them late; None:
-    it is complete."""
+    """The instant from which the recording lacks bytes of the connection or has them late; None if
+    the recording is complete."""
     captured: bool = False
-    """True if the instants are those of captured packets."""
+    """True if the times are the timestamps of captured packets."""
 
 
 def find_anomalies(
@@ -117,7 +117,7 @@ def _beats(life: Lifetime) -> Iterator[Anomaly]:
 
 
 def surely_silent(allowed: Duration, *, captured: bool) -> Duration:
-    """Return the recorded silence that proves a real silence of more than ``allowed``."""
+    """Return the recorded silence that proves a real silence longer than ``allowed``."""
     return (1 if captured else SURELY_LATE) * allowed + RESENT
 
 
@@ -126,7 +126,7 @@ def is_captured(events: Iterable[Event], conn: int) -> bool:
 
 
 def ttl_ms(life: Lifetime, modifier: float) -> int:
-    """Return the TTL implied by the broker's answer; 0: none."""
+    """Return the TTL implied by the broker's answer; 0 means none."""
     return int(heart_beat(life.agreed)[1] * modifier)
 
 
@@ -159,8 +159,7 @@ def _ttl(life: Lifetime, modifier: float, check_interval_ms: int) -> Iterator[An
 
 
 def heart_beat(headers: Mapping[str, str]) -> tuple[int, int]:
-    """Return the two numbers of a heart-beat header in milliseconds; 0,0 if missing or
-    malformed."""
+    """Return a heart-beat header's two numbers in milliseconds; 0,0 if missing or malformed."""
     return readable_heart_beat(headers) or (0, 0)
 
 

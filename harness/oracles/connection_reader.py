@@ -18,9 +18,9 @@ from brokerproof.harness.trace.facts import Fact, Row, key_of
 
 STOMP, AMQP091, CORE = "STOMP", "AMQP091", "CORE"
 READABLE = (STOMP, AMQP091, CORE)
-"""Protocols whose messages are followed. All of a recording (one example of a case) is known only
-if all its connections use the same one of these protocols: each protocol has its own queue
-names."""
+"""Protocols whose messages are followed. A recording (one example of a case) is known completely
+only if all its connections use the same one of these protocols, because each protocol has its own
+queue names."""
 WITH_BODY = frozenset(
     {"SEND", "MESSAGE", *amqp091_fact_reader.WITH_BODY, *core_fact_reader.WITH_BODY}
 )
@@ -69,7 +69,7 @@ class ConnectionReader:
 
 
 def row(place: int, event: Event) -> Row:
-    """Return the event at ``place`` of the recording as a row."""
+    """Return the event at ``place`` in the recording as a row."""
     when, kind = (event.at_ns, place), type(event).__name__
     protocol = getattr(event, "protocol", "")
     if isinstance(event, (FrameSent, FrameReceived)):
@@ -81,10 +81,10 @@ def row(place: int, event: Event) -> Row:
 
 
 def readable(protocols: set[str]) -> bool:
-    """True if connections using ``protocols`` show every message sent."""
+    """Return True if connections that use ``protocols`` show every message sent."""
     return len(protocols) <= 1 and protocols <= set(READABLE)
 
 
 def hides(event: Event) -> bool:
-    """True if the recording contains bytes that it cannot interpret."""
+    """Return True if the recording contains bytes that the reader cannot interpret."""
     return capture_gaps.hidden(event) or type(event).__name__ == "OctetsSent"

@@ -5,11 +5,11 @@ Sources: the Artemis manual's chapter on flow control (ARTEMIS-FLOW-consumer-1, 
 the packets of release 2.56.0. A delivery costs the size of the packet received. A message costs its
 producer the size of its encoding, which the trace records as ``cost``.
 
-Credit counts in full as soon as the client sends it: the oracle judges by the most credit that the
-broker can have had. A credit of -1 removes the limit. A credit of 0 withdraws the remaining credit;
-as messages may be in flight, it counts only from the answer to a force-delivery requested after it.
-It also cancels any overdraft immediately (ServerConsumerImpl.receiveCredits of 2.56.0). A delivery
-may begin with any credit above zero."""
+Credit is counted in full as soon as the client sends it, because the oracle judges by the most
+credit that the broker can have had. A credit of -1 removes the limit. A credit of 0 withdraws the
+remaining credit; as messages may be in flight, it takes effect here only at the answer to a
+force-delivery requested after it. It also cancels any overdraft immediately
+(ServerConsumerImpl.receiveCredits of 2.56.0). A delivery may begin with any credit above zero."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ PROTOCOL = "CORE"
 
 @dataclass(slots=True)
 class Consumer:
-    """The most credit, in bytes, that the broker can have for one consumer; None: unlimited."""
+    """The most credit, in bytes, that the broker can have for a consumer; None: unlimited."""
 
     credit: int | None = 0
     given: int = 0
     delivered: int = 0
     _taken: dict[str, int] = field(default_factory=dict)
-    """By number of a force-delivery requested after a 0: the credit granted since then."""
+    """For each force-delivery requested after a 0, by its number: the credit granted since."""
     _since: int | None = None
-    """Credit granted since the last 0; None if no 0 counts yet."""
+    """Credit granted since the last 0; None if no 0 has taken effect."""
 
     def gave(self, credits: int) -> None:
         if credits == -1:
@@ -55,7 +55,7 @@ class Consumer:
             self._taken[sequence] = self._since
 
     def answered(self, sequence: str) -> None:
-        """Count everything sent before that force-delivery."""
+        """Apply everything that was sent before that force-delivery."""
         since = self._taken.pop(sequence, None)
         if since is not None and self.credit is not None:
             self.credit = min(self.credit, since)
@@ -71,7 +71,7 @@ class Consumer:
 
 
 def consumers(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Check for each message that the broker had credit to deliver it."""
+    """Check that the broker had credit for each message that it delivered."""
     books: dict[tuple[str, str], Consumer] = {}
     findings: list[Finding] = []
     for event, headers in _packets(events, conn):
@@ -108,7 +108,7 @@ class Producer:
 
 
 def producers(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Check that the broker granted no more than was requested."""
+    """Check that the broker granted no more credit than was requested."""
     findings = []
     for event, book, address in _grants(events, conn):
         if isinstance(event, FrameReceived):
@@ -119,7 +119,7 @@ def producers(events: Sequence[Event], conn: int) -> list[Finding]:
 
 
 def overdrawn(events: Sequence[Event], conn: int) -> int:
-    """Return the largest number of bytes by which our client exceeded its credit; 0: never."""
+    """Return the most bytes by which our client exceeded its credit; 0 if it never did."""
     return max((book.spent - book.granted for _, book, _ in _grants(events, conn)), default=0)
 
 

@@ -1,4 +1,4 @@
-"""The part of a broker family's profile that is needed to judge a recording without a target."""
+"""The part of a family's profile that is needed to judge a recording without a target."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ class Expectations:
     """Times in milliseconds, windows in bytes.
 
     ``windows``: the SUBSCRIBE headers that request a window, with the unit of each (``octets``,
-    ``messages``). ``window`` is the default window, ``modifier`` the number of requested beats in a
-    TTL, ``check_interval_ms`` the broker's check interval (None: the family makes no such promise).
-    ``queues``: the family promises that queues do not lose, duplicate or reorder messages."""
+    ``messages``). ``window`` is the default window, ``modifier`` the number of requested heartbeats
+    in a TTL, ``check_interval_ms`` the broker's check interval (None: the family makes no such
+    promise). ``queues``: the family promises that queues do not lose, duplicate or reorder
+    messages."""
 
     name: str = ""
     windows: Mapping[str, str] = field(default_factory=dict)
@@ -32,9 +33,9 @@ NOTHING = Expectations()
 def expectations_of(
     profile: str, parameters: Mapping[str, Value], *, defaults: bool = True
 ) -> Expectations:
-    """Return the expectations of a profile. Without ``defaults`` they hold for every configuration
-    of the family: only windows that frames request, and no TTL, because an acceptor may set its
-    factor."""
+    """Return the expectations of a profile. Without ``defaults``, the expectations hold for every
+    configuration of the family: they contain only windows that frames request, and no TTL, because
+    an acceptor may set the TTL's factor."""
     windows: dict[str, str] = {}
     if "stomp_consumer_window_size" in parameters:
         windows = {"consumer-window-size": "octets", "activemq.prefetchSize": "octets"}

@@ -2,9 +2,9 @@
 silent connection.
 
 Source: the Artemis STOMP chapter. Two details come from Artemis 2.56.0 itself: the lower bound is
-tested before the upper, and expiry is detected by a check that runs every check interval.
+tested before the upper bound, and expiry is detected by a check that runs at every check interval.
 
-For ``heart-beat:cx,cy`` from the client and TTL0, the TTL without client beats (acceptor
+For ``heart-beat:cx,cy`` from the client and TTL0, the TTL without client heartbeats (acceptor
 ``connectionTtl``, else the broker-wide override, else 60000 ms):
 
 1. The server sends every ``max(500, cy)`` ms, or never when cy is 0 (ARTEMIS-STOMP-ttl-7).
@@ -30,7 +30,7 @@ LONG_MIN = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """The expected ``heart-beat`` of CONNECTED (``sx,sy``, ms; None: no such header) and the
+    """The expected ``heart-beat`` header of CONNECTED (``sx,sy``, ms; None: no such header) and the
     resulting TTL (ms)."""
 
     heart_beat: tuple[int, int] | None
@@ -43,7 +43,7 @@ class Negotiated:
 
 def initial_ttl_ms(parameters: Mapping[str, object]) -> int:
     """Return TTL0: the acceptor's ``connection_ttl_ms``, else ``connection_ttl_override_ms`` unless
-    -1, else 60000."""
+    it is -1, else 60000."""
     acceptor, override = (
         parameters.get("connection_ttl_ms"),
         parameters["connection_ttl_override_ms"],
@@ -82,10 +82,10 @@ def silence_interval(
     """Return the silence [lo, hi] after which the connection is closed, counted from the last byte
     received.
 
-    A check dates new data by its own time, so silence counts from the first check after the last
-    byte. On an ``exact`` grid the close follows after a whole number of check intervals, at least
-    one, plus a part of one. On a real host each check starts a little late, so a TTL just above a
-    whole number may be detected one check sooner: then the lower bound is the TTL itself, and the
+    A check dates new data by its own time, so silence is counted from the first check after the
+    last byte. On an ``exact`` grid, the close follows after a whole number of check intervals, at
+    least one, plus part of one. On a real host each check starts a little late, so a TTL just above
+    a whole number may be detected one check sooner: then the lower bound is the TTL itself, and the
     upper bound allows for the drift of each check (2 %, at least 50 ms in all)."""
     passes = max(1, -(-ttl_ms // check_interval_ms))
     earliest, latest = (
@@ -103,7 +103,7 @@ def _int(value: object) -> int:
 
 
 def _long(value: float) -> int:
-    """Convert as Java casts a double to long: towards zero, saturating."""
+    """Convert as Java casts a double to a long: towards zero, and saturating."""
     if value >= LONG_MAX:
         return LONG_MAX
     return LONG_MIN if value <= LONG_MIN else int(value)

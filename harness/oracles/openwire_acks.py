@@ -1,8 +1,8 @@
 """Producer windows over OpenWire: compares the bytes that the broker acknowledged with those sent.
 
-Sources: the documentation of ProducerAck (OPENWIRE-ACK-1, -2), Message.getSize and Queue.send of
-ActiveMQ 6.3.1. The trace records the counted size of a message as its ``cost``. A message that
-requests a response receives one and is not included in any ProducerAck."""
+Sources: the documentation of ProducerAck (OPENWIRE-ACK-1, -2), and Message.getSize and Queue.send
+of ActiveMQ 6.3.1. The trace records the size that ActiveMQ counts for a message as its ``cost``. A
+message that requests a response receives one and is not included in any ProducerAck."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PROTOCOL = "OPENWIRE"
 
 @dataclass(slots=True)
 class Producer:
-    """One producer, in bytes: its window, what it sent without requesting responses, and what the
-    broker acknowledged."""
+    """One producer: its window, what it sent without requesting responses, and what the broker
+    acknowledged, all in bytes."""
 
     window: int
     sent: int = 0
     taken: int = 0
     most: int = 0
-    """The most bytes that were unacknowledged at one time."""
+    """The most bytes that were unacknowledged at the same time."""
 
 
 def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], list[str]]:
@@ -74,7 +74,7 @@ def _took(producer: Producer | None, name: str, size: int) -> Iterator[str]:
 
 
 def acks(events: Sequence[Event], conn: int) -> list[Finding]:
-    """Check the ProducerAcks of connection ``conn`` after all of them should have arrived."""
+    """Check the ProducerAcks on connection ``conn`` once all of them should have arrived."""
     accounts, wrong = producers(events, conn)
     findings = [Finding(ONLY, Seen.VIOLATED, detail) for detail in wrong]
     if not wrong:

@@ -2,9 +2,9 @@
 
 Source: the documentation of the InactivityMonitor (OPENWIRE-INACT-1 to -5). Both sides use the
 shorter duration R and the shorter initial delay D, and close a connection on which nothing was read
-for R. The documentation does not say how soon. ActiveMQ 6.3.1 checks D after the exchange of
-WireFormatInfo and then every R. A check that sees new data resets the count, and the next one
-tolerates silence; so the connection is closed two R after the first check in the silence."""
+for R. The documentation does not say how soon. ActiveMQ 6.3.1 checks at D after the exchange of
+WireFormatInfo and then every R. A check that sees new data resets the count, and the next check
+tolerates silence; so the connection is closed 2 R after the first check in the silence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOKS = 2
 
 
 def agreed_ms(ours: int, theirs: int) -> int:
-    """Return the duration, or the delay, that both sides use, in ms."""
+    """Return the duration or the delay that both sides use, in ms."""
     return min(ours, theirs)
 
 
@@ -23,12 +23,12 @@ def silence_interval(duration_ms: int, delay_ms: int) -> tuple[Duration, Duratio
     """Return the silence after which a connection is closed, counted from an instant after the
     WireFormatInfo exchange.
 
-    ``duration_ms`` is above 0. The close follows after at least one duration, and at most two
-    durations after the first check, which is at most the delay or one duration away."""
+    ``duration_ms`` is above 0. The close follows after at least one duration. It follows at most
+    two durations after the first check, which is at most the delay or one duration away."""
     return ms(duration_ms), ms(max(duration_ms, delay_ms) + LOOKS * duration_ms)
 
 
 def longest_silence(duration_ms: int) -> Duration:
-    """Return the broker's longest allowed silence once its monitor runs. After a longer silence,
-    its peer would close the connection."""
+    """Return the longest silence that the broker is allowed once its monitor runs. After a longer
+    silence, the peer would close the connection."""
     return ms(duration_ms)

@@ -2,7 +2,7 @@
 whose window stays closed.
 
 A silence is reported as soon as it is certain. A side that grants no credit for :data:`STUCK`
-violates no rule, but looks like a stalled application: one report names the side that could open
+violates no rule, but looks like a stalled application, so one report names the side that could open
 the window."""
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _SETTLE = ("ACK", "NACK", "basic.ack", "basic.nack", "basic.reject")
 @dataclass
 class _Half:
     due: Duration = 0
-    """The interval of signs of life to which it agreed; 0: none."""
+    """The interval in which this side agreed to show signs of life; 0: none."""
     last: Instant = 0
-    """Its last sign of life, or the instant at which one may have been missed."""
+    """The side's last sign of life, or the instant at which one may have been missed."""
     is_told: bool = False
 
 
@@ -57,7 +57,7 @@ class _Window:
     held: dict[str, None] = field(default_factory=dict)
     is_cumulative: bool = False
     closed_at: Instant | None = None
-    """The instant at which it was first seen closed since room was last made."""
+    """When the window was first seen closed since room was last made."""
 
     def settle(self, id: str, *, all_before: bool) -> None:
         self.closed_at = None
@@ -75,7 +75,7 @@ class Pair:
     halves: Mapping[str, _Half] = field(default_factory=lambda: {CLIENT: _Half(), BROKER: _Half()})
     _windows: dict[str, _Window] = field(default_factory=dict)
     _links: dict[tuple[str, str, str], str] = field(default_factory=dict)
-    """The names of windows by the sender of a frame, its channel and its handle."""
+    """Names of windows by the sender of a frame, its channel and its handle."""
     _blocked_at: Instant | None = None
     _told: set[str] = field(default_factory=set)
     _asked: tuple[int, int] = (0, 0)
@@ -106,7 +106,7 @@ class Pair:
                 self._hold(event.command, headers)
 
     def pass_time(self, now: Instant) -> Iterator[str]:
-        """Yield one sentence for each fault that the silence until ``now`` reveals."""
+        """Yield a sentence for each fault that the silence until ``now`` reveals."""
         for who, half in self.halves.items():
             silence = now - half.last
             if not half.due or half.is_told:

@@ -1,8 +1,8 @@
-"""The exact bytes of one example, kept in memory for a counterexample.
+"""The exact bytes of one example, kept in memory in case it becomes a counterexample.
 
 The trace cuts long bodies and records the meaning of frames; to reproduce a failure, a maintainer
-needs the written bytes and their times. Only raw STOMP over TCP is kept: real clients have their
-own sockets, and WebSocket frames are masked.
+needs the bytes that were written, and when. Only raw STOMP over TCP is kept, because real clients
+have their own sockets, and WebSocket frames are masked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brokerproof.harness.worlds.tls import Certificate
 from brokerproof.harness.worlds.world import Channel, ForwardingChannel, Receiver, World
 
 MOST_BYTES = 4 * 1024 * 1024
-"""An example that exchanges more bytes than this is not kept."""
+"""The log of an example that exchanges more bytes than this is not kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class Expectation:
 class Arrivals:
     """Bodies that should have arrived on some connections, counted together.
 
-    ``judged`` has each connection and how many of its last MESSAGEs were judged. If it is empty,
-    all MESSAGEs of the last opened connection were. Bodies in ``ignored`` do not count. ``match``
-    "among others" allows any other body.
+    ``judged`` has each connection and how many of its last MESSAGEs were judged. If ``judged`` is
+    empty, all MESSAGEs of the last opened connection were judged. Bodies in ``ignored`` are left
+    out. ``match`` "among others" allows any other body.
     """
 
     want: tuple[bytes, ...]
@@ -105,8 +105,8 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A consumer window in bytes (0: one message, negative: none), the number of messages sent, and
-    whether an ACK is cumulative."""
+    """A consumer window in bytes (0: one message at a time; negative: no limit), the number of
+    messages sent, and whether an ACK is cumulative."""
 
     window: int
     total: int
@@ -129,8 +129,8 @@ class Violation:
 
 @dataclass
 class ByteLog:
-    """``mark`` is the part of destination names that only this example uses. ``unkept``: why bytes
-    are missing."""
+    """``mark`` is the part of destination names that only this example uses. ``unkept`` says why
+    bytes are missing."""
 
     steps: list[Step] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
@@ -149,7 +149,7 @@ class ByteLog:
 
 
 class LoggedChannel(ForwardingChannel):
-    """Keeps the bytes in both directions between a peer and its link."""
+    """Keeps the bytes that pass between a peer and its link, in both directions."""
 
     def __init__(
         self,
@@ -207,5 +207,5 @@ class LoggedChannel(ForwardingChannel):
 
 
 def remaining(until: Instant | None, at: Instant) -> Duration:
-    """Return the part of a wait that was left at ``at``."""
+    """Return how much of a wait was left at ``at``."""
     return max(0, until - at) if until is not None else 0

@@ -1,13 +1,13 @@
-"""The vocabulary of conversations in virtual and real time: send, expect, expect nothing, expect
-the end.
+"""The verbs of conversations in virtual and real time: send, expect, expect nothing, expect the
+end.
 
-Rules every peer shares:
+These rules hold for every peer:
 
 * ``expect`` takes the first matching frame and leaves the others in the inbox, so every legal
   interleaving passes. Certain failures (an ERROR, the close of the connection) end the wait
   immediately.
 * An expectation either *proves* requirements (``proves=``) or is a control. A failed proof is a
-  violation by the broker. A failed control is never FAIL but "precondition not met".
+  violation by the broker. A failed control is never a FAIL but a "precondition not met".
 * Every expectation has a time limit. Signs of life are never frames.
 """
 
@@ -34,11 +34,11 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import Channel, ForwardingChannel, World
 
 PATIENCE: Duration = seconds(10)
-"""Time limit of an expectation without one of its own."""
+"""The time limit of an expectation that has none of its own."""
 
 
 LOST = "the connection was reset, and what the broker had sent before may be lost"
-"""Why nothing counts as a violation after a reset over a path that may lose earlier data."""
+"""Why nothing is a violation after a reset on a path that may lose earlier data."""
 
 Requirements = str | tuple[str, ...]
 
@@ -52,10 +52,10 @@ class Symptom(StrEnum):
     """Why a connection to the target failed."""
 
     ABSENT = "absent"
-    """The target is not known to offer it, so the broker was not asked."""
+    """The target is not known to offer the feature, so the broker was not asked."""
 
     UNMET = "unmet"
-    """A premise of every case of this kind does not hold on this broker, which was asked once."""
+    """A premise of all cases of this kind does not hold on this broker, which was asked once."""
 
     UNREACHABLE = "unreachable"
     CLOSED = "closed"
@@ -73,7 +73,7 @@ class ControlFailed(Exception):
 
 
 class Judge(Protocol):
-    """The part of the bench that a conversation needs: it records events and findings."""
+    """The part of the bench that a conversation needs: recording events and findings."""
 
     world: World
 
@@ -95,7 +95,7 @@ class Judge(Protocol):
 
 
 class CaseClock(Protocol):
-    """The part of a bench that lets time pass and records steps for the report."""
+    """The part of a bench that lets time pass, and records steps for the report."""
 
     def now(self) -> Instant: ...
 
@@ -116,7 +116,7 @@ class Match(Generic[F]):
     words: str
     accepts: Callable[[F], bool]
     shape: Shape | None = None
-    """Command, headers and body, unescaped, if these are the whole condition."""
+    """Command, headers and body, unescaped, if nothing else is required of the frame."""
 
     def __str__(self) -> str:
         return self.words
@@ -131,7 +131,7 @@ def either(*matches: Match[F]) -> Match[F]:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The close of a connection by the broker: when and how."""
+    """The broker's close of the connection: when and how it happened."""
 
     at: Instant
     how: CloseHow
@@ -173,7 +173,7 @@ class Conversation(Generic[F]):
 
     protocol = "octets"
     is_raw = True
-    """False if a client library speaks: it sends its heartbeats itself."""
+    """False if a client library speaks, because it sends its own heartbeats."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         self.judge, self.world, self.conn, self.acceptor = judge, judge.world, conn, acceptor
@@ -194,18 +194,18 @@ class Conversation(Generic[F]):
     # provided by subclasses
 
     def decode(self, at: Instant, data: bytes) -> None:
-        """Turn bytes into frames in :attr:`inbox` and events."""
+        """Turn bytes into events, and into frames in :attr:`inbox`."""
         raise NotImplementedError
 
     def fatal(self, frame: F) -> bool:
-        """True if ``frame`` can only mean that something failed."""
+        """Return True if ``frame`` can only mean that something failed."""
         raise NotImplementedError
 
     def words(self, frame: F) -> str:
         raise NotImplementedError
 
     def on_the_wire(self, shape: Shape) -> Shape:
-        """``shape`` with its headers as they are escaped on this connection."""
+        """Return ``shape`` with its headers escaped as they are on this connection."""
         return shape
 
     # the link
@@ -251,7 +251,7 @@ class Conversation(Generic[F]):
 
     @contextmanager
     def in_one_write(self) -> Iterator[None]:
-        """Pass everything written in the block to the link in one piece at its end, so that the
+        """Collect everything written in the block and pass it to the link in one piece, so that the
         broker may read it in one piece."""
         self._pieces = []
         try:
@@ -270,16 +270,16 @@ class Conversation(Generic[F]):
 
     @property
     def answered_after(self) -> Duration:
-        """Return how long after our last byte the broker's last one arrived; 0 if none did. Until
-        then the broker may not have read our byte, nor started its timer for our silence."""
+        """Return how long after our last byte the broker's last byte arrived; 0 if none did. Until
+        then, the broker may not have read our byte or started the timer for our silence."""
         if self.heard_at is None or self.spoke_at is None:
             return 0
         return max(0, self.heard_at - self.spoke_at)
 
     def overdue(self, promised: Duration) -> str | None:
-        """Return why a close for silence is no evidence against the broker (None if it is): on a
-        busy host we paused for longer than promised, or the broker may have read our bytes that
-        late."""
+        """Return why a close for silence is no evidence against the broker, or None if it is: on a
+        busy host, we were silent for longer than promised, or the broker may have read our bytes
+        that late."""
         if self.began_at is None or self.spoke_at is None:
             return None
         last = self.world.now() if self.ended is None else self.ended.at
@@ -303,7 +303,7 @@ class Conversation(Generic[F]):
     # expectations
 
     def take(self, what: Match[F]) -> F | None:
-        """Remove the first matching frame from the inbox and return it."""
+        """Remove and return the first frame in the inbox that matches."""
         for position, frame in enumerate(self.inbox):
             if what.accepts(frame):
                 return self.inbox.pop(position)
@@ -314,7 +314,7 @@ class Conversation(Generic[F]):
     ) -> F:
         """Wait for the first frame that matches.
 
-        Raises :class:`Violated` (``proves`` given) or :class:`ControlFailed` if no such frame
+        Raises :class:`Violated` (if ``proves`` is given) or :class:`ControlFailed` if no such frame
         arrives ``within`` that time, if the connection ends, or if a fatal frame arrives instead.
         """
         until = self.world.now() + within
@@ -330,7 +330,7 @@ class Conversation(Generic[F]):
         return frame
 
     def watch_for(self, what: Match[F], *, within: Duration = PATIENCE) -> F | None:
-        """Like :meth:`expect` but returns None instead of raising, for cases with several legal
+        """Like :meth:`expect`, but return None instead of raising, for cases with several legal
         outcomes."""
 
         arrived = self.arrival(lambda frame: what.accepts(frame) or self.fatal(frame))
@@ -340,8 +340,9 @@ class Conversation(Generic[F]):
         return self.take(what)
 
     def arrival(self, accepts: Callable[[F], bool]) -> Callable[[], bool]:
-        """Return the condition of a wait, true once the inbox has held a frame that ``accepts``. It
-        examines each frame once, since waits check it after every event and inboxes can be long."""
+        """Return a condition to wait for: the inbox has held a frame for which ``accepts`` is true.
+        The condition examines each frame only once, since it is checked after every event and
+        inboxes can be long."""
         seen, found = 0, False
 
         def arrived() -> bool:
@@ -360,8 +361,7 @@ class Conversation(Generic[F]):
         proves: Requirements | None = None,
         why: str = "",
     ) -> None:
-        """Let ``for_`` pass; expect no frame (or none that matches ``of``), and an open
-        connection."""
+        """Let ``for_`` pass; expect no frame (matching ``of``, if given) and an open connection."""
 
         def disturbs(frame: F) -> bool:
             return of is None or of.accepts(frame) or self.fatal(frame)
@@ -385,7 +385,7 @@ class Conversation(Generic[F]):
     def expect_end(
         self, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Ended:
-        """Wait until the broker has closed the connection, whatever it sends before."""
+        """Wait until the broker has closed the connection, whatever it sends before that."""
         until = self.world.now() + within
         if not self.world.wait_until(lambda: self.ended is not None, until):
             unmet = Expectation(kind="end", words="the broker closes", conn=self.conn, until=until)
@@ -406,12 +406,12 @@ class Conversation(Generic[F]):
 
     def wanted(self, what: Match[F]) -> Expectation | None:
         """Return the expectation that one more frame matching ``what`` arrives; None if only the
-        case can match frames."""
+        case can tell which frames match."""
         return self._unmet_frame("frame", what, self.world.now())
 
     def unwanted(self, what: Match[F], count: int = 1) -> Expectation | None:
         """Return the expectation that the last ``count`` frames matching ``what`` do not arrive,
-        whatever else does; None if only the case can match frames."""
+        whatever else does; None if only the case can tell which frames match."""
         return self._unmet_frame("absence", what, self.world.now(), count)
 
     def staying_open(self) -> Expectation:

@@ -1,7 +1,7 @@
-"""Primitive values as Java's data streams write them, common to CORE and OpenWire.
+"""Primitive values as Java's data streams write them, which CORE and OpenWire share.
 
-Numbers are big-endian and signed. A *nullable* value (``KIND?``) is a byte that shows whether there
-is a value, then the value. Each protocol adds its own kinds of text.
+Numbers are big-endian and signed. A *nullable* value (``KIND?``) begins with a byte that shows
+whether a value follows. Each protocol adds its own kinds of text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Malformed(Exception):
 def modified_utf8(text: str) -> bytes:
     """Return the UTF-16 code units of ``text``, each as UTF-8.
 
-    Java's own form writes NUL as two bytes; this one writes it as one.
+    Java's own form writes NUL as two bytes; this function writes it as one byte.
     """
     units = memoryview(text.encode("utf-16-be", "surrogatepass")).cast("B")
     return b"".join(

@@ -1,4 +1,4 @@
-"""Splits incoming bytes into the frames of a binary protocol: the common part."""
+"""The shared part of splitting incoming bytes into the frames of a binary protocol."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are not a frame, or a frame with an unreadable body. ``lost``: the reader stops
-    here."""
+    """Bytes that are not a frame, or a frame whose body is unreadable. If ``lost``, the reader
+    stops here."""
 
     data: bytes
     reason: str
@@ -20,7 +20,7 @@ class Unreadable:
 
 
 class LengthPrefixedReader(Generic[F]):
-    """Buffers bytes until they form a frame. Never raises for their content."""
+    """Buffers bytes until they form a frame. Their content never causes an exception."""
 
     unit: ClassVar[str] = "frame"
     """The protocol's word for a frame."""
@@ -34,7 +34,7 @@ class LengthPrefixedReader(Generic[F]):
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[F | Unreadable]:
-        """Return the frames that ``data`` completes; none after invalid bytes."""
+        """Return the frames that ``data`` completes, but none after invalid bytes."""
         if self._broken:
             yield Unreadable(data, f"follows bytes that were no {self.unit}", lost=True)
             return

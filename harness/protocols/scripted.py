@@ -1,5 +1,4 @@
-"""Common abilities of scripted servers: record arrival times, write in pieces and at given
-instants."""
+"""What scripted servers share: recording arrival times, writing in pieces and at set instants."""
 
 from __future__ import annotations
 
@@ -10,12 +9,12 @@ from brokerproof.harness.protocols.conversation import Conversation, F, Judge
 
 
 class Scripted(Conversation[F]):
-    """Mixin for a peer that acts as the server of a client on trial."""
+    """Mixin for a peer that acts as the server of a client being judged."""
 
     def __init__(self, judge: Judge, conn: int, *about: str) -> None:
         super().__init__(judge, conn, *about)
         self.heard: list[tuple[Instant, bytes]] = []
-        """Received pieces and their instants."""
+        """Received pieces, and when each arrived."""
 
     def bytes_arrived(self, at: Instant, data: bytes) -> None:
         self.heard.append((at, data))

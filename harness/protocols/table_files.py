@@ -1,4 +1,4 @@
-"""Messages of a protocol as TOML tables: numbers and fields by name."""
+"""A protocol's messages as TOML tables: numbers, and fields by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of structures that grew with the versions of their protocol, as tables describe them."""
+"""Fields of structures that grew with their protocol's versions, as tables describe them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ Read: TypeAlias = Callable[[str, Where], Any]
 
 @dataclass(frozen=True, slots=True)
 class NoEffect:
-    """A setting whose value is checked but not used. ``read`` is None if it has children."""
+    """A setting whose value is checked but not used. ``read`` is None if there are children."""
 
     read: Read | None
     reason: str
@@ -35,8 +35,8 @@ class NoEffect:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """A setting that is accepted only with these values, which describe what this broker does;
-    another value would promise something else."""
+    """A setting that is accepted only with values that describe what this broker does; any other
+    value would promise something else."""
 
     read: Read
     values: tuple[object, ...]
@@ -44,7 +44,7 @@ class Only:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A setting that is known but cannot be honoured here; ``instead`` says what to do."""
+    """A known setting that cannot be honoured here; ``instead`` says what to do."""
 
     instead: str
 
@@ -55,7 +55,7 @@ _TEXTS: dict[str, Read] = {"boolean": boolean, "words": words, "maybe_words": ma
 
 
 def tables(path: Path) -> dict[str, dict[str, Entry]]:
-    """Return the tables of a file by name: the entry of each setting."""
+    """Return a file's tables by name; a table has an entry for each setting."""
     found: dict[str, dict[str, Entry]] = {}
     for name, groups in tomllib.loads(path.read_text("utf-8")).items():
         table = found.setdefault(name, {})

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.config.values import Where, nearest
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One setting that was accepted although it has no effect here; ``reason`` says why."""
+    """An accepted setting that has no effect; ``reason`` says why."""
 
     where: Where
     reason: str
@@ -44,7 +44,7 @@ def settle(text: str, where: Where, entry: Entry) -> list[Note]:
 
 
 def unknown(what: str, where: Where, known: set[str], of: str = "Artemis 2.56") -> Exception:
-    """The refusal of an unknown name, with the nearest known one."""
+    """Return the refusal of an unknown name; it mentions the most similar known name."""
     return where.bad(
         f"unknown {what}", nearest(where.name, known) or f"remove it, or see the {what}s of {of}"
     )

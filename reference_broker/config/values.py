@@ -1,5 +1,5 @@
-"""Reads values of configuration files strictly. A refusal is one sentence with file, line and
-name."""
+"""Reads values from configuration files strictly. A refusal is one sentence that gives the file,
+line and name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Member = TypeVar("Member", bound=enum.StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The location of a setting, for sentences: a file, a line (from 1) and a name."""
+    """The location of a setting, for messages: a file, a line (from 1) and a name."""
 
     file: Path
     line: int
@@ -39,7 +39,7 @@ class Where:
         return Where(self.file, self.line, name)
 
     def bad(self, problem: str, right: str = "") -> BadSetting:
-        """Return the refusal: what is wrong here and what would be right."""
+        """Return the refusal, which says what is wrong here and what would be right."""
         name = f"{self.name}: " if self.name else ""
         return BadSetting(
             f"{self.file}, line {self.line}: {name}{problem}" + (f"; {right}" if right else "")
@@ -56,8 +56,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def filled_in(text: str, where: Where, environment: Mapping[str, str]) -> str:
     """Return ``text`` with ``${NAME}`` and ``${NAME:default}`` replaced from the environment.
 
-    Raises :class:`BadSetting` for a name that is not in the environment and has no default: Artemis
-    would use an empty text, which is never intended.
+    Raises :class:`BadSetting` for a name that is not in the environment and has no default. Artemis
+    would use an empty text, but nobody ever intends that.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -74,7 +74,7 @@ def filled_in(text: str, where: Where, environment: Mapping[str, str]) -> str:
 
 
 def boolean(text: str, where: Where) -> bool:
-    """``true`` or ``false``, in any case."""
+    """Read ``true`` or ``false``, in upper or lower case."""
     known = {"true": True, "false": False}
     if text.lower() not in known:
         raise where.bad(f"{text!r} is neither true nor false", "write true or false")
@@ -84,8 +84,8 @@ def boolean(text: str, where: Where) -> bool:
 def whole(
     lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
 ) -> Callable[[str, Where], int]:
-    """Return a reader of integers from ``lowest`` to ``highest``, or the single value ``or_else``
-    (usually -1)."""
+    """Return a reader of integers from ``lowest`` to ``highest`` that also accepts the value
+    ``or_else`` (usually -1)."""
     also = "" if or_else is None else f", or {or_else}"
 
     def read(text: str, where: Where) -> int:
@@ -119,7 +119,7 @@ def byte_size(
     lowest: int, highest: int = LONG_MAX, *, or_else: int | None = None
 ) -> Callable[[str, Where], int]:
     """Return a reader of sizes in bytes: an integer with an optional unit K, M or G (powers of
-    1024; ``Ki``, ``KB`` … too)."""
+    1024; ``Ki``, ``KB`` and so on are accepted too)."""
     plain = whole(lowest, highest, or_else=or_else)
 
     def read(text: str, where: Where) -> int:
@@ -147,7 +147,7 @@ def member(kind: type[Member]) -> Callable[[str, Where], Member]:
 
 
 def one_of(*allowed: str) -> Callable[[str, Where], str]:
-    """Return a reader of exactly one of these words."""
+    """Return a reader that accepts only these words."""
 
     def read(text: str, where: Where) -> str:
         if text not in allowed:
@@ -158,7 +158,7 @@ def one_of(*allowed: str) -> Callable[[str, Where], str]:
 
 
 def words(text: str, where: Where) -> str:
-    """Return any text that is not empty."""
+    """Return any non-empty text."""
     if not text:
         raise where.bad("is empty", "give it a value or leave it out")
     return text

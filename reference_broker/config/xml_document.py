@@ -17,8 +17,8 @@ _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 
 
 def document(file: Path, what: str) -> etree._Element:
-    """Return the root of ``file``, which should be ``what``. Raises :class:`BadSetting` for a file
-    that cannot be read, is not well-formed, or has a DOCTYPE."""
+    """Return the root element of ``file``; errors call the file ``what``. Raises
+    :class:`BadSetting` for a file that cannot be read, is not well-formed, or has a DOCTYPE."""
     parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,
@@ -47,19 +47,19 @@ def document(file: Path, what: str) -> etree._Element:
 
 
 def tag(element: etree._Element) -> str:
-    """The name of ``element``, without its namespace."""
+    """Return the name of ``element`` without its namespace."""
     return etree.QName(element).localname
 
 
 def line(element: etree._Element) -> int:
-    """The line in which the element begins, from 1."""
+    """Return the number of the line where the element begins, from 1."""
     line: Any = element.sourceline
     return line or 1
 
 
 def children(element: etree._Element, where: Where) -> list[etree._Element]:
-    """Return the elements inside ``element``. Raises :class:`BadSetting` for text between them,
-    entities and XInclude."""
+    """Return the elements inside ``element``. Raises :class:`BadSetting` for text between them, for
+    entities and for XInclude."""
     for text in (element.text, *(child.tail for child in element)):
         if text and text.strip():
             raise where.bad(f"the text {text.strip()[:40]!r} does not belong here", "remove it")

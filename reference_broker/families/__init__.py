@@ -1,1 +1,1 @@
-"""The families of brokers: behaviour specific to Artemis, RabbitMQ and ActiveMQ."""
+"""The broker families: behaviour that is specific to Artemis, RabbitMQ and ActiveMQ."""

@@ -21,13 +21,13 @@ from brokerproof.reference_broker.selector.values import Value, number
 
 SIZE, TIMESTAMP = "AMQSize", "AMQTimestamp"
 PRIORITY = 4
-"""The priority of a message that names none."""
+"""The priority of a message that does not set one."""
 
 Headers = tuple[tuple[str, str], ...]
 
 
 def of_headers(address: str, headers: Headers) -> dict[str, Value]:
-    """Return the properties of all messages with these headers: all but AMQSize and
+    """Return the properties that all messages with these headers share: all but AMQSize and
     AMQTimestamp."""
     properties: dict[str, Value] = dict(reversed(headers))
     priority, expires = (_whole(properties.get(name)) for name in ("priority", "expires"))
@@ -42,13 +42,13 @@ def of_headers(address: str, headers: Headers) -> dict[str, Value]:
 
 
 def expires(headers: Headers) -> int:
-    """Return the first header ``expires``, 0 if absent or not an integer."""
+    """Return the first header ``expires``; 0 if it is absent or not an integer."""
     values = (value for name, value in headers if name == "expires")
     return _whole(next(values, None)) or 0
 
 
 def size(headers: Headers) -> int:
-    """Bytes of the names and values of ``headers``."""
+    """Return the bytes in the names and values of ``headers``."""
     return sum(len(name.encode()) + len(value.encode()) for name, value in headers)
 
 

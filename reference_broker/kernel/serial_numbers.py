@@ -2,7 +2,8 @@
 
 AMQP uses them for transfers, deliveries and link credit (AMQP10-WIN-01, AMQP10-CREDIT-13,
 AMQP10-DISP-06). ``a`` is before ``b`` if counting up from ``a`` reaches ``b`` in fewer than 2^31
-steps. At exactly 2^31 steps RFC 1982 leaves the order undefined; here neither is before the other.
+steps. At exactly 2^31 steps, RFC 1982 leaves the order undefined; here, neither number is before
+the other.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ HALF = 0x8000_0000
 
 
 def add(number: int, steps: int) -> int:
-    """Return ``number`` moved by ``steps`` (which may be negative)."""
+    """Return ``number`` moved by ``steps``, which may be negative."""
     return (number + steps) & MASK
 
 
 def distance(start: int, stop: int) -> int:
-    """Return the steps up from ``start`` to ``stop``, from 0 to 2^32 - 1."""
+    """Return the number of steps up from ``start`` to ``stop``, from 0 to 2^32 - 1."""
     return (stop - start) & MASK
 
 
@@ -36,21 +37,21 @@ def before(one: int, other: int) -> bool:
 
 
 def between(first: int, number: int, last: int) -> bool:
-    """True if ``number`` is one of those from ``first`` up to ``last``, both included."""
+    """Return True if ``number`` is between ``first`` and ``last``, both included."""
     return ((number - first) & MASK) <= ((last - first) & MASK)
 
 
 class NumberIndex:
-    """Serial numbers in order, so that a range is found without examining others.
+    """Serial numbers in order, so that a range is found without examining numbers outside it.
 
     Finished numbers need not be removed: the first range that includes them drops them, so each
-    costs one step in total."""
+    number costs one step in total."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
 
     def append(self, number: int, live: Iterable[int], count: int) -> None:
-        """Add ``number``, the highest. ``live`` has the ``count`` unfinished numbers."""
+        """Add ``number``, the highest so far. ``live`` has the ``count`` unfinished numbers."""
         if len(self._numbers) > 2 * count + 64:
             self._numbers = list(live)
         self._numbers.append(number)

@@ -15,7 +15,7 @@ from brokerproof.reference_broker.kernel.queue import Queue
 class StoredQueue(Protocol):
     @property
     def id(self) -> int:
-        """The store's number of the queue."""
+        """The number of the queue in the store."""
 
     @property
     def address(self) -> str: ...
@@ -31,11 +31,11 @@ class StoredQueue(Protocol):
 
     @property
     def subscription(self) -> bool:
-        """True if it is a durable subscription's."""
+        """True if the queue belongs to a durable subscription."""
 
     @property
     def filter(self) -> str | None:
-        """The text of its selector."""
+        """The text of the queue's selector."""
 
 
 class RouterStorage(Protocol):
@@ -43,7 +43,7 @@ class RouterStorage(Protocol):
 
     @property
     def last_message(self) -> int:
-        """The highest message number of an earlier broker."""
+        """The highest message number that an earlier broker used."""
 
     @property
     def queues(self) -> Sequence[StoredQueue]:
@@ -53,7 +53,7 @@ class RouterStorage(Protocol):
         """Store this input's changes atomically."""
 
     def address_opened(self, address: Address) -> None:
-        """Record that ``address`` now exists."""
+        """Record that ``address`` exists now."""
 
     def address_closed(self, address: Address) -> None:
         """Record that ``address`` no longer exists."""
@@ -69,18 +69,18 @@ class RouterStorage(Protocol):
         """Record that ``queue`` is the one that had this number in an earlier broker."""
 
     def fill(self) -> None:
-        """Restore the messages, after all queues have been restored."""
+        """Restore the messages, once all queues have been restored."""
 
     def ending(self, queues: Iterable[Queue]) -> None:
         """Record that the broker is shutting down cleanly with these queues."""
 
 
 class BrokerStorage(Protocol):
-    """File writes and reads as effects; one batch at a time is in progress."""
+    """File writes and reads as effects; only one batch at a time is in progress."""
 
     @property
     def unfinished(self) -> dict[Queue, None]:
-        """Queues with more on pages than one input may read."""
+        """Queues that have more messages on pages than one input may read."""
 
     @property
     def batch(self) -> int:
@@ -88,7 +88,7 @@ class BrokerStorage(Protocol):
 
     @property
     def done(self) -> int:
-        """The number of the last stored batch."""
+        """The number of the last batch that has been stored."""
 
     @property
     def problem(self) -> str:
@@ -96,11 +96,11 @@ class BrokerStorage(Protocol):
 
     @property
     def refuses(self) -> bool:
-        """True if nothing can be stored."""
+        """True if nothing can be stored now."""
 
     @property
     def much_waits(self) -> bool:
-        """True if connections must not be read, because storage has fallen behind."""
+        """True if connections must not be read because storage has fallen behind."""
 
     @property
     def little_waits(self) -> bool:
@@ -120,10 +120,10 @@ class BrokerStorage(Protocol):
     def effects(self) -> list[Effect]: ...
 
     def loaded(self, event: FileLoaded) -> None:
-        """Accept the bytes read."""
+        """Accept the bytes that were read."""
 
     def stored(self, event: FilesStored) -> bool:
-        """Record the result of a batch; return False if it could not be stored."""
+        """Record the result of a batch; return False if the batch could not be stored."""
 
     def try_again(self) -> None:
         """Retry a failed write."""

@@ -1,8 +1,8 @@
 """Sends large bodies in pieces, read from their files no faster than the peer reads.
 
-While a body is being streamed to a connection, all other output to it waits in order, since a frame
-must not be interrupted. The next piece is read when the transport has accepted the last one and is
-not full, and no output waits for the disk. So at most a piece or two is in memory."""
+While a body is streamed to a connection, all other output to that connection waits in order, since
+a frame must not be interrupted. The next piece is read when the transport has accepted the last one
+and is not full, and no output waits for the disk. So at most one or two pieces are in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Layer(Protocol):
         """Return the bytes to write to the transport for ``data``."""
 
     def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
-        """Return the bytes to write for ``data``, part of a streamed frame."""
+        """Return the bytes to write for ``data``, which is part of a streamed frame."""
 
     def close_asked(self) -> None:
         """Called when the connection wants to close; the layer closes it in due course."""
@@ -43,16 +43,16 @@ class _Stream:
 
 @dataclass(slots=True)
 class _Line:
-    """The sends waiting for one connection, the first in progress. None stands for its close."""
+    """The sends waiting for one connection; the first is in progress. None stands for the close."""
 
     waiting: deque[_Stream | bytes | None] = field(default_factory=deque)
     moved: bool = False
-    """True if anything was sent since this was last read."""
+    """True if anything was sent since this attribute was last read."""
 
 
 class Streams:
     """``put`` accepts bytes for a connection and returns whether they must wait for the disk;
-    ``close`` closes one; ``layer`` returns its layer."""
+    ``close`` closes a connection; ``layer`` returns a connection's layer."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Streams:
         made_of: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """Queue another stream: ``head``, the bytes of ``body`` and ``tail``, or what ``made_of``
-        returns for the whole."""
+        returns for the whole body."""
         stream = _Stream(head, SliceReader(body), tail, self._layer(conn), made_of)
         line = self.lines.get(conn)
         if line is not None:
@@ -93,7 +93,7 @@ class Streams:
         self.go_on(conn)
 
     def behind(self, conn: int, data: bytes | None) -> bool:
-        """Queue ``data``, or the close, after current streams; return False if there are none."""
+        """Queue ``data``, or the close, behind current streams; return False if there are none."""
         line = self.lines.get(conn)
         if line is None:
             return False
@@ -177,7 +177,7 @@ class Streams:
                 send.reading.close()
 
     def stalled(self, conn: int) -> bool:
-        """True if nothing was sent to ``conn`` since the last call although output is waiting."""
+        """Return True if output to ``conn`` waits but none was sent since the last call."""
         line = self.lines.get(conn)
         if line is None:
             return False

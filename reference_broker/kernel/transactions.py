@@ -1,10 +1,11 @@
 """Transactions: sends and settlements that take effect together at COMMIT, or not at all.
 
 A send is held back until COMMIT. A settlement frees its subscription's window at once: the client
-has finished with the message, so its buffer is free (ARTEMIS-STOMP-window-2 speaks of *sending* the
-ACK). But the queue learns of it only at COMMIT. Messages held back count towards their address's
-memory. After ABORT, implied by DISCONNECT and a lost connection (STOMP12-BEGIN-04), every message
-whose settlement was undone returns to its queue as a failed delivery and is redelivered."""
+has finished with the message, so the client's buffer is free (ARTEMIS-STOMP-window-2 speaks of
+*sending* the ACK). But the queue learns of the settlement only at COMMIT. Messages held back are
+charged to their address's memory. After an ABORT, which DISCONNECT and a lost connection imply
+(STOMP12-BEGIN-04), every message whose settlement was undone returns to its queue as a failed
+delivery and is redelivered."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ from brokerproof.reference_broker.kernel.queue import Queue
 
 
 class Transaction:
-    """One open transaction. Neither ``commit`` nor ``undo`` may be called twice."""
+    """One open transaction. Either ``commit`` or ``undo`` is called, and only once."""
 
     def __init__(self) -> None:
         self._sends: list[tuple[Message, ResourceClaim]] = []
         self._settlements: list[tuple[Queue, list[Entry], Outcome]] = []
         self.doomed: str | None = None
-        """The reason for which it may only be rolled back; None if it may be committed."""
+        """The reason why the transaction may only be rolled back; None if it may be committed."""
 
     def doom(self, reason: str) -> None:
-        """Allow only a rollback from now on, because of ``reason`` or an earlier one."""
+        """Allow only a rollback from now on, because of ``reason`` or an earlier reason."""
         self.doomed = self.doomed or reason
 
     def send(self, message: Message, charge: ResourceClaim) -> None:
-        """Hold ``message`` until COMMIT, and its memory until the end."""
+        """Hold ``message`` until COMMIT, and the message's memory until the end."""
         self._sends.append((message, charge))
 
     def settle(self, queue: Queue, entries: list[Entry], outcome: Outcome) -> None:

@@ -34,7 +34,7 @@ from brokerproof.reference_broker.kernel.message import Envelope, LargeMessage, 
 _HEAD = struct.Struct(">BQQI")
 _LENGTH = struct.Struct(">I")
 _IS_LARGE = 2
-"""Added to the kind of a large message."""
+"""The number added to the kind of a large message."""
 _LARGE = struct.Struct(">QQ?I")
 _PART = struct.Struct(">BBQQ")
 _WIRE = "stored"
@@ -49,7 +49,7 @@ class BadBytes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordHead:
-    """The part common to all kinds of messages. ``large`` is the body's file, if it has one, and
+    """The part common to all kinds of messages. ``large`` is the body's file, if there is one, and
     ``sections`` are the parts of that body."""
 
     number: int
@@ -69,7 +69,7 @@ class RecordCodec(Protocol):
 
 
 class NotesCodec(Protocol):
-    """Writes and reads the notes of a protocol; it raises the same errors."""
+    """Writes and reads the notes of a protocol; raises the same errors as a record codec."""
 
     def encode(self, notes: Any) -> bytes: ...
 
@@ -77,7 +77,7 @@ class NotesCodec(Protocol):
 
 
 class PlainRecords:
-    """Messages that consist of headers and a body: the body follows the head."""
+    """Messages that consist of headers and a body; the body follows the head."""
 
     def encode(self, message: Message) -> bytes:
         return b"" if message.large is not None else bytes(message.body)
@@ -94,13 +94,13 @@ class RecordCodecs:
         self.notes: NotesCodec | None = None
 
     def register(self, kind: int, codec: RecordCodec) -> None:
-        """Use ``codec`` for messages of that :attr:`Message.record_kind`."""
+        """Use ``codec`` for messages with that :attr:`Message.record_kind`."""
         if kind & _IS_LARGE:
             raise ValueError(f"kind {kind} has the bit of large messages")
         self._by_kind[kind] = codec
 
     def of(self, kind: int) -> RecordCodec:
-        """Return the codec of a kind. Raises ``ValueError``."""
+        """Return the codec for a kind. Raises ``ValueError``."""
         codec = self._by_kind.get(kind & ~_IS_LARGE)
         if codec is None:
             raise ValueError(f"no message is of kind {kind}")
@@ -133,13 +133,13 @@ def _elsewhere(body: LargeBody, sections: tuple[Section, ...]) -> bytes:
 
 
 def number(data: bytes, at: int) -> int:
-    """Return the number of the message that begins ``at``. Raises ``struct.error``."""
+    """Return the number of the message that begins at ``at``. Raises ``struct.error``."""
     value: int = _HEAD.unpack_from(data, at)[1]
     return value
 
 
 def large(data: bytes, at: int) -> tuple[int, int] | None:
-    """Return number and size of the large body of the message that begins ``at``, None if it has
+    """Return the number and the size of the large body of the message at ``at``; None if there is
     none. Raises ``struct.error``."""
     kind, _, _, length = _HEAD.unpack_from(data, at)
     if not kind & _IS_LARGE:
@@ -149,7 +149,7 @@ def large(data: bytes, at: int) -> tuple[int, int] | None:
 
 
 class Decoder:
-    """Reads messages; remembers up to 4096 envelopes. ``body`` finds a large body by number and
+    """Reads messages; remembers up to 4096 envelopes. ``body`` finds a large body by its number and
     size."""
 
     def __init__(self, body: Callable[[int, int], LargeBody]) -> None:
@@ -157,7 +157,7 @@ class Decoder:
         self._envelopes: dict[bytes, Envelope] = {}
 
     def decode(self, data: bytes, at: int) -> Message:
-        """Return the message that begins ``at``, up to the end. Raises :class:`BadBytes`."""
+        """Return the message that begins at ``at`` and fills the rest. Raises :class:`BadBytes`."""
         try:
             kind, number, arrived, length = _HEAD.unpack_from(data, at)
             begin = at + _HEAD.size
@@ -220,12 +220,12 @@ def _read_envelope(data: bytes) -> Envelope:
 
 
 def encode_notes(notes: Any) -> bytes:
-    """Return notes as bytes; empty for none."""
+    """Return notes as bytes; empty if there are none."""
     return b"" if notes is None or RECORDS.notes is None else RECORDS.notes.encode(notes)
 
 
 def decode_notes(data: bytes) -> Any:
-    """Return notes that :func:`encode_notes` wrote. Raises :class:`BadBytes`."""
+    """Return the notes that :func:`encode_notes` wrote. Raises :class:`BadBytes`."""
     if not data:
         return None
     if RECORDS.notes is None:

@@ -1,9 +1,10 @@
-"""The position of one queue in the pages of its address, and the messages read but not consumed.
+"""The position of one queue in its address's pages, and the messages read but not yet consumed.
 
-A queue reads a few messages when a consumer has room and nothing waits for it; with selectors, it
-continues until one matches. Its unfinished messages never exceed ``max-read-page-bytes`` or
-``-messages``. So a selector that matches only after many messages that nobody consumes finds
-nothing until those are consumed (ARTEMIS-PAGING-6). Browsers read all pages independently.
+When a consumer has room and no message waits for it, the queue reads a few messages; with
+selectors, it continues until one matches. The queue's unfinished messages never exceed
+``max-read-page-bytes`` or ``-messages``. So if a selector's first match comes after many messages
+that nobody consumes, the selector finds nothing until those are consumed (ARTEMIS-PAGING-6).
+Browsers read all pages independently.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from brokerproof.reference_broker.persistence.codec import BadBytes, Decoder
 from brokerproof.reference_broker.persistence.page import DURABLE, Loaded, Page
 
 READ_AT_ONCE = 1024 * 1024
-"""Bytes that one input may read from pages. The rest is read slightly later, and meanwhile a slow
-peer may show itself."""
+"""Bytes that one input may read from pages. The rest is read slightly later; by then, a slow peer
+may have been noticed."""
 AT_ONCE = 128
 """Messages that are read before consumers are checked again."""
 
 
 class Limits(Protocol):
-    """Limits of the messages that a queue may have read but not finished."""
+    """Limits on the messages that a queue may have read but not finished."""
 
     @property
     def read_bytes(self) -> int: ...
@@ -36,7 +37,7 @@ class Limits(Protocol):
 
 
 class Store(Protocol):
-    """The page files, as cursors see them. ``read_now`` counts the bytes read for this input,
+    """The page files, as cursors see them. ``read_now`` is how many bytes were read for this input,
     ``unfinished`` has the queues with more to read."""
 
     read_now: int
@@ -44,7 +45,7 @@ class Store(Protocol):
     decoder: Decoder
 
     def history(self, queue: Queue, page: Page, index: int) -> tuple[int, int]:
-        """Return failures and deliveries that an earlier broker noted."""
+        """Return the failures and deliveries that an earlier broker recorded."""
 
     def report(self, sentence: str) -> None:
         """Report a problem to the operator."""
@@ -57,7 +58,7 @@ class Store(Protocol):
 
 
 class Pages(Protocol):
-    """The pages of an address, as cursors see them."""
+    """The pages of an address as cursors see them."""
 
     last: Page | None
     next_number: int
@@ -73,17 +74,17 @@ class Pages(Protocol):
     def limits(self) -> Limits: ...
 
     def content(self, page: Page) -> list[bytes] | Loaded | None:
-        """Return the records of ``page``; None if they must be loaded first."""
+        """Return the records of ``page``; None if the page must be loaded first."""
 
     def ahead(self, number: int) -> None:
-        """Load the page ``number`` soon."""
+        """Load the page ``number`` soon, because it will be needed."""
 
     def clean(self) -> None: ...
 
 
 class PageRef:
-    """The place of a queue's entry of ``size`` bytes on a page, to which it is charged.
-    ``several``: other queues have it too."""
+    """The place of a queue's entry of ``size`` bytes on a page, to which the entry is charged.
+    ``several``: other queues have the message too."""
 
     __slots__ = ("_cursor", "_durable", "_index", "_several", "page", "size")
 
@@ -104,14 +105,14 @@ class PageRef:
             self._cursor.unshare(self.page, self._index)
 
     def failed(self, failures: int) -> None:
-        """The entry was returned as its failed delivery number ``failures``."""
+        """The entry was returned as failed delivery number ``failures``."""
         if self._durable:
             self._cursor.failed(self.page, self._index, failures)
 
 
 class _Glance:
-    """A browser's position in the pages: read up to the record ``index`` of page ``number``, which
-    is its entry ``order``."""
+    """A browser's position in the pages: it has read up to record ``index`` of page ``number``,
+    which it knows as entry ``order``."""
 
     __slots__ = ("index", "number", "order")
 
@@ -120,7 +121,7 @@ class _Glance:
 
 
 class PageCursor:
-    """``left`` counts the unread messages on pages."""
+    """``left`` is the number of unread messages on pages."""
 
     def __init__(self, pages: Pages, queue: Queue) -> None:
         self.pages = pages
@@ -136,13 +137,13 @@ class PageCursor:
 
     @property
     def is_coming(self) -> bool:
-        """True if the next message is being loaded, or exceeded this input's share of reading."""
+        """True if the next message is being loaded, or would exceed what this input may read."""
         page = self._page()
         return self.queue in self.pages.store.unfinished or (page is not None and page.loading)
 
     def read_on(self, most: int = AT_ONCE) -> bool:
-        """Read up to ``most`` messages into the queue, as its limits and the pages in memory allow.
-        Return False if there are none."""
+        """Read up to ``most`` messages into the queue, as far as its limits and the pages in memory
+        allow. Return False if there are none."""
         limits, store = self.pages.limits, self.pages.store
         count = 0
         if store.read_now >= READ_AT_ONCE:
@@ -182,7 +183,7 @@ class PageCursor:
         return None
 
     def _read(self, page: Page, index: int, payload: bytes) -> bool:
-        """Make the record an entry of the queue, if it is for this queue and unfinished."""
+        """Add the record to the queue if it is unfinished and meant for this queue."""
         decoded = self._message(page, index, payload)
         if decoded is None:
             return False
@@ -229,8 +230,8 @@ class PageCursor:
         return message, source_entry, durable, several
 
     def _turn(self, page: Page) -> None:
-        """Leave ``page``, which has been read completely. Unless it is the last, missing records
-        are damaged and written off."""
+        """Leave ``page``, which has been read completely. Unless the page is the last, missing
+        records are damaged and are written off."""
         if page is self.pages.last:
             return
         missing = page.left.pop(self._id, 0)
@@ -241,7 +242,7 @@ class PageCursor:
             self.pages.clean()
 
     def is_near(self, page: Page) -> bool:
-        """True if ``page`` is the current or the next one."""
+        """Return True if ``page`` is the current or the next page."""
         return self._number >= page.number - 1
 
     def came(self, page: Page) -> None:
@@ -275,7 +276,7 @@ class PageCursor:
             self.pages.store.page_failed(self._id, page, index, failures)
 
     def unshare(self, page: Page, index: int) -> None:
-        """Record that one queue fewer has the message in memory."""
+        """Record that one fewer queue has the message in memory."""
         key = (page.number, index)
         known = self.pages.shared.get(key)
         if known is not None:

@@ -1,8 +1,8 @@
 """Performs the store's effects on files.
 
-The only module here that accesses them; it blocks, so a thread calls it. ``sync`` is fdatasync, and
-a new file's folder is synced too, so both content and name are on the disk, unless the disk falsely
-reports a flushed cache.
+Only this module accesses files; it blocks, so a thread calls it. ``sync`` is fdatasync, and a new
+file's folder is synced too, so both content and name are on the disk, unless the disk falsely
+claims to have flushed its cache.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _no_trouble() -> str | None:
 
 
 class Disk:
-    """``folders`` has the real folder for the first part of each path: ``{"journal": …, "paging":
+    """``folders`` maps the first part of each path to a real folder: ``{"journal": …, "paging":
     …}``; copies of damaged files are kept below ``damaged``. ``trouble`` returns a sentence if the
-    folders no longer belong to this broker: then nothing is written, and no write counts."""
+    folders no longer belong to this broker; then nothing is written, and no write is confirmed."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Disk:
         self._trouble = trouble
         self._open: OrderedDict[str, int] = OrderedDict()
         self._new: set[str] = set()
-        """Files whose names are not synced yet."""
+        """Files whose names have not been synced yet."""
 
     def path(self, name: str) -> Path:
         first, _, rest = name.partition("/")
@@ -61,8 +61,8 @@ class Disk:
     # --- what the store asks for ------------------------------------------------------------------
 
     def store(self, effect: StoreFiles) -> FilesStored:
-        """Write and remove. The folders are checked before, so that nothing is written elsewhere,
-        and afterwards, so that nothing is confirmed that was written elsewhere."""
+        """Write and remove files. The folders are checked before, so that nothing is written
+        elsewhere, and afterwards, so that nothing written elsewhere is confirmed."""
         answer = self._store(effect) if (problem := self._trouble()) is None else None
         if answer is not None and answer.problem is None:
             problem = self._trouble()
@@ -161,7 +161,7 @@ class Disk:
                 path.parent.rmdir()
 
     def _keep(self, name: str) -> None:
-        """Keep a damaged file, even if its name is removed: no broker writes to it again."""
+        """Keep a damaged file even if its name is removed, since no broker writes to it again."""
         path = self.path(name)
         for number in itertools.count():
             copy = self._damaged / f"{name}.{number}"
@@ -197,7 +197,7 @@ class Disk:
         return self.path(name).read_bytes()
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
-        """Return as many of these bytes of a file as exist."""
+        """Return those of the requested bytes of a file that exist."""
         with self.path(name).open("rb") as file:
             file.seek(offset)
             return file.read(length)

@@ -1,4 +1,4 @@
-"""Queues that survive a restart, in the journal, with their messages that are not on pages."""
+"""Queues that survive a restart, kept in the journal with their messages that are not on pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.reference_broker.persistence.operations import Consumed, QueueG
 
 
 class JournalRef:
-    """The position of a queue's entry in the journal, to which it is charged besides ``charge``."""
+    """A queue entry's place in the journal, to which it is charged in addition to ``charge``."""
 
     __slots__ = ("_journal", "_place", "_queue", "charge")
 
@@ -32,13 +32,13 @@ class JournalRef:
         self._journal.remove(self._queue, self._place)
 
     def failed(self, failures: int) -> None:
-        """The entry returned as failed delivery number ``failures``."""
+        """The entry was returned as failed delivery number ``failures``."""
         self._journal.failed(self._queue, self._place, failures)
 
 
 class DurableQueues:
-    """The queues in ``journal``. ``unstored`` collects what the next batch stores; ``journaled`` is
-    false if nothing survives a restart."""
+    """The queues in ``journal``. ``unstored`` collects what the next batch will store;
+    ``journaled`` is False if nothing survives a restart."""
 
     def __init__(
         self, journal: Journal, large: LargeFiles, unstored: list[Numbered], *, journaled: bool
@@ -54,7 +54,7 @@ class DurableQueues:
         return list(self._journal.queues.values())
 
     def name(self, queue: Queue, address: str, on_demand: bool, subscription: bool) -> None:
-        """Record the new ``queue``: it gets its id, and survives a restart if it is durable."""
+        """Record the new ``queue``: it gets an id, and survives a restart if it is durable."""
         if not queue.id:
             self._journal.queue_id += 1
             queue.id = self._journal.queue_id
@@ -75,7 +75,7 @@ class DurableQueues:
             self._journal.say(QueueGone(queue.id))
 
     def consumed(self, queue: Queue) -> None:
-        """From now on a consumer may see the messages of ``queue``."""
+        """Record that a consumer may see the messages of ``queue`` from now on."""
         journal = self._journal
         if queue.id in journal.queues and queue.id not in journal.consumed:
             journal.consumed.add(queue.id)
@@ -83,7 +83,7 @@ class DurableQueues:
             self._unstored.append(queue)
 
     def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
-        """True if ``message`` goes into the journal for any of ``queues``."""
+        """Return True if ``message`` goes into the journal for any of ``queues``."""
         return self._journaled and any(queue.durable for queue in queues) and message.durable
 
     def keep(

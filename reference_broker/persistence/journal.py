@@ -1,4 +1,5 @@
-"""The journal: durable data that is not on a page, finished messages, and the required files.
+"""The journal: durable data that is not on a page, the messages that are finished, and the files
+that must exist.
 
 Segments
 --------
@@ -7,17 +8,17 @@ The journal is a sequence of files, called segments, whose records consist of op
 so it is stored completely or not at all.
 
 A segment begins with a snapshot of everything but the messages themselves. So earlier segments are
-needed only for their unfinished messages; the oldest segment without any is removed. When such
-messages are a small part of the journal, those of the oldest segment are added again at the end,
-and it is removed.
+needed only for their unfinished messages; once the oldest segment has none, it is removed. When
+unfinished messages are a small part of the journal, those of the oldest segment are added again at
+the end, and that segment is removed.
 
 A failed write is not repeated in the same file, whose content is now unknown: the segment is left
-as it is, and the data is written to a new one. Any part of it that did reach the old one has the
-same meaning.
+as it is, and the data is written to a new one. Any part of it that did reach the old segment has
+the same meaning.
 
 The journal accounts for every file: for its own segments by their lengths in each snapshot, for the
-end of the last one by the extent (``journal_extent.py``), and for pages by notes of their stored
-length. A note alone is not synced: it only means that a shorter page is damaged.
+end of the last segment by the extent (``journal_extent.py``), and for pages by notes of their
+stored length. A note alone is not synced: it means only that a shorter page is damaged.
 """
 
 from __future__ import annotations
@@ -46,15 +47,14 @@ from brokerproof.reference_broker.persistence.operations import (
 from brokerproof.reference_broker.persistence.recovered import Recovered
 
 _ATOM = 64 * 1024
-"""Approximate bytes of operations in one record, unless more belong together."""
+"""Approximate bytes of operations in one record; operations that belong together may exceed it."""
 _ROOM_FOR_DEAD = 4
 """The journal is compacted above this many segments, and this many times what it needs."""
 _MOST_FAILURES = 0xFFFF
 
 
 class Live:
-    """A message in the journal: the queues that have not finished it, and where it was last
-    added."""
+    """A message in the journal: the queues not finished with it, and where it was last added."""
 
     __slots__ = ("failures", "ids", "message", "segment", "size", "source_entry")
 
@@ -68,8 +68,8 @@ class Live:
 
 
 class Segment:
-    """One file, of which ``good`` bytes are known to be synced. ``live`` counts the messages last
-    added here, ``live_size`` their bytes."""
+    """One file, of which ``good`` bytes are known to be synced. ``live`` is the number of messages
+    last added here, ``live_size`` their bytes."""
 
     __slots__ = (
         *("good", "live", "live_size", "number", "places", "records", "seed", "size"),
@@ -102,11 +102,11 @@ class Journal:
         self.place = self.unit = self.next_segment = 0
         self.queue_id = 0
         self.atomic_unit = 0
-        """The number that marks records of this input as belonging together, 0 if none do."""
+        """The number that marks this input's records as belonging together; 0 if none do."""
         self.touched = False
-        """True if anything has happened since :meth:`seal`."""
+        """True if anything has happened since the last :meth:`seal`."""
         self.waiting = 0
-        """Bytes that have been sealed and are not stored yet."""
+        """Bytes that have been sealed but not yet stored."""
         self.extent: Extent | None = None
         """The extent as last noted; None if both copies must be written."""
         self.extents = 0
@@ -123,7 +123,7 @@ class Journal:
     # --- what happens -----------------------------------------------------------------------------
 
     def begin_atomic_unit(self) -> None:
-        """Store everything of this input, past and future, completely or not at all."""
+        """Store everything from this input, past and future, completely or not at all."""
         if not self.atomic_unit:
             self.unit += 1
             self.atomic_unit = self.unit
@@ -184,13 +184,13 @@ class Journal:
         self.touched = True
 
     def account(self, operation: PageWritten | PageOver) -> None:
-        """Record what the next write stores of a page, or that it removes the page. A removal must
-        be synced before the file is removed."""
+        """Record what the next write stores of a page, or that it removes the page. The record of a
+        removal must be synced before the file is removed."""
         self._accounts.append(operation.encode())
         self._must_sync = self._must_sync or isinstance(operation, PageOver)
 
     def seal(self) -> None:
-        """End the operations of one input, which are one record if they are atomic."""
+        """End the operations of one input, which form one record if they are atomic."""
         operations = self._operations
         operations += [
             Gone(id, tuple(map(tuple, runs))).encode()  # type: ignore[arg-type]
@@ -217,7 +217,7 @@ class Journal:
 
     def begin(self) -> tuple[Write, ...]:
         """Return what must be written before any other file: the current extent, unless this broker
-        has already written it."""
+        has already written that."""
         if self.extent is not None:
             return ()
         newest = next(reversed(self.segments.values()), None)
@@ -235,8 +235,8 @@ class Journal:
         return self.extent
 
     def write(self) -> tuple[Write, Write]:
-        """Return what to write next: everything sealed, and the extent. Call it when ``waits``,
-        after :meth:`begin`."""
+        """Return what to write next: everything sealed, and the extent. Call this when ``waits`` is
+        true, after :meth:`begin`."""
         self._under_way, self._sealed = self._sealed, []
         accounts, self._accounts = self._accounts, []
         self._syncs, self._must_sync = bool(self._under_way) or self._must_sync, False
@@ -311,7 +311,7 @@ class Journal:
         self.seal()
 
     def failed_to_write(self) -> None:
-        """The write failed, or was incomplete: it must be repeated elsewhere."""
+        """The write failed or was incomplete: it must be repeated elsewhere."""
         self._sealed = self._under_way + self._sealed
         self._under_way = []
         if self._current is not None:
@@ -320,7 +320,7 @@ class Journal:
         self._accounts, self._must_sync = [], False
 
     def adopt(self, recovered: Recovered) -> None:
-        """Continue after the data of an earlier broker."""
+        """Continue from the data of an earlier broker."""
         for number, size in recovered.segments:
             segment = self.segments[number] = Segment(number)
             segment.size = segment.good = size
@@ -355,7 +355,7 @@ class Journal:
 def _in_parts(
     operations: list[bytes], places: list[int], together: bool
 ) -> list[tuple[bytes, list[int]]]:
-    """Return records of about :data:`_ATOM` bytes; the last has the places, which are not
+    """Return records of about :data:`_ATOM` bytes; the last contains the places, which are not
     urgent."""
     if not operations:
         return []

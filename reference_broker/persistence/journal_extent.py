@@ -1,10 +1,10 @@
 """The extent of the journal: where it begins and how far it certainly reaches.
 
-A record cut off at the end of the last segment would not be missed. So every batch ends with a
-note, in a separate file, of the bytes that are synced. There are two copies. One is written with
-every batch and not synced: it is exact after the process was killed, but may be outdated or torn
-after a power failure. The other is synced, and written only when the broker starts and before a
-segment is removed. Neither ever claims more than exists.
+If a record were cut off at the end of the last segment, nothing would show it. So every batch ends
+with a note, in a separate file, of how many bytes are synced. There are two copies. One is written
+with every batch and not synced: it is exact after the process was killed, but may be outdated or
+torn after a power failure. The other is synced, but written only when the broker starts and before
+a segment is removed. Neither ever claims more than exists.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brokerproof.reference_broker.persistence import records
 
 FILE = "journal/extent"
 _SYNCED_AT, _QUICK_AT = 512, 4096
-"""Offsets of the copies: in blocks of their own, so that a torn write spoils one."""
+"""Offsets of the copies, which are in separate blocks, so that a torn write spoils only one."""
 _FIELDS = struct.Struct(">QQQQ")
 _SEED = records.seed(FILE)
 
@@ -44,8 +44,8 @@ class Extent:
 
 
 def read(data: bytes) -> tuple[Extent | None, bool]:
-    """Return the newer of the two copies in a file, None if neither can be read, and whether the
-    synced one can. Raises :class:`records.OtherFormat`."""
+    """Return the newer of the two copies in a file (None if neither is readable), and whether the
+    synced copy is readable. Raises :class:`records.OtherFormat`."""
     records.scan(data[:_SYNCED_AT], FILE)
     payloads = (
         records.payload_at(data, _SYNCED_AT, 1, _SEED),

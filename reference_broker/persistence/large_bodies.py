@@ -1,13 +1,14 @@
-"""The files of large bodies: written as they arrive, read as they are sent, removed when unneeded.
+"""The files of large bodies: written as bodies arrive, read as they are sent, removed when no
+longer needed.
 
 Received bytes are collected and written first in the next batch (see
 :mod:`brokerproof.reference_broker.persistence.store`), so a reference to a message in the journal
-or on a page is never written before its body. A body that must survive a restart is synced then.
-Unwritten bytes cannot be read; readers wait for the batch. A file is a head and blocks of
-:data:`BLOCK` bytes (the last may be shorter), each a record (``records.py``). The reference to a
-message states the length of its body, so the whole body is accounted for, and every byte is checked
-before it is sent. After a restart, unreferenced files are removed: their messages were never
-completed, or are finished.
+or on a page is never written before its body. A body that must survive a restart is synced at that
+time. Unwritten bytes cannot be read; readers wait for the batch. A file consists of a head and
+blocks of :data:`BLOCK` bytes (the last may be shorter), each of them a record (``records.py``). The
+reference to a message states the length of its body, so the whole body is accounted for, and every
+byte is checked before it is sent. After a restart, unreferenced files are removed, because their
+messages were never completed or are finished.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from brokerproof.reference_broker.kernel.large_body import LargeBody
 from brokerproof.reference_broker.persistence import records
 
 BLOCK = 16 * 1024
-"""Bytes of a body under one checksum."""
+"""Bytes of a body that share one checksum."""
 _Then = Callable[[bytes | None], None]
 
 
@@ -31,18 +32,18 @@ class Store(Protocol):
         """Return the number of a new request."""
 
     def say(self, effect: Effect) -> None:
-        """Add an effect to the result of this input."""
+        """Add an effect to the result of the current input."""
 
     def report(self, sentence: str) -> None:
         """Report a problem to the operator."""
 
     def set_aside(self, file: str, damage: str) -> None:
-        """Report ``damage`` of ``file`` and keep a copy."""
+        """Report ``damage`` to ``file`` and keep a copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The whole blocks, in the file ``path``, that contain the bytes from ``begin`` to ``end`` of a
+    """The whole blocks in the file ``path`` that contain the bytes from ``begin`` to ``end`` of a
     body of ``size`` bytes."""
 
     path: str
@@ -56,12 +57,12 @@ class Part:
 
     @property
     def length(self) -> int:
-        """How many bytes of the file the part takes."""
+        """Return how many bytes of the file the part takes up."""
         end = min(self.size, -(-self.end // BLOCK) * BLOCK)
         return _position(self.path, end) - self.offset
 
     def read(self, data: bytes) -> bytes | None:
-        """Return the body's bytes in ``data``, read from the file; None if they are damaged."""
+        """Return the body's bytes from ``data``, which was read from the file; None if damaged."""
         seed, first, at = records.seed(self.path), self.begin // BLOCK, 0
         blocks: list[bytes] = []
         for block in range(first, -(-self.end // BLOCK)):
@@ -76,13 +77,13 @@ class Part:
 
 
 def _position(path: str, count: int) -> int:
-    """Return the end of the block that ends with the byte ``count`` of a body."""
+    """Return the end of the block whose last byte is number ``count`` of the body."""
     return len(records.head(path)) + count + -(-count // BLOCK) * records.HEAD.size
 
 
 @dataclass(slots=True)
 class _Arriving:
-    """The end of a body that is not in any write yet, to be stored ``at`` this place."""
+    """The end of a body, not in any write yet, which will be stored ``at`` this place."""
 
     seed: int
     head: bytes
@@ -91,7 +92,7 @@ class _Arriving:
     blocks: int = 0
 
     def take(self, data: bytes, *, last: bool = False) -> bytes:
-        """Return the blocks that ``data`` fills; with the ``last`` bytes also a partial one."""
+        """Return the blocks that ``data`` fills; with the ``last`` bytes, also a partial block."""
         parts: list[bytes | memoryview] = [] if self.at else [self.head]
         view = memoryview(data)
         if self.rest:
@@ -117,7 +118,7 @@ class _Arriving:
 
 @dataclass(frozen=True, slots=True)
 class _BodyWrite:
-    """A write after which the body can be read up to the byte ``readable``."""
+    """A write after which the body can be read up to byte ``readable``."""
 
     body: LargeBody
     write: Write
@@ -138,7 +139,7 @@ class Spool:
 
     @property
     def length(self) -> int:
-        """Number of bytes that arrived."""
+        """The number of bytes that have arrived."""
         return self.body.length
 
     def write(self, data: bytes) -> None:
@@ -150,7 +151,7 @@ class Spool:
         self._files.add(self.body, data)
 
     def finish(self) -> LargeBody:
-        """Record that the body is complete. It is removed unless held at the end of this input."""
+        """Record that the body is complete. Unless held at the end of this input, it is removed."""
         self._close()
         if self._decoder is not None:
             try:
@@ -173,7 +174,7 @@ class Spool:
 
 
 class LargeFiles:
-    """All large bodies of a broker; ``waiting`` counts their bytes that wait to be written."""
+    """A broker's large bodies; ``waiting`` is how many of their bytes wait to be written."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -191,7 +192,7 @@ class LargeFiles:
     # --- in ---------------------------------------------------------------------------------------
 
     def begin(self, *, text: bool, failed: Callable[[str], None]) -> Spool:
-        """Begin to receive a body; with ``text`` it is checked to be UTF-8."""
+        """Begin to receive a body; ``text``: check whether it is UTF-8."""
         self._last += 1
         body = self._bodies[self._last] = LargeBody(self, self._last)
         head = records.head(body.file)
@@ -212,7 +213,7 @@ class LargeFiles:
             self.waiting += len(data)
 
     def close(self, spool: Spool) -> None:
-        """Record that no more bytes of the body arrive."""
+        """Record that no more bytes of the body will arrive."""
         body = spool.body
         del self._open[body]
         self._write(body, self._arriving[body].take(b"", last=True))
@@ -228,7 +229,7 @@ class LargeFiles:
         return body
 
     def sync(self, body: LargeBody) -> None:
-        """Make ``body`` survive a restart from the next batch on."""
+        """Make ``body`` survive a restart, from the next batch on."""
         if not body.synced:
             body.synced = True
             self._writes.append(_BodyWrite(body, Write(body.file, 0, b"", sync=True), 0))
@@ -237,7 +238,7 @@ class LargeFiles:
         self._idle[body] = None
 
     def tidy(self) -> list[str]:
-        """End an input: return the files of the bodies that nobody holds."""
+        """End an input: return the files of bodies that nobody holds."""
         if not self._idle:
             return []
         idle, self._idle = self._idle, {}
@@ -277,7 +278,7 @@ class LargeFiles:
             self.read(*request)
 
     def not_written(self) -> None:
-        """The batch must be written again, except for bodies no longer needed."""
+        """The batch must be written again, except bodies that are no longer needed."""
         unfinished = [undone for undone in self._under_way if undone.body.id in self._bodies]
         self.waiting -= sum(len(undone.write.data) for undone in self._under_way)
         self.waiting += sum(len(undone.write.data) for undone in unfinished)
@@ -285,7 +286,7 @@ class LargeFiles:
         self._under_way = []
 
     def give_up(self, problem: str) -> None:
-        """Tell all senders that their arriving bodies cannot be stored."""
+        """Tell the senders of all arriving bodies that these cannot be stored."""
         for spool in tuple(self._open.values()):
             spool.failed(problem)
 
@@ -302,7 +303,7 @@ class LargeFiles:
         self._store.say(LoadFile(ticket, body.file, part.length, part.offset))
 
     def loaded(self, event: FileLoaded) -> bool:
-        """Accept bytes read; return True if they were part of a large body."""
+        """Accept the bytes read; return True if they were part of a large body."""
         asked = self._reads.pop(event.ticket, None)
         if asked is None:
             return False
@@ -325,7 +326,7 @@ class LargeFiles:
     # --- after a restart --------------------------------------------------------------------------
 
     def adopt(self, bodies: Mapping[int, LargeBody], last: int) -> None:
-        """Take over bodies found on disk; numbers up to ``last`` are used."""
+        """Take over the bodies found on disk; numbers up to ``last`` are in use."""
         for body in bodies.values():
             body.files, body.written = self, body.length
             body.begun = body.synced = True

@@ -1,10 +1,10 @@
 """A disk in memory for virtual time, with seeded latency, limited space, failing writes and power
 failures.
 
-It distinguishes written from synced data. After :meth:`MemoryDisk.power_loss` a file holds the
-synced data and a random part of later writes: nothing, all, or up to a byte within a block, after
-which the last block may be torn. :meth:`MemoryDisk.killed` ends only the process: written data
-stays. In both cases the operation in progress may be incomplete.
+The disk distinguishes written from synced data. After :meth:`MemoryDisk.power_loss`, a file holds
+the synced data and a random part of later writes: nothing, everything, or everything up to some
+byte, where the last block may be torn. :meth:`MemoryDisk.killed` ends only the process: written
+data stays. In both cases the operation in progress may be incomplete.
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ from brokerproof.harness.model.broker_io import (
 from brokerproof.harness.model.time import Duration, Instant
 
 BLOCK = 512
-"""Bytes of which either all or an unpredictable part survives."""
+"""The size of a block, of which either everything or an unpredictable part survives."""
 
 
 @dataclass(slots=True)
 class DiskFaults:
-    """The largest latencies in ns; the other numbers are probabilities. ``space`` is in bytes;
-    None: unlimited.
-    """
+    """The largest latencies in ns, and probabilities. ``space`` is in bytes; None: unlimited."""
 
     write: Duration = 0
     read: Duration = 0
@@ -129,7 +127,7 @@ class MemoryDisk:
 
     @property
     def used(self) -> int:
-        """Bytes of all files."""
+        """Return the number of bytes in all files."""
         return sum(len(file.content) for file in self._files.values())
 
     # --- what happens to it -----------------------------------------------------------------------
@@ -146,7 +144,7 @@ class MemoryDisk:
             file.synced = bytes(file.content)
 
     def killed(self, now: Instant) -> None:
-        """End the process: everything it wrote stays, synced or not."""
+        """End the process: everything that it wrote stays, synced or not."""
         if self._under_way is None or self._under_way[0] <= now:
             return
         _, effect, image = self._under_way
@@ -190,11 +188,11 @@ class MemoryDisk:
         file.content = kept
 
     def contents(self) -> dict[str, bytes]:
-        """The content of each file by its path."""
+        """Return the content of each file by its path."""
         return {path: bytes(file.content) for path, file in self._files.items()}
 
     def synced(self) -> dict[str, bytes]:
-        """The bytes that survive any power failure, by file."""
+        """Return the bytes that survive any power failure, by file."""
         return {name: file.synced for name, file in self._files.items() if file.synced}
 
     @classmethod
@@ -211,7 +209,7 @@ class MemoryDisk:
         file.synced = bytes(file.content)
 
     def put(self, name: str, data: bytes | None) -> None:
-        """Replace the content of a file, synced; None removes it."""
+        """Replace the synced content of a file; None removes the file."""
         self._files.pop(name, None)
         if data is not None:
             file = self._files[name] = _File()
@@ -226,7 +224,7 @@ class MemoryDisk:
         return bytes(self._files[name].content)
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
-        """Return as many of these bytes of a file as exist."""
+        """Return those of the requested bytes of a file that exist."""
         return bytes(self._files[name].content[offset : offset + length])
 
     def size(self, name: str) -> int:

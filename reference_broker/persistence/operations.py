@@ -49,12 +49,12 @@ _PAGE_OVER = struct.Struct(">cII")
 
 
 class BadOperation(Exception):
-    """Bytes that are not an operation, although their checksum is correct."""
+    """Bytes that are not an operation although their checksum is correct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Units up to ``unit`` are known to be done, places up to ``place`` and queue ids up to
+    """Units up to ``unit`` are known to be complete; places up to ``place`` and queue ids up to
     ``queue`` are in use."""
 
     unit: int
@@ -67,8 +67,8 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class QueueMade:
-    """``on_demand``: it is deleted when nobody uses it. ``subscription``: it is a durable
-    subscription's."""
+    """``on_demand``: the queue is deleted when nobody uses it. ``subscription``: it belongs to a
+    durable subscription."""
 
     id: int
     address: str
@@ -128,7 +128,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """``runs``: the first place and the number of consecutive ones."""
+    """``runs`` has the first place of each run and the number of consecutive places."""
 
     id: int
     runs: tuple[tuple[int, int], ...]
@@ -151,7 +151,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class PageGone:
-    """``runs``: the first record of each and the one after its last."""
+    """``runs`` has the first record of each run and the one after its last."""
 
     id: int
     page: int
@@ -192,8 +192,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class PageWritten:
-    """A page's file of that ``generation`` has at least this many ``records``, including the
-    head."""
+    """The page's file of that ``generation`` has at least this many ``records``, head included."""
 
     page: int
     generation: int
@@ -234,7 +233,7 @@ Operation: TypeAlias = (
 
 
 def decode(payload: bytes) -> Iterator[Operation]:
-    """Return the operations of one record. Raises :class:`BadOperation`."""
+    """Return the operations in one record. Raises :class:`BadOperation`."""
     at = 0
     try:
         while at < len(payload):
@@ -322,7 +321,7 @@ def _queue(payload: bytes, at: int) -> tuple[QueueMade, int]:
 
 
 def _text(payload: bytes, at: int, length: int) -> tuple[str, int]:
-    """Return the text of ``length`` bytes that begins ``at``, and where it ends."""
+    """Return the text of ``length`` bytes that begins at ``at``, and where it ends."""
     end = at + length
     if end > len(payload):
         raise BadOperation("a name ends too early")

@@ -23,7 +23,7 @@ from brokerproof.reference_broker.kernel.message import Entry, Message
 from brokerproof.reference_broker.persistence import codec, records
 
 DURABLE, SOURCE = 1, 2
-"""Flags: the message survives a restart; it was dead-lettered, and its history follows."""
+"""Flags: the message survives a restart; the message was dead-lettered, and its history follows."""
 
 _FIXED = struct.Struct(">BHQ")
 _ID = struct.Struct(">I")
@@ -31,7 +31,7 @@ _SOURCE = struct.Struct(">HI")
 _MOST_FAILURES = 0xFFFF
 _LONGEST_FOLDER = 150
 IDS_AT = _FIXED.size
-"""Offset at which the ids of the queues begin."""
+"""The offset at which the queue ids begin."""
 
 
 def pack(
@@ -49,7 +49,7 @@ def pack(
 
 
 def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
-    """Return flags, unit, ids of the queues, and the position after them. Raises
+    """Return the flags, the unit, the queue ids, and the position after them. Raises
     ``struct.error``.
     """
     flags, count, unit = _FIXED.unpack_from(payload)
@@ -61,7 +61,7 @@ def peek(payload: bytes) -> tuple[int, int, tuple[int, ...], int]:
 def unpack(
     payload: bytes, flags: int, at: int, decoder: codec.Decoder
 ) -> tuple[Message, Entry | None]:
-    """Return the message, and its history in the queue that dropped it. Raises ``BadBytes``,
+    """Return the message and its history in the queue that dropped it. Raises ``BadBytes``,
     ``struct.error``."""
     source_entry = None
     if flags & SOURCE:
@@ -76,13 +76,13 @@ def unpack(
 
 
 def number(payload: bytes, flags: int, at: int) -> int:
-    """Return the number of a record's message, given the flags and the end of ids from
+    """Return the number of a record's message, given the flags and the end of the ids from
     :func:`peek`. Raises ``struct.error``."""
     return codec.number(payload, _message_at(payload, flags, at))
 
 
 def large(payload: bytes, flags: int, at: int) -> tuple[int, int] | None:
-    """Return number and bytes of the message's large body; None if it has none."""
+    """Return the number and bytes of the message's large body; None if there is none."""
     return codec.large(payload, _message_at(payload, flags, at))
 
 
@@ -106,7 +106,7 @@ class Loaded:
             if number < count:
                 self._begins[number], self._ends[number] = begin, end
         self.damaged = self._begins.count(-1) - 1
-        """The number of records that cannot be read. Record 0 is the head."""
+        """The number of unreadable records. Record 0 is the head."""
 
     def __len__(self) -> int:
         return len(self._begins)
@@ -117,16 +117,16 @@ class Loaded:
 
 
 class Page:
-    """``content`` has the records by number while they are in memory, None for a damaged one.
+    """``content`` has the records by number while they are in memory; a damaged record is None.
 
-    ``refs`` counts unfinished records by queue, ``left`` those its cursor has not read yet, and
-    ``pending`` all refs. ``acked`` marks finished records by queue, where this must survive a
-    restart. ``written`` bytes of ``size`` are on disk; ``accounted`` records are known to the
-    journal, 0 if nothing here must survive; ``missing`` records were already damaged when an
-    earlier broker's files were read; ``generation`` counts the files in which this page was
-    restarted. ``large`` maps a record to the large body of its message, and how many queues have
-    not finished it; it is held until they have, or until the page is removed. ``batch`` stores the
-    last message added by a durable input.
+    ``refs`` is the number of unfinished records by queue, ``left`` the number that the queue's
+    cursor has not read yet, and ``pending`` the total of refs. ``acked`` marks finished records by
+    queue where this must survive a restart. ``written`` bytes of ``size`` are on disk;
+    ``accounted`` records are known to the journal (0 if nothing here must survive); ``missing``
+    records were already damaged when an earlier broker's files were read; ``generation`` is the
+    number of files in which this page was restarted. ``large`` maps a record to its message's large
+    body and the number of queues that have not finished it; the body is held until they have, or
+    until the page is removed. ``batch`` stores the last message added by a durable input.
     """
 
     __slots__ = (
@@ -176,7 +176,7 @@ class Page:
 
     @property
     def average(self) -> int:
-        """Return the average size of its messages in bytes."""
+        """Return the average size, in bytes, of the messages on the page."""
         return self.size // max(1, self.records - 1)
 
     def _head(self) -> bytes:
@@ -196,12 +196,12 @@ class Page:
         self.pending += len(ids)
 
     def take_tail(self) -> bytes:
-        """Return the bytes to write next, at byte ``size`` minus their length."""
+        """Return the bytes to write next, which end at byte ``size``."""
         tail, self.tail = self.tail, []
         return tail[0] if len(tail) == 1 else b"".join(tail)
 
     def begin_anew(self) -> str:
-        """Have everything rewritten to another file; return the path of the old one."""
+        """Have everything rewritten to a new file; return the path of the old file."""
         assert isinstance(self.content, list)
         old = self.file
         self.generation += 1
@@ -216,12 +216,12 @@ class Page:
         return old
 
     def keep(self, index: int, body: LargeBody, queues: int) -> None:
-        """Hold ``body`` for the message of the record ``index``, which is for this many queues."""
+        """Hold ``body`` for the message in record ``index``, which is for this many queues."""
         self.large[index] = body, queues
         body.retain()
 
     def done(self, index: int) -> None:
-        """Record that one more queue has finished the record ``index``."""
+        """Record that one more queue has finished record ``index``."""
         entry = self.large.get(index)
         if entry is not None:
             body, queues = entry
@@ -242,7 +242,7 @@ class Page:
         self.pending -= count
 
     def mark(self, queue: int, index: int) -> None:
-        """Record durably that ``queue`` has finished the record ``index``."""
+        """Record durably that ``queue`` has finished record ``index``."""
         marks = self.acked.get(queue)
         if marks is None:
             marks = self.acked[queue] = bytearray()
@@ -261,7 +261,7 @@ class Page:
 
 
 def runs(marks: bytes) -> list[tuple[int, int]]:
-    """Return the marked numbers as runs: the first, and the one after the last."""
+    """Return the marked numbers as runs: the first number, and the one after the last."""
     runs: list[tuple[int, int]] = []
     start: int | None = None
     for at in range(8 * len(marks) + 1):
@@ -275,8 +275,8 @@ def runs(marks: bytes) -> list[tuple[int, int]]:
 
 
 def folder(address: str) -> str:
-    """Return the folder of an address's pages: the address if its characters allow it, otherwise
-    the allowed part and a checksum."""
+    """Return the folder of an address's pages: the address's name if its characters allow that,
+    otherwise the allowed part and a checksum."""
     data = address.encode("utf-8", "surrogatepass")
     quoted = urllib.parse.quote(data, safe="")
     if address in (".", ".."):

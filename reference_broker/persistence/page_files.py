@@ -25,7 +25,7 @@ from brokerproof.reference_broker.persistence.recovered import Recovered
 
 
 class Store(Protocol):
-    """The store, as page files see it. ``unstored`` collects what the next batch stores."""
+    """The store as page files see it. ``unstored`` collects what the next batch will store."""
 
     journaled: bool
     journal: Journal
@@ -37,7 +37,7 @@ class Store(Protocol):
         """Return the number of a new request."""
 
     def say(self, effect: Effect) -> None:
-        """Add an effect to the answer to this input."""
+        """Add an effect to the result of the current input."""
 
     def remove(self, file: str) -> None: ...
 
@@ -45,7 +45,7 @@ class Store(Protocol):
         """Report a problem to the operator."""
 
     def set_aside(self, file: str, damage: str) -> None:
-        """Report ``damage`` of ``file`` and keep a copy."""
+        """Report ``damage`` to ``file`` and keep a copy."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class _PageWrite:
 
 
 class PageFiles:
-    """``limits`` returns the page limits of an address by its name."""
+    """``limits`` returns an address's page limits, given its name."""
 
     def __init__(self, store: Store, limits: Callable[[str], PageLimits]) -> None:
         self.journaled = store.journaled
@@ -82,10 +82,10 @@ class PageFiles:
         self._under_way: list[_PageWrite] = []
         self._loads: dict[int, tuple[PagingStore, Page]] = {}
         self._unreadable: set[str] = set()
-        """Pages whose reading failed and was reported."""
+        """Pages that could not be read, which was reported."""
         self._leaving: dict[str, Page] = {}
-        """Fully consumed pages whose files may still exist. Recovery must not deliver their
-        messages again."""
+        """Fully consumed pages whose files may still exist. Their messages must not be delivered
+        again after recovery."""
         self._consumed_before: set[int] = set()
         self._failures: dict[tuple[int, int, int], int] = {}
         self._next_page: dict[int, int] = {}
@@ -120,14 +120,14 @@ class PageFiles:
             store.forget(queue)
 
     def history(self, queue: Queue, page: Page, index: int) -> tuple[int, int]:
-        """Return failures and deliveries of an entry that an earlier broker had on a page."""
+        """Return the failures and deliveries of an entry that an earlier broker had on a page."""
         failures = self._failures.get((queue.id, page.number, index), 0)
         return failures, max(failures, 1 if queue.id in self._consumed_before else 0)
 
     # --- what happens to pages --------------------------------------------------------------------
 
     def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
-        """``size`` more bytes must be written to ``page``, with fsync if they are ``durable``."""
+        """Have ``size`` more bytes written to ``page``, with fsync if they are ``durable``."""
         self._dirty[page] = store
         self.waiting += size
         if self.journaled:
@@ -148,7 +148,7 @@ class PageFiles:
         self.journal.page_gone(queue, page.number, index)
 
     def page_failed(self, queue: int, page: Page, index: int, failures: int) -> None:
-        """Record that a durable record of a page returned to ``queue`` as a failed delivery."""
+        """Record that a durable record of a page was returned to ``queue`` as a failed delivery."""
         self._failures[queue, page.number, index] = failures
         self.journal.say(PageFailed(queue, page.number, index, min(failures, 0xFFFF)))
 
@@ -190,13 +190,13 @@ class PageFiles:
         return writes
 
     def account_for_removal(self, files: list[str]) -> None:
-        """Have the journal account for pages among ``files``, which the next batch removes."""
+        """Have the journal account for those pages among ``files`` that the next batch removes."""
         for page in filter(None, map(self._leaving.get, files)):
             if page.accounted:
                 self.journal.account(PageOver(page.number, page.address))
 
     def written(self, removed: list[str]) -> None:
-        """Record that the batch was written and the files ``removed`` were deleted."""
+        """Record that the batch was written and that the files ``removed`` were deleted."""
         under_way, self._under_way = self._under_way, []
         for written in under_way:
             written.page.written += len(written.data)
@@ -207,7 +207,7 @@ class PageFiles:
             self._leaving.pop(name, None)
 
     def not_written(self, full: bool) -> None:
-        """The batch must be written again, in the same files if only the disk was ``full``."""
+        """The batch must be written again, to the same files if only the disk was ``full``."""
         under_way, self._under_way = self._under_way, []
         for written in under_way:
             page = written.page
@@ -235,7 +235,7 @@ class PageFiles:
         self._store.say(LoadFile(ticket, page.file, page.size))
 
     def loaded(self, event: FileLoaded) -> None:
-        """Accept a page that was read, or could not be."""
+        """Accept a page that was read or could not be read."""
         store, page = self._loads.pop(event.ticket)
         if event.problem is None:
             self._unreadable.discard(page.file)
@@ -275,6 +275,6 @@ class PageFiles:
             )
 
     def all_restored(self) -> None:
-        """Remove the pages that no queue needs, now that all queues are restored."""
+        """Remove the pages that no queue needs now that all queues are restored."""
         for store in self._stores.values():
             store.clean()

@@ -1,10 +1,10 @@
-"""The paging store of one address: its pages, the cursors on them, and its page mode.
+"""The paging store of one address: its pages, their cursors, and its page mode.
 
-An address enters page mode when a message arrives while it is full. From then on every message goes
-to the last page, until every queue has consumed and acknowledged all pages: only then does the mode
-end, so a message in memory is never newer than one on a page. A page is removed when everything up
-to its end is finished. The last page is always in memory, so a queue that keeps up reads messages
-without disk access. Of the others, up to ``page-max-cache-size`` are kept.
+An address enters page mode when a message arrives while it is full. From then on, every message
+goes to the last page. The mode ends only when every queue has consumed and acknowledged all pages,
+so a message in memory is never newer than one on a page. A page is removed when everything up to
+its end is finished. The last page is always in memory, so a queue that keeps up reads messages
+without disk access. Up to ``page-max-cache-size`` other pages are kept in memory.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from brokerproof.reference_broker.persistence.page import Loaded, Page
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """Bytes and counts; -1: no limit.
+    """Limits in bytes and counts; -1 means no limit.
 
-    ``cache`` is the number of pages in memory besides the last, ``fails`` is page-full-policy FAIL.
-    ``read_bytes`` and ``read_messages`` limit what one queue may have read but not finished.
+    ``cache`` is the number of pages in memory besides the last; ``fails`` stands for
+    page-full-policy FAIL. ``read_bytes`` and ``read_messages`` limit what one queue may have read
+    but not finished.
     """
 
     page_size: int = 10 * 1024 * 1024
@@ -43,7 +44,7 @@ class PageLimits:
 
 
 class Store(CursorStore, Protocol):
-    """The page files of all addresses, as one address uses them."""
+    """The page files of all addresses as a single address uses them."""
 
     journaled: bool
     journal: Journal
@@ -55,10 +56,10 @@ class Store(CursorStore, Protocol):
     def load(self, store: PagingStore, page: Page) -> None: ...
 
     def page_over(self, page: Page) -> None:
-        """Have the file of ``page`` removed."""
+        """Have the file of ``page`` removed from the disk."""
 
     def set_aside(self, file: str, damage: str) -> None:
-        """Report ``damage`` of ``file`` and keep a copy."""
+        """Report ``damage`` to ``file`` and keep a copy."""
 
 
 class PagingStore:
@@ -69,11 +70,11 @@ class PagingStore:
         self.pages: OrderedDict[int, Page] = OrderedDict()
         self.last: Page | None = None
         self.size = self.messages = 0
-        """Bytes and messages on its pages, including finished pages that are not removed yet."""
+        """Bytes and messages on the address's pages, including finished pages not yet removed."""
         self.next_number = 1
         self.shared: dict[tuple[int, int], list[object]] = {}
-        """Messages of several queues that are in memory now, by page and record, and how many
-        queues have them."""
+        """Messages in memory that several queues have, by page and record, with the number of those
+        queues."""
         self._folder = folder
         self._cursors: dict[int, PageCursor] = {}
         self._cache: OrderedDict[int, Page] = OrderedDict()
@@ -106,8 +107,8 @@ class PagingStore:
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """Put ``message`` for ``queues`` on a page if the address is in page mode, or enters it now
-        because it is ``full``. Return False if the message belongs in memory."""
+        """Put ``message`` for ``queues`` on a page if the address is in page mode or enters that
+        mode now because it is ``full``. Return False if the message belongs in memory."""
         if not self.pages and not full:
             return False
         if queues and not (self.is_full and not self.limits.fails):
@@ -117,7 +118,7 @@ class PagingStore:
         return True
 
     def append(self, message: Message, queues: Sequence[Queue], source_entry: Entry | None) -> int:
-        """Put ``message`` for ``queues`` on the last page; return its bytes there."""
+        """Put ``message`` for ``queues`` on the last page; return the bytes that it takes there."""
         store = self.store
         durable = store.journaled and any(queue.durable for queue in queues) and message.durable
         ids = [queue.id for queue in queues]
@@ -154,8 +155,8 @@ class PagingStore:
         return last
 
     def written(self, page: Page) -> None:
-        """Record that ``page`` is completely on disk, so it may leave memory. It stays if a reader
-        closely follows the writer."""
+        """Record that ``page`` is completely on disk and may leave memory. The page stays if a
+        reader closely follows the writer."""
         if page is self.last or page.content is None or page.number not in self.pages:
             return
         if not any(cursor.is_near(page) for cursor in self._cursors.values()):
@@ -211,7 +212,7 @@ class PagingStore:
     # --- done -------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Remove the pages up to whose end everything is finished; with the last, page mode
+        """Remove the pages up to whose end everything is finished; with the last one, page mode
         ends."""
         while self.pages:
             number, page = next(iter(self.pages.items()))
@@ -226,7 +227,7 @@ class PagingStore:
         self.last = None
 
     def forget(self, queue: Queue) -> None:
-        """Forget ``queue``, which is deleted, with all its references."""
+        """Forget ``queue``, which has been deleted, and all its references."""
         cursor = self._cursors.pop(queue.id, None)
         if cursor is None:
             return
@@ -241,7 +242,7 @@ class PagingStore:
     # --- after a restart --------------------------------------------------------------------------
 
     def adopt(self, pages: list[Page]) -> None:
-        """Take over these pages, found in order."""
+        """Take over these pages, which were found in order."""
         for page in pages:
             self.pages[page.number] = page
             self.size += page.size

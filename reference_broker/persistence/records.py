@@ -2,20 +2,20 @@
 
 ::
 
-    mark (2) | number (4) | length (4) | crc (4) | payload (length bytes)
+mark (2) | number (4) | length (4) | crc (4) | payload (length bytes)
 
 All numbers are big-endian. ``number`` counts the records of a file from 0. Record 0 is the *head*:
-it names the format and the file itself (its path below the data folder, which contains kind,
-address and number), plus details of some kinds of files. The crc is CRC-32 of the payload, with an
-initial value that depends on number and length and, except for the head, on the path. So no record
-is accepted at another place or in another file.
+it names the format and the file itself (the path below the data folder, which contains kind,
+address and number), and has details of some kinds of files. The crc is CRC-32 of the payload, with
+an initial value that depends on number and length and, except for the head, on the path. So no
+record is accepted at another place or in another file.
 
 A file may end anywhere, since power may fail at any moment, and any of its bytes may have changed:
 
 * Unreadable bytes are skipped up to the next readable record. The numbers of the surrounding
-  records show which are missing.
+  records show which records are missing.
 * Unreadable bytes without a good record after them are the *tail*. The caller decides from the
-  journal whether it is an unfinished write or a loss.
+  journal whether the tail is an unfinished write or a loss.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 FORMAT = 2
-"""The format of all files. Format 1 had records whose crc did not depend on their file, and large
-bodies without any."""
+"""The format of all files. In format 1, a record's crc did not depend on its file, and large bodies
+had no crc."""
 HEAD = struct.Struct(">HIII")
 """The bytes in front of each payload."""
 _MARK = 0xB7A6
@@ -45,8 +45,8 @@ class OtherFormat(Exception):
 
 
 class Gap(NamedTuple):
-    """Records from ``first`` to before ``next`` are damaged or missing, between the bytes ``begin``
-    and ``end``."""
+    """The records from ``first`` up to, but not including, ``next`` are damaged or missing between
+    the bytes ``begin`` and ``end``."""
 
     begin: int
     end: int
@@ -60,21 +60,21 @@ def seed(path: str) -> int:
 
 
 def frame(number: int, payload: bytes, seed: int) -> bytes:
-    """Return ``payload`` (below 4 GiB) as record ``number`` (1 to 2^32 - 1) of the file with that
+    """Return ``payload`` (under 4 GiB) as record ``number`` (1 to 2^32 - 1) of the file with that
     seed."""
     return frame_head(number, payload, seed) + payload
 
 
 def frame_head(number: int, payload: bytes | memoryview, seed: int) -> bytes:
-    """Return the bytes before ``payload``."""
+    """Return the bytes that precede ``payload``."""
     length = len(payload)
     crc = zlib.crc32(payload, (number * _SPREAD ^ length ^ seed) & _MASK)
     return HEAD.pack(_MARK, number, length, crc)
 
 
 def payload_at(data: bytes, at: int, number: int, seed: int) -> bytes | None:
-    """Return the payload of record ``number``, which begins ``at``; None if it is missing or
-    damaged."""
+    """Return the payload of record ``number``, which begins at ``at``; None if the record is
+    missing or damaged."""
     if at + HEAD.size > len(data):
         return None
     mark, here, length, crc = HEAD.unpack_from(data, at)
@@ -86,7 +86,7 @@ def payload_at(data: bytes, at: int, number: int, seed: int) -> bytes | None:
 
 
 def head(path: str, detail: bytes = b"") -> bytes:
-    """Return record 0 of the file ``path``, with ``detail`` for its readers."""
+    """Return record 0 of the file ``path``; readers find ``detail`` in it."""
     name = path.encode(*_TEXT)
     return frame(0, b"".join((_MAGIC, _IDENTITY.pack(FORMAT, len(name)), name, detail)), 0)
 
@@ -95,10 +95,11 @@ def head(path: str, detail: bytes = b"") -> bytes:
 class Scan:
     """The good records of a file with these ``data``.
 
-    ``records`` are number, begin and end of the payload of each good record but the head, in order;
-    ``end`` is the byte after the last good one and ``next`` the number that would follow; ``gaps``
-    were skipped before ``end``. ``detail`` is that of the head, None if the head is unreadable.
-    ``other`` is the path in the head if it is another file's; then there are no records.
+    ``records`` has the number, begin and end of the payload of each good record but the head, in
+    order; ``end`` is the byte after the last good record, and ``next`` is the number that would
+    follow; ``gaps`` were skipped before ``end``. ``detail`` is the head's, or None if the head is
+    unreadable. ``other`` is the path in the head if it is another file's; in that case there are no
+    records.
     """
 
     data: bytes
@@ -110,7 +111,7 @@ class Scan:
     other: str | None = None
 
     def payloads(self) -> Iterator[tuple[int, bytes]]:
-        """Number and payload of each good record but the head."""
+        """Return the number and payload of each good record but the head."""
         for number, begin, end in self.records:
             yield number, self.data[begin:end]
 
@@ -123,7 +124,7 @@ def scan(data: bytes, path: str) -> Scan:
     unpack, crc32 = HEAD.unpack_from, zlib.crc32
 
     def end_of(at: int) -> int:
-        """The end of the good record that begins at ``at``; 0 if there is none."""
+        """Return the end of the good record that begins at ``at``; 0 if there is none."""
         if at + size > limit:
             return 0
         mark, number, length, crc = unpack(data, at)
@@ -167,7 +168,7 @@ def scan(data: bytes, path: str) -> Scan:
 
 
 def _identity(payload: bytes, path: str) -> tuple[bytes, str | None]:
-    """Return the detail of a head, and its path if that is not ``path``."""
+    """Return the detail in a head, and the path if it differs from ``path``."""
     written, length = 1, 0
     if payload.startswith(_MAGIC):
         written, length = _IDENTITY.unpack_from(payload, len(_MAGIC))

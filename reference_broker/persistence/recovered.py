@@ -12,8 +12,8 @@ from brokerproof.reference_broker.persistence.page import Page
 
 @dataclass(slots=True)
 class Kept:
-    """A message of the journal. ``ids`` are the queues that have not finished it; ``failures``
-    counts its failed deliveries."""
+    """A message in the journal. ``ids`` are the queues that have not finished it; ``failures`` is
+    the number of its failed deliveries."""
 
     message: Message
     ids: tuple[int, ...]
@@ -25,7 +25,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Recovered:
-    """The state of a broker that ended. ``segments`` has number and good bytes; ``pages`` are by
+    """The state of a broker that ended. ``segments`` has numbers and good bytes; ``pages`` are by
     folder, with the name of their address."""
 
     kept: dict[int, Kept] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Recovered:
     next_segment: int = 0
     pages: dict[str, tuple[str, list[Page]]] = field(default_factory=dict)
     next_page: dict[int, int] = field(default_factory=dict)
-    """By queue: a page number that its address never used."""
+    """By queue, a page number that its address never used."""
     page_failures: dict[tuple[int, int, int], int] = field(default_factory=dict)
     bodies: dict[int, LargeBody] = field(default_factory=dict)
     """The large bodies of messages, by their numbers."""

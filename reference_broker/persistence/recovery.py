@@ -1,12 +1,12 @@
 """Recovery: reads the files of a broker that ended in any way.
 
-* It finds unfinished messages of the journal, in order; durable queues; pages with unfinished
-  messages.
-* The journal accounts for every file. Damaged, missing or misplaced data is reported with file,
-  address and loss; a copy of the file is kept, and the undamaged rest is used. After damage to the
-  journal everything counts as delivered before, since acknowledgements may be lost.
-* Unreadable bytes after the accounted ones were being written when power failed or the process was
-  killed. Nothing there was confirmed, so they are cut off without a report.
+* Recovery finds the journal's unfinished messages, in order; durable queues; and pages with
+  unfinished messages.
+* The journal accounts for every file. Damaged, missing or misplaced data is reported with the file,
+  the address and the loss; a copy of the file is kept, and the undamaged rest is used. After damage
+  to the journal, every message is treated as delivered before, since acknowledgements may be lost.
+* Unreadable bytes after the accounted bytes were being written when power failed or the process was
+  killed. Nothing in them was confirmed, so they are cut off without a report.
 * Non-durable messages on pages are lost. Messages of an incomplete transaction never existed.
 
 All pages and large bodies are read once, one at a time. Files are read through a :class:`Folder`.
@@ -52,11 +52,11 @@ _SEGMENT = re.compile(r"journal/(\d{9,})\.journal")
 _LARGE = re.compile(r"large/(\d{9,})\.body")
 _PAGE = re.compile(r"(paging/[^/]+)/(\d{9,})(?:-(\d+))?\.page")
 _AT_ONCE = 64 * BLOCK
-"""Bytes of a large body that are checked at once."""
+"""Bytes of a large body that are checked together."""
 
 
 class _Nobody:
-    """Replaces the files of bodies until they are adopted."""
+    """Stands in for the files of bodies until the bodies are adopted."""
 
     def read(
         self, body: LargeBody, begin: int, count: int, then: Callable[[bytes | None], None]
@@ -64,7 +64,7 @@ class _Nobody:
         raise AssertionError("nothing is read before the store has it")
 
     def idle(self, body: LargeBody) -> None:
-        """Do nothing: bodies are checked when they are adopted."""
+        """Do nothing, because bodies are checked when they are adopted."""
 
 
 _NOBODY = _Nobody()
@@ -75,20 +75,20 @@ class Folder(Protocol):
     :class:`brokerproof.harness.model.broker_io.Write`."""
 
     def names(self) -> Iterable[str]:
-        """The paths of all files."""
+        """Return the paths of all files."""
 
     def read(self, name: str) -> bytes:
         """Return the content of a file. Raises ``OSError``."""
 
     def read_part(self, name: str, offset: int, length: int) -> bytes:
-        """Return as many of these bytes of a file as exist. Raises ``OSError``."""
+        """Return those of the requested bytes of a file that exist. Raises ``OSError``."""
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes. Raises ``OSError``."""
 
 
 def recover(folder: Folder) -> Recovered:
-    """Read everything. Raises ``OSError`` for a file that cannot be read at all, and
+    """Read everything. Raises ``OSError`` for a completely unreadable file, and
     :class:`records.OtherFormat`."""
     return _Recovery(folder).run()
 
@@ -125,7 +125,7 @@ class _Recovery:
         return self._recovered
 
     def _damaged(self, name: str, damage: str) -> None:
-        """Report damage of a file, and keep a copy."""
+        """Report damage to a file, and keep a copy."""
         if name not in self._recovered.aside:
             self._recovered.aside.append(name)
         self._recovered.reports.append(f"{name}: {damage}; a copy of the file is kept in damaged")
@@ -138,7 +138,7 @@ class _Recovery:
     # --- the journal ------------------------------------------------------------------------------
 
     def _extent(self, names: list[str], expected: bool) -> Extent:
-        """Return the extent of the journal; an empty one if it cannot be read."""
+        """Return the journal's extent; an empty one if it cannot be read."""
         unknown = "if the end of the journal was cut off, that goes unnoticed"
         if journal_extent.FILE not in names:
             if expected:
@@ -190,7 +190,7 @@ class _Recovery:
             recovered.consumed = set(recovered.queues)
 
     def _replay(self, name: str, number: int, scanned: records.Scan, good: int) -> None:
-        """Apply the operations in a segment, up to the byte ``good``."""
+        """Apply the operations in a segment up to byte ``good``."""
         for record, begin, end in scanned.records:
             if end > good:
                 break
@@ -203,7 +203,7 @@ class _Recovery:
 
     @staticmethod
     def _lengths(scans: dict[int, records.Scan]) -> tuple[dict[int, int], int, dict[int, int]]:
-        """Return the good part of each segment; the last segment with a good snapshot, -1 for none;
+        """Return the good part of each segment, the last segment with a good snapshot (-1 if none),
         and that snapshot."""
         lengths: dict[int, int] = {}
         latest, stated = -1, {}
@@ -229,8 +229,8 @@ class _Recovery:
         return lengths, latest, stated
 
     def _judge(self, name: str, scanned: records.Scan, least: int, is_limit: bool) -> None:
-        """Report damage in a segment that must have ``least`` bytes; if that ``is_limit``, any more
-        are ignored."""
+        """Report damage in a segment that must have ``least`` bytes; any more are ignored if that
+        ``is_limit``."""
         if scanned.other is not None:
             self._journal_is_damaged = True
             self._damaged(name, f"is the file {scanned.other}, and is not used; {_JOURNAL_LOSS}")
@@ -320,7 +320,7 @@ class _Recovery:
     # --- pages ------------------------------------------------------------------------------------
 
     def _pages(self, folder: str, numbers: dict[int, list[str]]) -> None:
-        """Read the pages of one address. ``numbers`` has the files of each."""
+        """Read the pages of one address. ``numbers`` has the files of each page."""
         recovered = self._recovered
         known = recovered.pages.pop(folder, None)
         address = None if known is None else known[0]
@@ -390,8 +390,8 @@ class _Recovery:
         return name if scanned.records else None
 
     def _is_known(self, folder: str, page: Page) -> bool:
-        """False for an older page with durable messages that is not in the journal. A page is noted
-        there before the next one is, so the messages of that page are finished."""
+        """Return False for an older page with durable messages that is not in the journal. A page
+        is noted there before the next one, so the messages of that page are finished."""
         return (
             self._journal_is_damaged
             or not page.accounted
@@ -450,8 +450,8 @@ class _Recovery:
         return page
 
     def _mark(self, page: Page, id: int, present: set[int]) -> None:
-        """Mark the records that ``id`` has finished, if they are here and belong to it: a queue id
-        belongs to one address only."""
+        """Mark the records that ``id`` has finished, if they are here and belong to that queue; a
+        queue id belongs to one address only."""
         if id not in page.refs:
             return
         for first, end in self._marks[id, page.number]:
@@ -470,7 +470,7 @@ class _Recovery:
         return body
 
     def _large(self, files: dict[int, str]) -> None:
-        """Remove files without a message, and messages whose body is damaged."""
+        """Remove files that have no message, and messages whose body is damaged."""
         recovered = self._recovered
         # A finished record may still refer to a body whose file is gone: a new body with the same
         # number would be mistaken for it.
@@ -508,7 +508,7 @@ class _Recovery:
         recovered.useless += [name for id, name in files.items() if id not in recovered.bodies]
 
     def _drop(self, page: Page, record: int, ids: tuple[int, ...]) -> None:
-        """Record that the queues ``ids`` are finished with a record whose body is damaged."""
+        """Record that the queues ``ids`` have finished a record whose body is damaged."""
         for id in ids:
             if page.refs.get(id, 0) and not page.is_marked(id, record):
                 page.mark(id, record)
@@ -517,7 +517,7 @@ class _Recovery:
                 page.left[id] -= 1
 
     def _body_damage(self, body: LargeBody, name: str | None) -> str | None:
-        """Return the damage of the file of a body, None if there is none."""
+        """Return the damage to the file of a body; None if there is none."""
         if name is None:
             return f"has 0 of {body.length} bytes"
         head = records.scan(self._folder.read_part(name, 0, len(records.head(name))), name)
@@ -551,7 +551,7 @@ class _Recovery:
 
 
 def _likely_address(folder: str) -> str:
-    """Return the address of a folder, as far as its name reveals it."""
+    """Return the address of a folder as far as the folder's name reveals it."""
     return urllib.parse.unquote(folder.removeprefix("paging/"), errors="surrogateescape")
 
 

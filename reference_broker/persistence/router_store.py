@@ -16,7 +16,7 @@ from brokerproof.reference_broker.persistence.store import Store
 
 
 class Stored:
-    """``limited`` returns True for the name of an address with a limit."""
+    """``limited`` returns True for the name of an address that has a limit."""
 
     def __init__(self, store: Store, limited: Callable[[str], bool] = lambda name: False) -> None:
         self.store = store
@@ -25,7 +25,7 @@ class Stored:
 
     @property
     def last_message(self) -> int:
-        """The highest number of a message that an earlier broker left."""
+        """The highest message number that an earlier broker left."""
         return self.store.last_message
 
     @property
@@ -33,7 +33,7 @@ class Stored:
         return self.store.queues.recorded
 
     def begin_atomic_unit(self) -> None:
-        """Store the changes of this input completely or not at all."""
+        """Store this input's changes completely or not at all."""
         if self.store.journaled:
             self.store.journal.begin_atomic_unit()
 
@@ -43,7 +43,7 @@ class Stored:
         address.pages = self.pages_of(address)
 
     def pages_of(self, address: Address) -> Pages | None:
-        """Return the pages of an address that has a limit, or had pages before a restart."""
+        """Return the pages of an address that has a limit or had pages before a restart."""
         if address.account.policy is FullPolicy.PAGE and self._limited(address.name):
             return self.store.pages.open(address.name)
         return self.store.pages.find(address.name)
@@ -79,13 +79,13 @@ class Stored:
     # --- after a restart --------------------------------------------------------------------------
 
     def back(self, queue: Queue, id: int, address: Address) -> None:
-        """Record that ``queue`` is the one that an earlier broker had under this number."""
+        """Record that ``queue`` is the one that had this number in an earlier broker."""
         queue.id = id
         self._back[id] = queue, address
         self.store.pages.restored(queue, address.name)
 
     def fill(self) -> None:
-        """Restore the messages, now that all queues are restored."""
+        """Restore the messages now that all queues are restored."""
         self.store.queues.fill({id: queue for id, (queue, _) in self._back.items()}, self._charge)
         self.store.pages.all_restored()
         self._back.clear()
@@ -94,6 +94,6 @@ class Stored:
         return self._back[id][1].account.charge(message, queues)
 
     def ending(self, queues: Iterable[Queue]) -> None:
-        """Record a clean shutdown: queues whose remaining messages were never delivered need not
-        assume a delivery next time."""
+        """Record a clean shutdown. Queues whose remaining messages were never delivered will then
+        not be assumed to have delivered them."""
         self.store.queues.ending(queue for queue in queues if queue.is_untouched)

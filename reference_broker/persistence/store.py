@@ -1,22 +1,20 @@
 """The store of one broker: it collects data, has it written, and knows what is on disk.
 
-Group commit
-------------
-While files are being written, the data of all inputs is collected. It forms the next *batch*, which
-is written when the previous one is done: pages first, then the journal, which accounts for them,
-each with fsync if it holds durable data. So any number of waiting producers wait for one fsync. A
-batch has a number; the output to a connection that caused durable data waits until its batch is
-done (see :class:`brokerproof.reference_broker.kernel.outbox.Outbox`). A receipt, or a disposition,
-therefore means that the message survives a power failure, as far as fsync is reliable.
+Group commit ------------ While files are being written, the data of all inputs is collected. This
+data forms the next *batch*, which is written when the previous batch is done: pages first, then the
+journal, which accounts for the pages, each with fsync if it holds durable data. So any number of
+producers share one fsync. A batch has a number; the output to a connection that caused durable data
+waits until its batch is done (see :class:`brokerproof.reference_broker.kernel.outbox.Outbox`). A
+receipt or a disposition therefore means that the message survives a power failure, as far as fsync
+is reliable.
 
-When a write fails
-------------------
+When a write fails ------------------
 * No space: a file kept for this case (the *ballast*) is removed, and the batch is written again.
   From then on no message is accepted, but acknowledgements are still written, so that consumers can
   make room.
-* Anything else, or still no space: every waiting peer gets an error and is closed, no message is
-  accepted, and the same batch is retried every second, in new files, because the content of files
-  after a failed write is unknown.
+* Anything else, or still no space: every waiting peer gets an error and is disconnected, no message
+  is accepted, and the same batch is retried every second, in new files, because the content of
+  files after a failed write is unknown.
 
 In both cases memory keeps everything that is not on disk, and messages are accepted again once
 there is room for the ballast, or the batch has been written.
@@ -55,15 +53,14 @@ MUCH = 8 * 1024 * 1024
 class State(enum.Enum):
     HEALTHY = enum.auto()
     LOW = enum.auto()
-    """The ballast was needed: nothing new is accepted until there is room for it again."""
+    """The ballast was needed: nothing new is accepted until there is room for the ballast."""
     AILING = enum.auto()
     """The last batch could not be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """``journaled``: whether anything must survive a restart. ``segment`` and ``ballast`` in
-    bytes."""
+    """``journaled``: something must survive a restart. ``segment`` and ``ballast`` are in bytes."""
 
     journaled: bool = False
     segment: int = 10 * 1024 * 1024
@@ -71,8 +68,8 @@ class StoreOptions:
 
 
 class Store:
-    """``limits`` returns the page limits of an address by its name; ``recovered`` is the state of
-    an earlier broker."""
+    """``limits`` returns an address's page limits, given its name; ``recovered`` is an earlier
+    broker's state."""
 
     def __init__(
         self,
@@ -88,9 +85,9 @@ class Store:
         self.state = State.HEALTHY
         self.problem = ""
         self.batch, self.done = 1, 0
-        """The number of the batch being collected, and of the last one written."""
+        """The numbers of the batch being collected and of the last batch written."""
         self.unstored: list[Numbered] = []
-        """Messages of this input, to be numbered with its batch."""
+        """Messages of this input, which will be numbered with its batch."""
         self.pages = PageFiles(self, limits)
         self._useless: list[str] = []
         self._removing: list[str] = []
@@ -100,7 +97,7 @@ class Store:
         self._effects: list[Effect] = []
         self._has_ballast = not options.journaled or options.ballast <= 0
         self.last_message = 0 if recovered is None else recovered.message
-        """The highest number of a message that an earlier broker left."""
+        """The highest message number that an earlier broker left."""
         if recovered is not None:
             self._adopt(recovered)
         self.queues = DurableQueues(
@@ -112,12 +109,12 @@ class Store:
 
     @property
     def refuses(self) -> bool:
-        """True if no message is accepted because the disk does not store it."""
+        """True if no message is accepted because the disk cannot store it."""
         return self.state is not State.HEALTHY
 
     @property
     def unfinished(self) -> dict[Queue, None]:
-        """Queues with more to read from pages than one input may."""
+        """Queues that have more to read from pages than one input may read."""
         return self.pages.unfinished
 
     def remove(self, file: str) -> None:
@@ -128,7 +125,7 @@ class Store:
         self.say(Report(sentence))
 
     def set_aside(self, file: str, damage: str) -> None:
-        """Report the ``damage`` of a file, of which a copy is kept."""
+        """Report ``damage`` to a file, of which a copy is kept."""
         self._aside.append(file)
         self.report(f"{file}: {damage}; a copy of the file is kept in {ASIDE}")
 
@@ -136,14 +133,14 @@ class Store:
         self._effects.append(effect)
 
     def next_ticket(self) -> int:
-        """Return the number of a new effect that will be answered."""
+        """Return the number for a new effect that will be answered."""
         self._ticket += 1
         return self._ticket
 
     # --- batches ----------------------------------------------------------------------------------
 
     def seal(self) -> bool:
-        """End an input. Return True if it brought durable data, which now belongs to ``batch``."""
+        """End an input. Return True if it had durable data, which now belongs to ``batch``."""
         self.pages.read_now = 0
         unstored, self.unstored[:] = tuple(self.unstored), ()
         if not self.journal.touched:
@@ -161,12 +158,12 @@ class Store:
 
     @property
     def little_waits(self) -> bool:
-        """True if so little data waits that connections may be read again."""
+        """True if so little waits to be written that connections may be read again."""
         return self.pages.waiting + self.journal.waiting + self.large.waiting <= MUCH // 2
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is being written or waiting."""
+        """True if nothing is being written or waits to be written."""
         return not (self._stores_as or self._ballast_as or self._has_work)
 
     @property
@@ -221,8 +218,8 @@ class Store:
         )
 
     def stored(self, event: FilesStored) -> bool:
-        """Accept the end of a write. Return False if it failed permanently: peers that wait for it
-        must get an error."""
+        """Accept the end of a write. Return False if the write failed permanently; peers that wait
+        for it must get an error."""
         if event.ticket == self._ballast_as:
             self._ballast_as = 0
             self._ballast(event)
@@ -245,7 +242,7 @@ class Store:
             self.report("all delayed writes are done; messages are accepted again")
 
     def _not_written(self, event: FilesStored) -> bool:
-        """Write this batch with the next; return False if it must wait."""
+        """Write this batch together with the next; return False if it must wait."""
         self._useless = self._removing + self._useless
         self._aside = self._setting_aside + self._aside
         self.journal.failed_to_write()
@@ -303,11 +300,11 @@ class Store:
 
     @property
     def wants_another_try(self) -> bool:
-        """True if :meth:`try_again` must be called after a while."""
+        """True if :meth:`try_again` must be called after some time."""
         return bool(self.pages.unread) or self.state is not State.HEALTHY
 
     def loaded(self, event: FileLoaded) -> None:
-        """A page or part of a large body was read, or could not be."""
+        """A page, or a part of a large body, was read or could not be read."""
         if not self.large.loaded(event):
             self.pages.loaded(event)
 

@@ -45,7 +45,7 @@ def store(
 ) -> Store:
     """Return a store for a broker with ``settings``.
 
-    With ``folder``, durable data is read from there and survives. Without one there are only pages,
+    With ``folder``, durable data is read from there and survives. Without it, there are only pages,
     which no later broker can use. Raises ``OSError`` for a file that cannot be read.
     """
     rules = AddressRules.for_(settings)
@@ -58,14 +58,14 @@ def store(
 
 @dataclass(frozen=True, slots=True)
 class FolderClaim:
-    """The folders of a broker, exclusive to it while it runs. ``handles`` are the locks; ``places``
-    have device and inode of each folder and of the lock file."""
+    """A broker's folders, which are reserved for it while it runs. ``handles`` are the locks;
+    ``places`` has the device and inode of each folder and of the lock file."""
 
     handles: tuple[int, ...]
     places: dict[Path, tuple[int, int]]
 
     def trouble(self) -> str | None:
-        """Return what happened to a folder, as one sentence; None if nothing did."""
+        """Return one sentence that says what happened to a folder; None if nothing did."""
         for path, place in self.places.items():
             try:
                 status = path.stat()
@@ -83,13 +83,13 @@ class FolderClaim:
         return None
 
     def release(self) -> None:
-        """Let another broker use the folders."""
+        """Let other brokers use the folders."""
         for handle in self.handles:
             os.close(handle)
 
 
 def disk(settings: Settings, data: Path, claim: FolderClaim | None = None) -> Disk:
-    """Return the files of a broker with ``settings`` and its data in ``data``, secured by
+    """Return the files of a broker with ``settings`` and data in ``data``, reserved by
     ``claim``."""
     return Disk(
         {
@@ -105,8 +105,8 @@ def disk(settings: Settings, data: Path, claim: FolderClaim | None = None) -> Di
 def claim(settings: Settings, data: Path) -> FolderClaim:
     """Reserve the folder for the lifetime of this process. Raises :class:`InUse`.
 
-    Both the folder of the journal and a file in it are locked: the former cannot be removed while
-    the journal exists, the latter serves file systems without locks on folders.
+    Both the journal's folder and a file in it are locked: the folder cannot be removed while the
+    journal exists, and the file serves file systems that cannot lock folders.
     """
     data = data.absolute()
     journal = data / settings.journal_directory

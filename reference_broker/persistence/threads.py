@@ -1,5 +1,5 @@
-"""File access for callers that must not block: one thread writes and one reads, so that reads need
-not wait for an fsync."""
+"""File access for callers that must not block: one thread writes and another reads, so that reads
+need not wait for an fsync."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brokerproof.reference_broker.persistence.disk import Disk
 
 
 class FileThreads:
-    """``answer`` is called with each answer, in one of the threads."""
+    """``answer`` is called with each answer in one of the threads."""
 
     def __init__(self, disk: Disk, answer: Callable[[FilesStored | FileLoaded], None]) -> None:
         self._disk = disk

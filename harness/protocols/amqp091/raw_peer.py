@@ -268,7 +268,7 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Method:
-        """Declare a queue, by default not durable; its answer has name, message-count and
+        """Declare a queue, by default not durable; the answer has its name, message-count and
         consumer-count."""
         return self.call(
             "queue.declare", {"queue": queue, **fields}, channel=channel, proves=proves
@@ -279,7 +279,7 @@ class Amqp091Peer(Conversation[Method]):
         return int(self.declare(queue, channel=channel, passive=True)["message-count"])
 
     def publish(self, body: bytes, routing_key: str, **properties: Any) -> None:
-        """Send one message, as method and content; ``properties`` as for :meth:`publication`."""
+        """Send one message: a method and its content; ``properties`` as for :meth:`publication`."""
         self.write(self.publication(body, routing_key, **properties))
 
     def publication(
@@ -293,7 +293,7 @@ class Amqp091Peer(Conversation[Method]):
         immediate: bool = False,
         properties: Mapping[str, Any] | None = None,
     ) -> bytes:
-        """Return the bytes of one message, to write several together."""
+        """Return the bytes of one message, so that several messages can be written together."""
         fields = {
             "exchange": exchange,
             "routing-key": routing_key,
@@ -332,7 +332,7 @@ class Amqp091Peer(Conversation[Method]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Method:
-        """Return the next delivery on ``channel``, to the consumer ``tag`` or any."""
+        """Return the next delivery on ``channel`` to the consumer ``tag``, or to any consumer."""
         expected = {} if tag is None else {"consumer_tag": tag}
         return self.expect(
             method("basic.deliver", channel=channel, **expected), within=within, proves=proves
@@ -366,5 +366,5 @@ class Amqp091Peer(Conversation[Method]):
         return self.expect(answers, proves=proves)
 
     def ack(self, tag: int, *, multiple: bool = False, channel: int = 1) -> None:
-        """Acknowledge the delivery ``tag``; with ``multiple``, also all before it."""
+        """Acknowledge the delivery ``tag``; ``multiple`` also acknowledges all before it."""
         self.send("basic.ack", {"delivery-tag": tag, "multiple": multiple}, channel=channel)

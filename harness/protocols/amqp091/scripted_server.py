@@ -1,4 +1,4 @@
-"""The server end of an AMQP 0-9-1 connection, for clients on trial. It answers all requests that a
+"""The server end of an AMQP 0-9-1 connection, for judging clients. It answers every request that a
 case does not answer itself."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Amqp091Server(Scripted[Method], Amqp091Peer):
         self.methods: list[Method] = []
         """Every received method, in order, whether consumed or not."""
         self.withheld: set[str] = set()
-        """Methods that the case answers itself, if at all."""
+        """Methods that the case itself answers or leaves unanswered."""
         self._tags: Counter[int] = Counter()
 
     def decode(self, at: Instant, data: bytes) -> None:
@@ -70,7 +70,7 @@ class Amqp091Server(Scripted[Method], Amqp091Peer):
         self.send("connection.start", {**fields, **texts})
 
     def tune(self, heartbeat: int = 0, channel_max: int = 2047, frame_max: int = 131072) -> Method:
-        """Let the client log in, and propose these limits; return its tune-ok."""
+        """Let the client log in, propose these limits, and return the client's tune-ok."""
         self.propose()
         self.expect(method("connection.start-ok"))
         limits = {"channel-max": channel_max, "frame-max": frame_max, "heartbeat": heartbeat}

@@ -12,7 +12,7 @@ Fields: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class MethodTable:
-    """One method: its name, the numbers of its class and of itself, its fields, and whether content
+    """One method: its name, its class and method numbers, its fields, and whether content
     follows."""
 
     name: str

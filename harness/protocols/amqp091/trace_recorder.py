@@ -1,8 +1,8 @@
 """Converts the bytes of an AMQP 0-9-1 connection, in both directions, to trace events.
 
-A method and the content frames that belong to it are one event: its command is the method's name,
-its headers are channel, fields and properties, its body is the content's, its size counts all the
-frames, and its instant is that of the last frame. Interrupted content has ``complete`` = ``false``.
+A method and its content frames are one event. The command is the method's name; the headers are the
+channel, fields and properties; the body is the content's body; the size includes all the frames;
+the instant is that of the last frame. Interrupted content has ``complete`` = ``false``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "AMQP091"
 UNREADABLE = "UNREADABLE"
-"""The name of the method that represents unreadable bytes; its field ``reason`` is a sentence."""
+"""The method name that stands for unreadable bytes; the field ``reason`` is a sentence."""
 
 
 class Stream:
-    """One direction of one connection. A heartbeat also counts as a method."""
+    """One direction of one connection. A heartbeat is treated as a method."""
 
     def __init__(self) -> None:
         self._reader = Reader()
@@ -69,6 +69,6 @@ class Amqp091TraceRecorder:
         return [method for method in methods if method.name != codec.HEART_BEAT]
 
     def on_bytes_sent(self, at: Instant, data: bytes) -> None:
-        """Record bytes from the client, however it splits them."""
+        """Record bytes from the client, in whatever pieces they are written."""
         for method in self._to_broker.feed(data):
             self._judge.record(event_of(self._factory, at, True, method))

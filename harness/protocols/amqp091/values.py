@@ -1,9 +1,9 @@
 """Reads and writes values of AMQP 0-9-1: fields of methods and of tables.
 
 The type on the wire decides the Python type: byte to longlong and timestamp are ``int``, bit is
-``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. In tables the specification (4.2.5.5)
-and the brokers use different letters; here they are those of RabbitMQ and its clients. Strings that
-are not UTF-8 are kept with escapes.
+``bool``, shortstr ``str``, longstr ``bytes``, table ``dict``. For values in tables, the
+specification (4.2.5.5) and the brokers use different type letters; this module uses those of
+RabbitMQ and its clients. In strings that are not UTF-8, invalid bytes become escapes.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A value of a table with the letter of its type. For an unknown letter, ``value`` has the
-    bytes."""
+    """A table value with its type letter. For an unknown letter, ``value`` is the bytes."""
 
     letter: str
     value: Any
@@ -55,8 +54,8 @@ class Raw:
 
 
 def encode(value: Any, kind: str) -> bytes:
-    """Encode ``value`` as a field of type ``kind`` (not bit: bits are packed). Raises
-    ``ValueError`` if it does not fit."""
+    """Encode ``value`` as a field of type ``kind`` (except bit, because bits are packed). Raises
+    ``ValueError`` if the value does not fit."""
     if isinstance(value, Raw):
         return value.data
     if kind in _NUMBERS:
@@ -103,8 +102,8 @@ def _field(value: Any) -> bytes:
 
 
 def typed(value: Any) -> Typed:
-    """Return a plain value with the letter by which clients send it. Raises ``ValueError`` for a
-    type without a letter."""
+    """Return a plain value with the type letter that clients use for it. Raises ``ValueError`` for
+    a Python type without a letter."""
     match value:
         case None:
             return Typed("V", None)
@@ -124,7 +123,7 @@ def typed(value: Any) -> Typed:
 
 
 def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
-    """Return the field of type ``kind`` (not bit) at ``at``, and its end. Raises
+    """Return the field of type ``kind`` (except bit) at ``at``, and where the field ends. Raises
     :class:`Malformed`."""
     if kind in _NUMBERS:
         return _number(data, at, _NUMBERS[kind], kind)
@@ -138,12 +137,12 @@ def decode(data: bytes, at: int, kind: str) -> tuple[Any, int]:
 
 
 def text(data: bytes) -> str:
-    """Decode UTF-8, with escapes for other bytes."""
+    """Decode UTF-8, with escapes for invalid bytes."""
     return data.decode("utf-8", "backslashreplace")
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a table without the letters; long strings as text."""
+    """Return a table value without type letters, and with long strings as text."""
     if isinstance(value, Typed):
         return plain(text(value.value) if value.letter == "S" else value.value)
     if isinstance(value, Mapping):

@@ -1,9 +1,9 @@
 """Writes AMQP 1.0 frames, performatives and protocol headers with any given values, and reads those
 that a broker sends.
 
-Nothing here decides whether a broker is right. The reader keeps everything it could read (channel,
-size, extended header, fields of any type) and names what it could not; :func:`flaws` lists where a
-frame differs from the table.
+Nothing here decides whether a broker is right. The reader keeps everything that it could read
+(channel, size, extended header, fields of any type) and names what it could not read; :func:`flaws`
+lists where a frame differs from the table.
 
 Layout (part 2, 2.3): size in four bytes; data offset in one byte, counted in words of four bytes;
 type in one byte (0 AMQP, 1 SASL); channel in two bytes; an extended header up to the data offset; a
@@ -44,7 +44,7 @@ AMQP_FRAME, SASL_FRAME = 0, 1
 PREFIX = b"AMQP"
 HEADER_SIZE = 8
 MOST_READ = 64 * 1024 * 1024
-"""The longest frame that is waited for."""
+"""The longest frame that the reader waits for."""
 
 FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -53,12 +53,12 @@ FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def composite(name: str, fields: Mapping[str, Any] | None = None, /, **more: Any) -> Described:
-    """Make a composite by name. A field may be plain Python if its type is known, else a typed
-    value.
+    """Make a composite by name. A field may be a plain Python value if its type is known; otherwise
+    it must be a typed value.
 
     Fields are named as in the specification or with underscores. None omits a field; trailing None
     fields are not written at all, so use ``NULL`` to write a null there. Raises ``ValueError`` for
-    a field that the table lacks.
+    a field that is not in the table.
     """
     composite_type = COMPOSITES[name]
     given = {key.replace("_", "-"): value for key, value in {**(fields or {}), **more}.items()}
@@ -105,7 +105,7 @@ def _symbolic(key: Any) -> Item:
 
 
 def error(condition: str, description: str | None = None) -> Described:
-    """Make an error for detach, end, close or rejected."""
+    """Make an error for a detach, end, close or rejected."""
     return composite("error", {"condition": condition, "description": description})
 
 
@@ -153,7 +153,7 @@ def words(what: Item) -> str:
 class Frame:
     """One frame as read, or a protocol header (``name`` is then ``protocol-header``).
 
-    ``fields`` are the non-null ones. ``size`` counts every byte of the frame.
+    ``fields`` are the non-null fields. ``size`` includes every byte of the frame.
     """
 
     name: str
@@ -180,8 +180,8 @@ class Frame:
         return {key: types.plain(item) for key, item in fields_of(self.fields.get(name)).items()}
 
     def kind(self, name: str) -> str | None:
-        """Return the composite in a field: ``accepted`` for a state, ``coordinator`` for a target
-        …"""
+        """Return the name of the composite in a field: ``accepted`` for a state, ``coordinator``
+        for a target …"""
         return name_of(self.fields.get(name))
 
     @property
@@ -202,7 +202,7 @@ class Frame:
 
 
 def field_list(fields: Mapping[str, Item], channel: int) -> FieldList:
-    """Return channel and fields as text, for traces. A role is ``sender`` or ``receiver``."""
+    """Return channel and fields as text, for traces. A role becomes ``sender`` or ``receiver``."""
     return (
         ("channel", str(channel)),
         *((name, _field_text(name, item)) for name, item in fields.items()),
@@ -227,7 +227,7 @@ Read: TypeAlias = Frame | Empty | Unreadable
 
 
 def protocol_header(id: int = 0, major: int = 1, minor: int = 0, revision: int = 0) -> bytes:
-    """Return the eight bytes that begin a connection; ``id`` is 0 for AMQP, 2 for TLS, 3 for
+    """Return the eight bytes that begin a connection; ``id`` is 0 for AMQP, 2 for TLS, and 3 for
     SASL."""
     return PREFIX + bytes((id, major, minor, revision))
 
@@ -252,8 +252,8 @@ def encode_frame(
 
 
 def flaws(frame: Frame) -> list[str]:
-    """Return where a frame differs from the table: mandatory fields that are missing, and fields of
-    a wrong type."""
+    """Return where a frame differs from the table: missing mandatory fields and fields of the wrong
+    type."""
     composite_type = COMPOSITES.get(frame.name)
     return [] if composite_type is None else _flaws(composite_type, frame.fields)
 
@@ -301,16 +301,17 @@ def _fits(value: Item, kind: str) -> bool:
 
 
 class Reader(LengthPrefixedReader[Frame | Empty]):
-    """Splits incoming bytes into protocol headers and frames. If a size spells AMQP, it begins a
-    header, since no frame is that long."""
+    """Splits incoming bytes into protocol headers and frames. A size that spells AMQP is the
+    beginning of a header, since no frame is that long."""
 
     def __init__(self, most: int = MOST_READ) -> None:
         super().__init__()
         self.most = most
 
     def skip(self, size: int) -> int:
-        """Record that ``size`` bytes will never arrive. Missing payload of a transfer counts as
-        zeros; return its size. If more bytes are missing, this reader is unusable from then on."""
+        """Record that ``size`` bytes will never arrive. The missing payload of a transfer is
+        replaced by zeros; return its size. If more bytes are missing, this reader is unusable from
+        then on."""
         pending = bytes(self._pending)
         if self._broken or len(pending) < HEADER_SIZE:
             return 0

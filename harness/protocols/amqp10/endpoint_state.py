@@ -1,11 +1,11 @@
-"""State of the harness's end of an AMQP connection: sessions, links, ids, windows and credit.
+"""The state of the harness's end of an AMQP connection: sessions, links, ids, windows and credit.
 
-:class:`Endpoint` is sans-I/O. Callers pass it every frame of the broker, and write their own frames
-with the fields it computes. The raw peer and the load client share it; for speed, the load client's
-transfers bypass its methods and update the same attributes.
+:class:`Endpoint` is sans-I/O. Callers pass every frame of the broker to the endpoint, and write
+their own frames with the fields that it computes. The raw peer and the load client share this
+class; for speed, the load client's transfers bypass the methods and update the same attributes.
 
-Arithmetic of part 2, 2.5.6 and 2.6.7, modulo 2**32. Nothing is rejected here: a field that
-contradicts the state is recorded as sent.
+The arithmetic is that of part 2, 2.5.6 and 2.6.7, modulo 2**32. Nothing is rejected here: a field
+that contradicts the state is recorded as sent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Delivery:
         return messages.read(self.payload)
 
     def has_body(self, body: Any) -> bool:
-        """True if it is a message with that body; False for a malformed message."""
+        """Return True if this is a message with that body; False for a malformed message."""
         try:
             return bool(self.message.body == body)
         except types.Malformed:
@@ -60,8 +60,8 @@ class Delivery:
 
 
 class Link:
-    """One link of a session. ``delivery_count`` and ``credit`` are ours for a sender; for a
-    receiver they are our view of the broker's."""
+    """One link of a session. ``delivery_count`` and ``credit`` are our own if we send; if we
+    receive, they are our view of the broker's."""
 
     def __init__(self, session: Session, name: str, handle: int, role: bool, initial: int) -> None:
         self.session = session
@@ -71,10 +71,10 @@ class Link:
         self.delivery_count = initial
         self.initial_delivery_count = initial
         self.credit = 0
-        """Deliveries that may still be sent, as granted to us (sender) or by us (receiver).
-        Negative if overdrawn."""
+        """Deliveries that may still be sent, as granted to us (sender) or by us (receiver). The
+        number is negative if the credit is overdrawn."""
         self.available: int | None = None
-        """Number of messages the broker reports as available."""
+        """Number of messages that the broker reports as available."""
         self.drain = False
         self.their_handle: int | None = None
         self.answer: Frame | None = None
@@ -92,7 +92,7 @@ class Link:
 
     @property
     def default_outcome(self) -> Any:
-        """The outcome that the broker's attach announces for unsettled deliveries; or None."""
+        """The outcome that the broker's attach names for unsettled deliveries, or None."""
         source = None if self.answer is None else self.answer.fields.get("source")
         return codec.fields_of(source).get("default-outcome")
 
@@ -113,7 +113,7 @@ class Link:
             self.drain = bool(_plain(fields.get("drain")))
 
     def on_frame(self, frame: Frame) -> Delivery | None:
-        """Process the broker's frame on this link; return the delivery that it completes."""
+        """Process the broker's frame on this link; return the delivery that the frame completes."""
         match frame.name:
             case "flow":
                 self.available = frame.get("available", self.available)
@@ -127,7 +127,7 @@ class Link:
         return None
 
     def on_flow(self, delivery_count: int | None, credit: int) -> None:
-        """Process the broker's flow state of this link."""
+        """Process the broker's flow state for this link."""
         if self.role is SENDER:
             at = self.initial_delivery_count if delivery_count is None else delivery_count
             self.credit = _signed(plus(at, credit) - self.delivery_count)
@@ -152,7 +152,7 @@ class Link:
 
 
 class Session:
-    """One session: what we sent and counted, and what the broker sent."""
+    """One session: what we have sent and counted, and what the broker has sent."""
 
     def __init__(self, channel: int) -> None:
         self.channel = channel
@@ -169,7 +169,7 @@ class Session:
         """Credit that we currently grant; every transfer received uses one."""
         self.next_incoming_id: int | None = None
         self.remote_incoming_window = 0
-        """Number of transfers that we may still send. Negative if overdrawn."""
+        """The number of transfers that we may still send, negative if overdrawn."""
         self.remote_outgoing_window = 0
         self.next_delivery_id = 0
         self.outcomes: dict[int, Frame | None] = {}
@@ -196,7 +196,7 @@ class Session:
         self.on_flow(None, frame.get("incoming-window", 0))
 
     def on_frame(self, frame: Frame) -> Delivery | None:
-        """Process the broker's frame on this session; return the delivery it completes."""
+        """Process a frame of the broker on this session; return the delivery that it completes."""
         match frame.name:
             case "end":
                 self.ended = frame
@@ -221,7 +221,7 @@ class Session:
         return None if link is None else link.on_frame(frame)
 
     def on_flow(self, next_incoming_id: int | None, incoming_window: int) -> None:
-        """Apply the broker's incoming window, which limits our sending."""
+        """Apply the broker's incoming window, which limits what we may send."""
         at = self.initial_outgoing_id if next_incoming_id is None else next_incoming_id
         self.remote_incoming_window = incoming_window - _signed(self.next_outgoing_id - at)
 
@@ -241,7 +241,7 @@ class Session:
     # links
 
     def free_handle(self) -> int:
-        """Return the lowest handle that we do not use."""
+        """Return the lowest handle that we are not using."""
         return next(handle for handle in range(WRAP) if handle not in self.links)
 
     def attaching(self, fields: Mapping[str, Any]) -> Link:
@@ -279,12 +279,12 @@ class Session:
                 self.by_their_handle[frame.get("handle", -1)] = link
 
     def released(self, link: Link) -> None:
-        """Record that we sent detach: the handle is free again."""
+        """Record that we sent a detach: the handle is free again."""
         if self.links.get(link.handle) is link:
             del self.links[link.handle]
 
     def theirs_released(self, link: Link) -> None:
-        """Record that the broker sent detach."""
+        """Record that the broker sent a detach."""
         if link.their_handle is not None:
             self.by_their_handle.pop(link.their_handle, None)
 
@@ -331,12 +331,12 @@ class Endpoint:
 
     @property
     def max_frame_size(self) -> int:
-        """The broker's max-frame-size; the smallest allowed until its open has arrived."""
+        """The broker's max-frame-size; the smallest permitted until the broker's open arrives."""
         return 512 if self.opened is None else int(self.opened.get("max-frame-size", WRAP - 1))
 
     @property
     def most_payload(self) -> int:
-        """Payload bytes that fit into one transfer; 64 bytes are reserved for the performative."""
+        """Payload bytes that fit into one transfer, with 64 bytes reserved for the performative."""
         return min(self.max_frame_size, 2**20) - 64 - 8
 
     # fields of frames that we are about to send: according to the state, unless given otherwise
@@ -356,7 +356,7 @@ class Endpoint:
     def answer_begin(
         self, begin: Frame, given: Mapping[str, Any]
     ) -> tuple[Session, dict[str, Any]]:
-        """Begin a session for one that the peer began; return it and the fields of the answer."""
+        """Answer a session that the peer began; return our session and the fields of the answer."""
         channel = next(number for number in range(WRAP) if number not in self.sessions)
         session, fields = self.begin(channel, {"remote-channel": begin.channel, **given})
         self._by_their_channel[begin.channel] = session
@@ -364,7 +364,7 @@ class Endpoint:
         return session, fields
 
     def session_of(self, frame: Frame) -> Session | None:
-        """Return the session of a frame from the peer; it has ended if the frame is its end."""
+        """Return the session of a frame from the peer; a frame that is an end has ended it."""
         session = self._by_their_channel.get(frame.channel)
         ending = (one for one in self.sessions.values() if one.ended is frame)
         return session or next(ending, None)
@@ -405,7 +405,7 @@ class Endpoint:
         return session.sending(link, fields, first=first), fields
 
     def take_deliveries(self, link: Link | None) -> list[Delivery]:
-        """Return and remove every complete delivery (of ``link``), in order."""
+        """Return and remove every complete delivery (of ``link``, if given), in order."""
         taken: list[Delivery] = []
         others: list[Delivery] = []
         for delivery in self.deliveries:
@@ -426,6 +426,6 @@ def _int(value: Any) -> int | None:
 
 
 def _signed(number: int) -> int:
-    """Return a difference of serial numbers: positive ahead, negative behind."""
+    """Return the difference of two serial numbers: positive if ahead, negative if behind."""
     number %= WRAP
     return number - WRAP if number >= WRAP // 2 else number

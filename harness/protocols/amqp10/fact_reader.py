@@ -1,8 +1,9 @@
-"""Context of the events of one AMQP connection: session, link and delivery. Nothing is judged here.
+"""The context of the events of one AMQP connection: session, link and delivery. Nothing is judged
+here.
 
-:class:`Side` distinguishes both sides: OURS sent what the trace marks as sent, BROKER what it marks
-as received. An oracle judges one side. The trace has the harness's order, so the broker's frames
-may have crossed ours: see :class:`Granted`.
+:class:`Side` distinguishes both sides: OURS sent what the trace marks as sent, and BROKER sent what
+it marks as received. An oracle judges one side. The trace has the harness's order, so the broker's
+frames may have crossed ours: see :class:`Granted`.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from brokerproof.harness.trace.events import (
 
 WRAP = 2**32
 MOST = WRAP // 2 - 1
-"""The furthest that one serial number can be ahead of another; a larger credit or window counts as
-this much."""
+"""The furthest that one serial number can be ahead of another; a larger credit or window is reduced
+to this."""
 EMPTY = "empty"
-"""The name of a frame without body."""
+"""The name of a frame without a body."""
 
 
 class Side(enum.Enum):
@@ -71,10 +72,10 @@ class WireFrame:
 
 
 class ConnectionEvents(list[Event]):
-    """The events of one connection for several oracles. All of them use the same frames, which are
+    """The events of one connection for several oracles, which share the frames, so that these are
     read and placed only once.
 
-    Measured: six oracles on a connection take a third of the time.
+    In a measurement, six oracles on one connection took a third of the time.
     """
 
     @cached_property
@@ -87,8 +88,8 @@ class ConnectionEvents(list[Event]):
 
 
 def frames(events: Iterable[Event], conn: int) -> Iterable[WireFrame]:
-    """Return the frames of connection ``conn`` from both sides in the trace's order; empty frames
-    are ``empty``."""
+    """Return the frames of connection ``conn`` from both sides in the trace's order; frames without
+    a body are named ``empty``."""
     return events.frames if isinstance(events, ConnectionEvents) else _frames(events, conn)
 
 
@@ -109,26 +110,26 @@ def _frames(events: Iterable[Event], conn: int | None) -> Iterator[WireFrame]:
 
 @dataclass(eq=False)
 class Link:
-    """One link, from the first attach of its name; facts by side."""
+    """One link, from the first attach with its name; facts are kept by side."""
 
     session: Session
     name: str
     sender: Side
-    """The side that sends messages on it."""
+    """The side that sends messages on the link."""
     handles: dict[Side, int] = field(default_factory=dict)
     attached: dict[Side, WireFrame] = field(default_factory=dict)
     detached: dict[Side, WireFrame] = field(default_factory=dict)
 
     @property
     def initial_delivery_count(self) -> int:
-        """The sender's; 0 if its attach was not seen."""
+        """The sender's initial-delivery-count; 0 if its attach was not seen."""
         attach = self.attached.get(self.sender)
         return 0 if attach is None else attach.number("initial-delivery-count") or 0
 
 
 @dataclass(eq=False)
 class Session:
-    """One session; facts by side."""
+    """One session; facts are kept by side."""
 
     channels: dict[Side, int] = field(default_factory=dict)
     begun: dict[Side, WireFrame] = field(default_factory=dict)
@@ -140,8 +141,8 @@ class Session:
 class Placed:
     """A frame with its session and link, if any.
 
-    ``answers``: the position of the other side's begin, attach, detach, end or open that it
-    answers, so everything that side sent earlier in this session has been read.
+    ``answers``: the position of the other side's begin, attach, detach, end or open that this frame
+    answers. Everything that the other side sent earlier in this session has then been read.
     """
 
     position: int
@@ -239,15 +240,15 @@ class Granted:
     """A limit in serial numbers that one side grants the other and may withdraw.
 
     A withdrawal may not have arrived when the other side used the limit. So the limit at any time
-    is the furthest of those that may still apply: the last that the other side certainly knew, and
-    all later ones.
+    is the furthest of the limits that may still apply: the last one that the other side certainly
+    knew, and all later ones.
     """
 
     def __init__(self, limit: int, *, crossing: bool) -> None:
         self._limits = [(-1, limit)]
         self._crossing = crossing
-        """True if grants may cross, on the wire, the frames that they limit. False if the trace was
-        taken at the side that uses the grants."""
+        """True if grants and the frames that they limit may cross on the wire; False if the trace
+        was taken at the side that uses the grants."""
 
     def grant(self, position: int, limit: int) -> None:
         if self._crossing:
@@ -257,12 +258,12 @@ class Granted:
             self._limits = [(position, limit)]
 
     def known(self, position: int) -> None:
-        """Record that the other side certainly knows every grant before ``position``."""
+        """Record that the other side certainly knows every grant made before ``position``."""
         while len(self._limits) > 1 and self._limits[1][0] < position:
             del self._limits[0]
 
     def room(self, used: int) -> int:
-        """Return how much may still be used beyond ``used``, which never decreases; 0 or less:
+        """Return how much may still be used beyond ``used``, which never decreases; 0 or less means
         nothing."""
         rooms = [ahead(limit, used) for _, limit in self._limits]
         furthest = max(rooms)

@@ -1,8 +1,8 @@
-"""AMQP 1.0 frames of a load, read and written without the general codec.
+"""Reads and writes the AMQP 1.0 frames of load tests without the general codec.
 
-A load client and the benchmarks' peers handle so many transfers, flows and dispositions that they
-would mostly measure the general codec. These functions read and write the few encodings that
-matter, from and to plain bytes; everything else uses
+Load clients and the benchmarks' peers handle so many transfers, flows and dispositions that they
+would mostly measure the general codec. The functions here read and write the few encodings that
+matter, from and to plain bytes; for everything else, callers use
 :mod:`brokerproof.harness.protocols.amqp10.codec`.
 """
 
@@ -15,22 +15,22 @@ from typing import Any
 from brokerproof.harness.protocols.amqp10 import codec, types
 
 ROOM = 64
-"""Bytes of a frame reserved for its performative."""
+"""Bytes reserved for the performative in a frame."""
 BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION = 0x11, 0x12, 0x13, 0x14, 0x15
 ACCEPTED = b"\x00\x53\x24\x45"
 
 _SMALL = frozenset((0x52, 0x53, 0x50, 0x56))
 _CONSTANTS = {0x40: -1, 0x41: 1}
-"""null and true; false and 0 are 0."""
+"""The encodings of null and true; false and 0 are 0."""
 
 
 def performative(name: str, fields: Mapping[str, Any], /) -> bytes:
-    """Encode a frame on channel 0 without payload."""
+    """Encode a frame without payload on channel 0."""
     return codec.encode_frame(types.encode(codec.composite(name, fields)))
 
 
 def data_message(body: bytes) -> bytes:
-    """Encode a message with one section: data."""
+    """Encode a message with a single data section."""
     size = len(body)
     if size < 256:
         return b"\x00\x53\x75\xa0%c%b" % (size, body)
@@ -105,9 +105,10 @@ def code_of(frame: bytes) -> tuple[int, int]:
 
 
 def numbers(frame: bytes, at: int, count: int) -> list[int]:
-    """Return the first ``count`` fields of the list at ``at``: unsigned numbers, booleans or null.
+    """Return the first ``count`` fields, which are unsigned numbers, booleans or null, of the list
+    at ``at``.
 
-    null and missing fields are -1.
+    Null and missing fields are returned as -1.
     """
     values: list[int] = []
     if frame[at] == 0x45:
@@ -136,7 +137,7 @@ def numbers(frame: bytes, at: int, count: int) -> list[int]:
 def transfer_fields(frame: bytes, at: int) -> tuple[list[int], int]:
     """Return handle, delivery-id, tag (as 0), message-format, settled and more, and the list's end.
 
-    null and missing fields are -1.
+    Null and missing fields are returned as -1.
     """
     if frame[at] == 0xC0:
         size, end, at = frame[at + 2], at + 2 + frame[at + 1], at + 3

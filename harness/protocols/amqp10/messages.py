@@ -17,7 +17,8 @@ _SYMBOLIC = frozenset({"delivery-annotations", "message-annotations", "footer"})
 
 def section(name: str, value: Any) -> Described:
     """Make one section. ``value`` is a mapping of fields for header and properties, bytes for data,
-    a mapping for annotations and application-properties, and otherwise as the section requires."""
+    a mapping for annotations and application-properties, and whatever any other section
+    requires."""
     if name in ("header", "properties"):
         return composite(name, value)
     if name in _SYMBOLIC:
@@ -26,9 +27,9 @@ def section(name: str, value: Any) -> Described:
 
 
 def message(body: Any = b"", **sections: Any) -> bytes:
-    """Return a message's bytes: the sections by name (underscores allowed), and ``body``: bytes as
-    data, None for no body, anything else as amqp-value. The order is the specification's, with the
-    body before the footer."""
+    """Return a message's bytes. Sections are given by name (underscores allowed). A ``body`` of
+    bytes becomes data, None means no body, and anything else becomes an amqp-value. The order is
+    the specification's, with the body before the footer."""
     given = {name.replace("_", "-"): value for name, value in sections.items()}
     if body is not None:
         given["data" if isinstance(body, bytes) else "amqp-value"] = body
@@ -42,19 +43,19 @@ def encode(sections: Iterable[Item]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The sections as read, in order. ``bare``: the bytes from properties to the end of the
+    """The sections as read, in order. ``bare`` is the bytes from properties to the end of the
     body."""
 
     sections: tuple[tuple[str, Item], ...]
     bare: bytes
 
     def first(self, name: str) -> Item | None:
-        """Return the value of the first section of that name, without its descriptor."""
+        """Return the value of the first section with that name, without its descriptor."""
         return next((value for section, value in self.sections if section == name), None)
 
     def fields(self, name: str) -> Mapping[str, Any]:
-        """Return the fields of the header or the properties as plain Python; empty if there is no
-        such section."""
+        """Return the fields of the header or properties as plain Python; empty if the section is
+        missing."""
         section = self.first(name)
         if section is None:
             return {}
@@ -64,14 +65,14 @@ class Message:
         }
 
     def map(self, name: str) -> Mapping[Any, Any]:
-        """Return annotations, application properties or footer as a plain dict; empty if there is
-        no such section."""
+        """Return annotations, application-properties or the footer as a plain dict; empty if the
+        section is missing."""
         section = self.first(name)
         return types.plain(section) if isinstance(section, Value) and section.type == "map" else {}
 
     @property
     def body(self) -> Any:
-        """The body as plain Python: all data sections joined, the value, or the sequences as one
+        """The body as plain Python: all data sections joined, the value, or all sequences as one
         list."""
         data = [value for name, value in self.sections if name == "data"]
         if data:

@@ -1,7 +1,7 @@
 """A raw AMQP 1.0 peer, which can speak correctly or send arbitrary bytes.
 
 Every verb fills in the values of a correct peer, from state that is updated with each frame sent
-and received; every field can be given differently (None omits it), and ``send`` and ``write`` send
+and received. Callers can change every field (None omits it), and ``send`` and ``write`` send
 anything else. The state does not judge: a wrong number is recorded as sent.
 """
 
@@ -38,7 +38,7 @@ HEADER = "protocol-header"
 SASL_ID = 3
 _BARRIER_CHANNELS, _FIRST_BARRIER = 8, 8
 """The number of channels that take turns in :meth:`AmqpConnection.spare_channel`, and the lowest of
-them: above those that cases name, if the broker allows so many."""
+these channels. They are above the channels that cases name, if the broker allows so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def frame(
     """Match a frame by name, by the channel and handle that the broker uses for ``link``, and by
     plain field values.
 
-    A field given as None must be absent.
+    If a field is given as None, it must be absent.
     """
     expected = {key.replace("_", "-"): value for key, value in fields.items()}
     role = "receiver" if expected.get("role") else "sender"
@@ -75,7 +75,7 @@ def frame(
 
 
 def ending(what: str, condition: str | None = None) -> Match[Frame]:
-    """Match a detach, end or close with an error: any, or one with that condition."""
+    """Match a detach, end or close with an error: any error, or one with that condition."""
     words = f"{what} with {condition or 'an error'}"
     return Match(
         words,
@@ -92,7 +92,7 @@ ANY_BUT_FLOW: Match[Frame] = Match("frame but flow", lambda frame: frame.name !=
 
 
 class AmqpConnection(Conversation[Frame]):
-    """One AMQP connection of the harness with its sessions and links, without deliveries."""
+    """One AMQP connection of the harness with its sessions and links, but without deliveries."""
 
     protocol = PROTOCOL
 
@@ -145,7 +145,7 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         why: str = "",
     ) -> None:
-        """Expect silence as :class:`Conversation` does; if ``of`` is None, flows may arrive."""
+        """Expect silence as :class:`Conversation` does; without ``of``, flows may arrive."""
         super().expect_nothing(for_=for_, of=of or ANY_BUT_FLOW, proves=proves, why=why)
 
     # sending
@@ -171,7 +171,8 @@ class AmqpConnection(Conversation[Frame]):
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """Send a frame with exactly these fields. ``doff``, ``size`` and ``type`` may be wrong;
-        ``also`` may change its bytes. A wrong frame is recorded as bytes, not as a frame."""
+        ``also`` may change the frame's bytes. A wrong frame is recorded as bytes, not as a
+        frame."""
         body = codec.composite(performative, fields)
         kind = (
             (codec.SASL_FRAME if performative.startswith("sasl-") else codec.AMQP_FRAME)
@@ -207,7 +208,7 @@ class AmqpConnection(Conversation[Frame]):
         super().close_socket(how)
 
     def keep_alive(self) -> None:
-        """Send empty frames as the broker's open requires, while ``keeps_alive``."""
+        """Send empty frames as the broker's open requires, as long as ``keeps_alive`` is true."""
         announced = self.opened and self.opened.get("idle-time-out")
         idle = announced * NS_PER_MS if isinstance(announced, int) else 0
         if 0 < idle <= 2 * PATIENCE:  # no wait of a case outlasts half of a longer one
@@ -215,7 +216,7 @@ class AmqpConnection(Conversation[Frame]):
             self._keep_alive(idle * 3 // 4)
 
     def _keep_alive(self, every: Duration) -> None:
-        """Send an empty frame if nothing was sent for ``every``, and check again."""
+        """Send an empty frame if nothing was sent for ``every``, and schedule the next check."""
         if not self.keeps_alive or self.ended is not None:
             return
         assert self.spoke_at is not None
@@ -236,7 +237,7 @@ class AmqpConnection(Conversation[Frame]):
         hostname: str | None = None,
         proves: Requirements | None = None,
     ) -> Frame:
-        """Carry out the SASL exchange; its outcome must be ok."""
+        """Carry out the SASL exchange, whose outcome must be ok."""
         self.header(SASL_ID)
         self.expect(frame(HEADER, id=SASL_ID), proves=proves)
         self.expect(frame("sasl-mechanisms"), proves=proves)
@@ -247,7 +248,7 @@ class AmqpConnection(Conversation[Frame]):
         return self.expect(frame("sasl-outcome", code=0), proves=proves)
 
     def authenticate(self, login: str | None, passcode: str | None) -> Frame:
-        """Authenticate by PLAIN with that login, or by ANONYMOUS without one."""
+        """Authenticate with PLAIN and that login, or with ANONYMOUS if there is none."""
         if login is None:
             return self.sasl()
         return self.sasl("PLAIN", f"\0{login}\0{passcode or ''}".encode())
@@ -255,7 +256,7 @@ class AmqpConnection(Conversation[Frame]):
     def open(
         self, *, answered: bool = True, proves: Requirements | None = None, **fields: Any
     ) -> Frame | None:
-        """Exchange headers and send open; by default wait for the broker's open."""
+        """Exchange protocol headers and send an open; by default wait for the broker's open."""
         self.header()
         if answered:
             self.expect(frame(HEADER, id=0, major=1, minor=0, revision=0), proves=proves)
@@ -270,7 +271,7 @@ class AmqpConnection(Conversation[Frame]):
     def close(
         self, *, answered: bool = True, proves: Requirements | None = None, error: Any = None
     ) -> Frame | None:
-        """Close; by default wait for the broker's close."""
+        """Send a close; by default wait for the broker's close."""
         self.send("close", {"error": error})
         return self.expect(frame("close"), proves=proves) if answered else None
 
@@ -285,7 +286,8 @@ class AmqpConnection(Conversation[Frame]):
         **fields: Any,
     ) -> Session:
         """Begin a session; by default wait for the broker's begin. Windows start wide open. Raises
-        :class:`ControlFailed` if it should be answered but exceeds the broker's channel-max."""
+        :class:`ControlFailed` if the begin should be answered but its channel exceeds the broker's
+        channel-max."""
         if answered:
             self._within(channel, self.opened, "channel-max", 65535)
         session, filled = self.endpoint.begin(channel, _hyphens(fields))
@@ -315,17 +317,18 @@ class AmqpConnection(Conversation[Frame]):
         return self.sessions[min(self.sessions)]
 
     def settle(self) -> None:
-        """Wait, via a session on a spare channel, until the broker has read all earlier frames and
-        its earlier frames have arrived (a barrier). What it does in its own time, such as settling,
-        may follow later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
+        """Wait, by means of a session on a spare channel, until the broker has read all earlier
+        frames and its own earlier frames have arrived (a barrier). What the broker does in its own
+        time, such as settling, may follow later. Not every broker answers the echo of a flow
+        (AMQP10-CREDIT-22)."""
         scratch = self.begin(self.spare_channel())
         self.end(scratch)
         del self.sessions[scratch.channel]
 
     def spare_channel(self) -> int:
         """Return a channel without a session, for a session that is begun and ended immediately. It
-        is never the previous one: RabbitMQ drops frames on a channel whose last session has just
-        ended: a begin before 4.1.4, an end in 3.10."""
+        is never the previous channel, because RabbitMQ drops frames on a channel whose last session
+        has just ended: a begin before 4.1.4, an end in 3.10."""
         highest = 65535 if self.opened is None else self.opened.get("channel-max", 65535)
         free = max(self.sessions, default=-1) + 1
         first = max(free, min(_FIRST_BARRIER, highest + 1 - _BARRIER_CHANNELS))
@@ -344,8 +347,8 @@ class AmqpConnection(Conversation[Frame]):
         **fields: Any,
     ) -> Link:
         """Attach a link, as ``SENDER`` to a target or as ``RECEIVER`` from a source; by default
-        wait for the answer. Raises :class:`ControlFailed` if the link should be answered but
-        exceeds the broker's handle-max."""
+        wait for the answer. Raises :class:`ControlFailed` if the attach should be answered but its
+        handle exceeds the broker's handle-max."""
         session = session or self.session
         node = Node(node) if isinstance(node, str) else node
         if node is None and role is SENDER and "target" not in fields:
@@ -381,7 +384,7 @@ class AmqpConnection(Conversation[Frame]):
         return self.attach(SENDER, node, **more)
 
     def receiver(self, node: Node | str | None, *, credit: int = 0, **more: Any) -> Link:
-        """Attach as a receiver; grant ``credit`` unless it is 0."""
+        """Attach as a receiver, and grant ``credit`` unless it is 0."""
         link = self.attach(RECEIVER, node, **more)
         if credit:
             self.flow(link, link_credit=credit)
@@ -413,8 +416,7 @@ class AmqpConnection(Conversation[Frame]):
     def flow(
         self, link: Link | None = None, *, session: Session | None = None, **fields: Any
     ) -> None:
-        """Send the flow state of a session, or of a link too: the current state unless given
-        otherwise."""
+        """Send the flow state of a session, or of a link too: by default, the current state."""
         session = link.session if link is not None else session or self.session
         filled = self.endpoint.flow(session, link, _hyphens(fields))
         self.send("flow", filled, channel=session.channel)
@@ -425,14 +427,14 @@ class AmqpPeer(AmqpConnection):
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """Complete deliveries not yet consumed by an expectation, oldest first."""
+        """Complete deliveries that no expectation has consumed, oldest first."""
         return self.endpoint.deliveries
 
     def transfer(self, link: Link, payload: bytes = b"", **fields: Any) -> int:
-        """Send a transfer frame, unsettled unless ``settled``; return the delivery's delivery-id.
+        """Send a transfer frame, unsettled unless ``settled``; return the delivery-id.
 
-        Begins a new delivery, or continues the one whose last frame had ``more``. Raises
-        :class:`ControlFailed` if the broker accepts no frame of this size."""
+        The transfer begins a new delivery, or continues the one whose last frame had ``more``.
+        Raises :class:`ControlFailed` if the broker accepts no frame of this size."""
         if self.protocol == PROTOCOL and len(payload) >= (most := self.endpoint.max_frame_size):
             words = f"the broker takes frames of {most} bytes, this transfer has {len(payload)}"
             raise ControlFailed(words, Symptom.ABSENT)
@@ -451,7 +453,7 @@ class AmqpPeer(AmqpConnection):
         proves: Requirements | None = None,
     ) -> Frame | None:
         """Send a message in as many frames as the broker's max-frame-size requires. Unless
-        ``settled``, wait until the broker has accepted it; return that disposition."""
+        ``settled``, wait until the broker has accepted the message; return that disposition."""
         delivery = self.post(link, body, settled=settled, sections=sections)
         if settled:
             return None
@@ -465,7 +467,7 @@ class AmqpPeer(AmqpConnection):
         settled: bool = False,
         sections: Mapping[str, Any] | None = None,
     ) -> int:
-        """Like :meth:`publish`, without waiting; return the delivery-id."""
+        """Like :meth:`publish`, but do not wait; return the delivery-id."""
         payload = messages.message(body, **dict(sections or {}))
         most = self.endpoint.most_payload
         pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
@@ -477,8 +479,9 @@ class AmqpPeer(AmqpConnection):
         return delivery
 
     def settled(self, session: Session, delivery: int, state: str | None = None) -> Match[Frame]:
-        """Match a receiver's disposition that settles ``delivery``, possibly among others, with
-        that outcome if given. :meth:`confirmed` also finds one taken by an earlier expectation."""
+        """Match a receiver's disposition that settles ``delivery``, perhaps with other deliveries,
+        and with that outcome if given. :meth:`confirmed` also finds a disposition that an earlier
+        expectation took."""
 
         def accepts(candidate: Frame) -> bool:
             if (
@@ -508,8 +511,8 @@ class AmqpPeer(AmqpConnection):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> Frame:
-        """Wait until the broker has settled what we sent, with that outcome. Return the
-        disposition, which may cover other deliveries too."""
+        """Wait until the broker has settled our delivery with that outcome. Return the disposition,
+        which may also cover other deliveries."""
         failed = self.arrival(self.fatal)
         self.world.wait_until(
             lambda: bool(session.outcomes.get(delivery)) or self.ended is not None or failed(),
@@ -566,7 +569,7 @@ class AmqpPeer(AmqpConnection):
         return delivery
 
     def take_deliveries(self, link: Link | None = None) -> list[Delivery]:
-        """Return and remove every complete delivery (of ``link``), in order."""
+        """Return and remove every complete delivery (of ``link``, if given), in order."""
         taken = self.endpoint.take_deliveries(link)
         mine = {id(frame) for delivery in taken for frame in delivery.frames}
         self.inbox = [frame for frame in self.inbox if id(frame) not in mine]
@@ -575,7 +578,7 @@ class AmqpPeer(AmqpConnection):
     def disposition(
         self, delivery: Delivery | int | None = None, state: Any = "accepted", **fields: Any
     ) -> None:
-        """Settle a delivery that we received. ``state``: the name of an outcome without fields, a
+        """Settle a delivery that we received. ``state`` is the name of an outcome without fields, a
         composite, or None."""
         given = _hyphens(fields)
         channel = given.pop("channel", None)

@@ -1,4 +1,4 @@
-"""The server end of an AMQP 1.0 connection, for clients on trial. It answers all requests that a
+"""The server end of an AMQP 1.0 connection, for judging clients. It answers every request that a
 case does not answer itself."""
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
     def __init__(self, judge: Judge, conn: int, offered: Mapping[str, Mapping[str, Any]]) -> None:
         super().__init__(judge, conn, "client")
         self.offered = offered
-        """Fields of our open, begin and attach besides their usual ones."""
+        """Fields to add to our open, begin and attach."""
         self.frames: list[Frame] = []
         """Every received frame, in order, whether consumed or not."""
         self.withheld: set[str] = set()
-        """Frames that the case answers itself, if at all."""
+        """Frames that the case itself answers or leaves unanswered."""
 
         self.closing: Instant | None = None
-        """When the client's close arrived or, if it sent none, its connection ended."""
+        """When the client's close arrived or, without a close, when its connection ended."""
 
     def decode(self, at: Instant, data: bytes) -> None:
         for item in self._recorder.on_bytes_received(at, data):
@@ -98,7 +98,7 @@ class Amqp10Server(Scripted[Frame], AmqpPeer):
             self.detach(link, answered=False)
 
     def link_of(self, frame: Frame) -> Link | None:
-        """Return the link of a client's frame, even if an end has detached it."""
+        """Return the link of a client's frame, even if a session's end has detached it."""
         session = self.endpoint.session_of(frame)
         if session is None:
             return None

@@ -1,4 +1,4 @@
-"""The composite types of AMQP 1.0: descriptors and fields, in order. Nothing but a table."""
+"""The composite types of AMQP 1.0 as a table: descriptors, and fields in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECTIONS: Mapping[str, int] = {
     "amqp-value": 0x77,
     "footer": 0x78,
 }
-"""The sections of a message, in their order, by the code of their descriptor."""
+"""The sections of a message, in order, by the code of their descriptor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "AMQP"
 UNREADABLE = "UNREADABLE"
-"""The name of a frame that represents unreadable bytes; its field ``reason`` is a sentence."""
+"""The frame name that stands for unreadable bytes; the field ``reason`` is a sentence."""
 
 
 def event_of(factory: EventFactory, at: Instant, out: bool, item: codec.Read) -> Event:
@@ -36,7 +36,7 @@ class AmqpTraceRecorder:
         self._to_broker = codec.Reader()
 
     def on_bytes_received(self, at: Instant, data: bytes) -> list[Frame]:
-        """Record bytes from the broker; return the frames they complete."""
+        """Record bytes from the broker; return the frames that they complete."""
         frames = []
         for item in self._from_broker.feed(data):
             self._judge.record(event_of(self._factory, at, False, item))
@@ -49,7 +49,7 @@ class AmqpTraceRecorder:
         return frames
 
     def on_bytes_sent(self, at: Instant, data: bytes) -> None:
-        """Record bytes from the client, however it splits them."""
+        """Record bytes from the client, in whatever pieces they are written."""
         for item in self._to_broker.feed(data):
             self._judge.record(event_of(self._factory, at, True, item))
 

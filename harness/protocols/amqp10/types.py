@@ -1,11 +1,13 @@
-"""AMQP 1.0 values, each with the constructor by which it was written or will be written.
+"""AMQP 1.0 values, each with the constructor that it was read with or will be written with.
 
-A dumb codec (part 1 of the specification): :func:`encode` writes what it is given, with the
-shortest constructor unless one is forced; :func:`decode` keeps the constructor that it read.
-:class:`Raw` writes any bytes in place of a value. Nothing here knows performatives.
+The codec is deliberately simple (part 1 of the specification): :func:`encode` writes what it is
+given, with the shortest constructor unless one is forced; :func:`decode` keeps the constructor that
+it read. :class:`Raw` writes any bytes in place of a value. This module knows nothing of
+performatives.
 
-Plain Python represents values where possible: ``plain`` of a uint is an int, of a symbol a str, of
-a map a dict. Conversely, :func:`item` rejects an int, because AMQP has many integer types.
+Where possible, values have a plain Python form: ``plain`` turns a uint into an int, a symbol into a
+str, and a map into a dict. Conversely, :func:`item` rejects an int, because AMQP has many integer
+types.
 """
 
 from __future__ import annotations
@@ -20,19 +22,19 @@ DESCRIBED = 0x00
 MOST_NESTED = 60
 """The deepest nesting of values that is read."""
 MOST_EMPTY = 100_000
-"""The most elements of an array whose elements have no bytes, whatever its count states."""
+"""The most elements that an array may have if they take no bytes, whatever count it states."""
 
 
 class Malformed(Exception):
-    """Bytes that are not a value. The message has the error and its position."""
+    """Bytes that are not a value. The message says what is wrong and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constructor:
-    """Layout of the bytes after a constructor code.
+    """The layout of the bytes after a constructor code.
 
     ``kind`` is fixed, variable, compound or array; ``width`` is the number of bytes of the value
-    (fixed) or of its size.
+    (if fixed) or of its size.
     """
 
     code: int
@@ -101,7 +103,7 @@ _ONLY = {
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of a primitive type. ``code`` is the forced constructor or the one that was read;
+    """One value of a primitive type. ``code`` is the constructor that was forced or read;
     comparisons ignore it.
 
     ``value`` is None, bool, int, float, bytes (binary and decimals), str (string, symbol), UUID, a
@@ -128,8 +130,8 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Values with one constructor, ``element``; ``descriptors`` describe every element, outermost
-    first."""
+    """Values that share the constructor ``element``; ``descriptors`` apply to every element,
+    outermost first."""
 
     element: int
     items: tuple[Item, ...] = ()
@@ -139,7 +141,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Any bytes to write in place of a value. Never read."""
+    """Any bytes to write in place of a value; never the result of reading."""
 
     data: bytes
 
@@ -153,22 +155,22 @@ NULL = Value("null", None)
 
 
 def uint(value: int, code: int | None = None) -> Value:
-    """A uint of 0 to 2**32 - 1."""
+    """Make a uint from 0 to 2**32 - 1."""
     return Value("uint", value, code)
 
 
 def ulong(value: int, code: int | None = None) -> Value:
-    """A ulong of 0 to 2**64 - 1."""
+    """Make a ulong from 0 to 2**64 - 1."""
     return Value("ulong", value, code)
 
 
 def ubyte(value: int) -> Value:
-    """A ubyte of 0 to 255."""
+    """Make a ubyte from 0 to 255."""
     return Value("ubyte", value)
 
 
 def symbol(value: str, code: int | None = None) -> Value:
-    """A symbol, of ASCII."""
+    """Make a symbol, which is ASCII."""
     return Value("symbol", value, code)
 
 
@@ -181,7 +183,7 @@ def binary(value: bytes, code: int | None = None) -> Value:
 
 
 def symbols(values: Iterable[str]) -> Array:
-    """Make an array of symbols, with the shorter constructor if all fit."""
+    """Make an array of symbols, with the shorter constructor if all of them fit."""
     items = tuple(symbol(value) for value in values)
     return Array(0xA3 if all(len(item.value) < 256 for item in items) else 0xB3, items)
 
@@ -216,8 +218,8 @@ def item(value: Any) -> Item:
 
 
 def plain(what: Item) -> Any:
-    """Return the value as plain Python: descriptors and types are lost, a list becomes a list, a
-    map a dict."""
+    """Return the value as plain Python, without descriptors and types; a list stays a list, and a
+    map becomes a dict."""
     match what:
         case Value("list", items):
             return [plain(item) for item in items]
@@ -239,8 +241,8 @@ def _key(value: Any) -> Any:
 
 
 def text(what: Item) -> str:
-    """Return the value as text, for traces and sentences: numbers and names plain, bytes as
-    hexadecimal digits."""
+    """Return the value as text, for traces and sentences: numbers and names as they are, bytes in
+    hexadecimal."""
     if isinstance(what, Value) and isinstance(what.value, (int, str)) and what.type != "boolean":
         return str(what.value)  # most values in frames
     match what:
@@ -269,8 +271,8 @@ def text(what: Item) -> str:
 
 
 def encode(what: Item) -> bytes:
-    """Return the bytes of a value. Raises ``ValueError`` if its forced constructor cannot hold it:
-    use :class:`Raw`."""
+    """Return the bytes of a value. Raises ``ValueError`` if the forced constructor cannot hold it;
+    use :class:`Raw` for that."""
     match what:
         case Raw(data):
             return data
@@ -282,7 +284,7 @@ def encode(what: Item) -> bytes:
 
 
 def _body_of(what: Value | Array) -> bytes:
-    """Return the encoded items of a list, map or array, on which its constructor depends; None for
+    """Return the encoded items of a list, map or array, which determine its constructor; None for
     other values."""
     if isinstance(what, Array):
         return _array_body(what)
@@ -290,8 +292,8 @@ def _body_of(what: Value | Array) -> bytes:
 
 
 def _code(what: Value | Array, body: bytes | None) -> int:
-    """Return the constructor for a value: the forced one, else the shortest that holds it and its
-    ``body``."""
+    """Return the constructor for a value: the forced one, or else the shortest that holds it and
+    its ``body``."""
     if what.code is not None or body is None:
         assert what.code is not None
         return what.code
@@ -319,8 +321,8 @@ def _code(what: Value | Array, body: bytes | None) -> int:
 
 
 def _layout(code: int, what: Item, body: bytes | None = None) -> bytes:
-    """Encode the bytes after the constructor ``code``. ``body``: the items of a list, map or array,
-    if known."""
+    """Encode the bytes after the constructor ``code``. ``body`` is the encoded items of a list, map
+    or array, if known."""
     shape = CONSTRUCTORS.get(code)
     if shape is None or isinstance(what, (Described, Raw)):
         raise ValueError(f"{what!r} cannot be written with the constructor 0x{code:02x}; use Raw")

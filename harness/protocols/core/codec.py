@@ -1,8 +1,8 @@
-"""Writes packets of Artemis's CORE protocol with any given values, and reads those of both sides.
-Nothing is judged here.
+"""Writes packets of Artemis's CORE protocol with any given values, and reads the packets of both
+sides. Nothing is judged here.
 
 A connection begins with the client's seven letters of :data:`MAGIC`. A packet has four bytes for
-the size of the rest, one for the type, eight for the channel, and the fields
+the size of the rest, one byte for the type, eight bytes for the channel, and the fields
 (:mod:`brokerproof.harness.protocols.core.tables`). Channel 0 is for pings and cluster news, channel
 1 creates sessions, and each session has its own channel, from 10.
 """
@@ -23,7 +23,7 @@ MAGIC = b"ARTEMIS"
 LIVENESS, SESSIONS, FIRST = 0, 1, 10
 """Channels."""
 MOST_READ = 64 * 1024 * 1024
-"""The longest packet that is waited for."""
+"""The longest packet that the reader waits for."""
 DEFAULTS: dict[str, Any] = {"boolean": False, "simple": "", "string": "", "rest": b""}
 """The value of a missing field: 0 for numbers, null for nullable values."""
 
@@ -42,7 +42,7 @@ def encode_packet(
     """Return a packet's bytes, with the fields of ``version``. ``size`` is correct unless given.
 
     Fields are named as in the tables or with underscores. Raises ``ValueError`` for a field that
-    the packet lacks, and for a value outside its type.
+    the packet lacks or a value that its type cannot hold.
     """
     table = BY_NAME[name]
     given = {key.replace("_", "-"): value for key, value in (fields or {}).items()}
@@ -73,7 +73,7 @@ def _written(kind: str, value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One packet as read. ``size`` counts every byte. A packet of unknown type has the name
+    """One packet as read. ``size`` includes every byte. A packet of an unknown type is named
     ``packet-CODE``."""
 
     name: str
@@ -89,14 +89,14 @@ class Packet:
 
     @property
     def message(self) -> Message:
-        """The packet's message. Raises ``KeyError`` if it has none."""
+        """Return the packet's message. Raises ``KeyError`` if there is none."""
         message = self.fields["message"]
         if not isinstance(message, Message):
             raise KeyError("message")
         return message
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """Return channel, fields and the message's fields as text, for traces."""
+        """Return the channel, the fields and the message's fields as text, for traces."""
         listed = [("channel", str(self.channel))]
         for name, value in self.fields.items():
             if isinstance(value, Message):
@@ -133,8 +133,8 @@ Read: TypeAlias = Packet | Unreadable
 
 
 class Reader(LengthPrefixedReader[Packet]):
-    """Splits the bytes from one side into packets. A client's bytes begin with ``magic``, which
-    counts as a packet too."""
+    """Splits the bytes from one side into packets. A client's bytes begin with ``magic``, which is
+    treated as a packet."""
 
     unit = "packet"
 

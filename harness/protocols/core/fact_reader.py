@@ -2,13 +2,13 @@
 
 The reader takes events one by one, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
 yields the same facts. A fact's ``queue`` is the address here, because both sent and delivered
-messages name it. A subscription is ``CHANNEL:CONSUMER``. Whether messages of an address are for one
-consumer or for all is known only if a message or the creation of a queue on the same connection
-says so.
+messages name it. A subscription is named ``CHANNEL:CONSUMER``. Whether messages of an address are
+for one consumer or for all is known only if a message or the creation of a queue on the same
+connection says so.
 
 Sources: the packets of release 2.56.0 (:mod:`brokerproof.harness.protocols.core.tables`). A closed
-session returns the messages that its consumers hold. Messages only buffered by a client do not
-count as delivered, so they need no mark.
+session returns the messages that its consumers hold. Messages that a client has only buffered were
+not delivered, so they need no redelivery mark.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from brokerproof.harness.trace.facts import (
 
 WITH_BODY = frozenset({"send", "receive"})
 STRANGE = ("priority", "expiration", "_AMQ_")
-"""Properties (prefixes of names) that let a broker reorder, delay or drop a message, except
+"""Properties, as prefixes of names, that let a broker reorder, delay or drop a message, except
 :data:`ROUTING`."""
 ROUTING = "_AMQ_ROUTING_TYPE"
 ANYCAST = "1"
 FORCED = "_hornetq.forced.delivery.seq"
-"""The property of the marker that answers a force-delivery, which is not a message."""
+"""The property of the marker that answers a force-delivery; that marker is not a message."""
 _ANSWERED = frozenset(
     {"send", "acknowledge", "acknowledge-one", "create-queue", "create-queue-v2", "close-consumer"}
 )
-"""Packets that are answered on request."""
+"""Packets that are answered if an answer is requested."""
 _ALWAYS_ANSWERED = frozenset(
     {"commit", "rollback", "delete-queue", "session-stop", "session-close"}
 )
@@ -55,7 +55,7 @@ _UNREAD = "packet-"
 class _Consumer:
     queue: str
     held: dict[str, Delivered] = field(default_factory=dict)
-    """Held messages by the broker's number, in order of delivery."""
+    """Messages held, by the broker's number, in order of delivery."""
     addresses: set[str] = field(default_factory=set)
 
 
@@ -66,14 +66,14 @@ class _Session:
     """True if it takes effect immediately, not with the next commit."""
     settles: bool = True
     waiting: deque[list[Sent]] = field(default_factory=deque)
-    """For answered packets, in order: the messages that the answer confirms."""
+    """For packets with an answer, in order: the messages that the answer confirms."""
     sends: list[Sent] = field(default_factory=list)
     consumers: dict[str, _Consumer] = field(default_factory=dict)
 
 
 @dataclass
 class CoreFactReader:
-    """Reads one connection. Memory holds only messages in flight."""
+    """Reads one connection. Only messages in flight are kept in memory."""
 
     conn: int
     _sessions: dict[int, _Session] = field(default_factory=dict)

@@ -2,12 +2,13 @@
 
 ::
 
-    where the body ends | body | id | address | user id | type | durable | expiration | timestamp |
+where the body ends | body | id | address | user id | type | durable | expiration | timestamp |
     priority | properties
 
-The first field counts from the beginning of the packet that carries the message, so it is the
-body's length plus 13. A message costs a producer the bytes of this encoding (ClientProducerImpl); a
-delivery costs a consumer those of the whole packet (ServerConsumerImpl).
+The first field is a position from the beginning of the packet that carries the message, so it is
+the body's length plus 13. A message costs a producer the bytes of this encoding
+(ClientProducerImpl); a delivery costs a consumer the bytes of the whole packet
+(ServerConsumerImpl).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from brokerproof.harness.protocols.core.values import (
 PACKET_HEADER = 13
 """Bytes of a packet before its fields: size, type, channel."""
 DEFAULT, TEXT, BYTES = 0, 3, 4
-"""Types of messages: the bodies of the last two are a nullable simple string, and bytes."""
+"""Types of messages: the last two have a nullable simple string, or bytes, as their body."""
 
 HEADERS: tuple[tuple[str, str], ...] = (
     ("id", "long"),
@@ -39,7 +40,7 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("timestamp", "long"),
     ("priority", "byte"),
 )
-"""Name and type of the fields after the body, except the properties."""
+"""Names and types of the fields after the body, except the properties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,16 @@ class Message:
 
     @property
     def cost(self) -> int:
-        """The bytes of credit that a producer needs for it."""
+        """Return the bytes of credit that a producer needs for this message."""
         return len(self.encode())
 
     def get(self, name: str) -> Any:
-        """The value of a property; None if it is absent."""
+        """Return the value of a property; None if it is absent."""
         value = self.properties.get(name)
         return getattr(value, "value", value)
 
     def text(self) -> str | None:
-        """The body of a text message. Raises :class:`Malformed` for any other."""
+        """Return the body of a text message. Raises :class:`Malformed` for any other type."""
         value = Cursor(self.body).value("simple?")
         return None if value is None else str(value)
 

@@ -1,8 +1,8 @@
 """A raw peer for Artemis's CORE protocol, which can speak correctly or send arbitrary bytes.
 
-Unlike Artemis's own client it does not manage windows: it requests, grants and uses credit only
-when a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send anything else. A peer has
-one session, on channel 10.
+Unlike Artemis's own client, this peer does not manage windows: it requests, grants and uses credit
+only when a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send anything else. A
+peer has one session, on channel 10.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from brokerproof.harness.protocols.core.trace_recorder import (
 )
 
 TTL_MS = 60_000
-"""The TTL that a usual client requests."""
+"""The TTL that clients usually request."""
 _ROUTING = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 
 
@@ -48,7 +48,7 @@ def packet(name: str, /, **fields: Any) -> Match[Packet]:
 
 
 def is_forced(packet: Packet) -> bool:
-    """True if ``each`` is the answer to a force-delivery, which is encoded like a message."""
+    """Return True if ``each`` answers a force-delivery; the answer is encoded like a message."""
     return packet.name == "receive" and FORCED in packet.message.properties
 
 
@@ -71,7 +71,7 @@ class CorePeer(Conversation[Packet]):
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: int = NEWEST) -> None:
         super().__init__(judge, conn, acceptor)
         self.version = version
-        """The protocol version that it speaks and announces."""
+        """The protocol version that the peer speaks and announces."""
         self._recorder = CoreTraceRecorder(judge, conn)
         self._forced = 0
         self._sent = 0
@@ -92,7 +92,7 @@ class CorePeer(Conversation[Packet]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Write bytes, recorded as packets if they are packets and as raw bytes otherwise."""
+        """Write bytes; record them as packets if they are packets, and otherwise as raw bytes."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
@@ -216,7 +216,7 @@ class CorePeer(Conversation[Packet]):
         browse_only: bool = False,
         proves: Requirements | None = None,
     ) -> Packet:
-        """Create a consumer without credit; return the broker's description of its queue."""
+        """Create a consumer without credit; return the broker's description of the queue."""
         fields = {
             "consumer": consumer,
             "queue": queue,
@@ -227,15 +227,15 @@ class CorePeer(Conversation[Packet]):
         return self.call("create-consumer", fields, answer="queue-query-response-v3", proves=proves)
 
     def credit(self, credits: int, consumer: int = 0) -> None:
-        """Grant a consumer credit, in bytes; -1 removes the limit, 0 withdraws the remaining
+        """Grant credit to a consumer, in bytes; -1 removes the limit, 0 withdraws the remaining
         credit."""
         self.send("consumer-credits", {"consumer": consumer, "credits": credits})
 
     def acknowledge(
         self, delivered: Packet, *, one: bool = False, proves: Requirements | None = None
     ) -> None:
-        """Acknowledge all messages of its consumer up to ``delivered``, or only that ``one``; wait
-        for the answer."""
+        """Acknowledge all messages of the consumer up to ``delivered``, or with ``one`` only that
+        one; wait for the answer."""
         fields = {
             "consumer": delivered["consumer"],
             "message": delivered.message.id,
@@ -244,12 +244,12 @@ class CorePeer(Conversation[Packet]):
         self.call("acknowledge-one" if one else "acknowledge", fields, proves=proves)
 
     def close_consumer(self, consumer: int = 0) -> None:
-        """End a consumer; its unacknowledged messages return."""
+        """Close a consumer; its unacknowledged messages return to the queue."""
         self.call("close-consumer", {"consumer": consumer})
 
     def flush(self, consumer: int = 0, *, within: Duration = PATIENCE) -> None:
-        """Wait until everything deliverable to ``consumer`` has arrived (a barrier). The broker's
-        answer neither costs nor needs credit."""
+        """Wait until everything that can be delivered to ``consumer`` has arrived (a barrier). The
+        broker's answer neither uses nor needs credit."""
         self._forced += 1
         forced = self._forced
         self.send("force-delivery", {"consumer": consumer, "sequence": forced})

@@ -1,8 +1,8 @@
 """The packets of Artemis's CORE protocol for sessions, queues, messages and flow control.
 
 Types are those of :mod:`brokerproof.harness.protocols.core.values`; ``message`` is a whole message,
-``rest`` all remaining bytes. Other packets (large messages, XA, replication, clusters beyond the
-one packet sent to every client) are read without fields.
+and ``rest`` is all remaining bytes. Other packets (large messages, XA, replication, clusters beyond
+the one packet sent to every client) are read without fields.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from brokerproof.harness.protocols.table_files import tables
 from brokerproof.harness.protocols.versioned_fields import Fields, fields
 
 ASYNC_RESPONSES, PRODUCERS, NEWEST = 130, 134, 136
-"""Versions: since 2.7.0 answers have a correlation id; since 2.28.0 messages name their producer;
-the last is that of 2.56.0."""
+"""Protocol versions: the one in which answers got a correlation id (2.7.0), the one in which
+messages name their producer (2.28.0), and that of 2.56.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketTable:
-    """One packet: its name, its number (a byte, unsigned), and its fields."""
+    """One packet: its name, its number (an unsigned byte), and its fields."""
 
     name: str
     code: int

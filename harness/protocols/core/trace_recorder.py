@@ -1,8 +1,8 @@
 """Converts the bytes of a CORE connection, in both directions, to trace events.
 
-Each packet is one event: its command is the packet's name; its headers are channel and fields,
-including those of a message and its ``cost``; its body is the message's; its size counts all its
-bytes. Pings are heartbeats.
+Each packet is one event: the command is the packet's name; the headers are the channel and the
+fields, including a message's fields and ``cost``; the body is the message's body; the size includes
+all bytes of the packet. Pings are heartbeats.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "CORE"
 UNREADABLE = "UNREADABLE"
-"""The name of the packet that represents unreadable bytes; its field ``reason`` is a sentence."""
+"""The packet name that stands for unreadable bytes; the field ``reason`` is a sentence."""
 PING = "ping"
 
 
@@ -43,7 +43,7 @@ class CoreTraceRecorder:
     def on_bytes_received(self, at: Instant, data: bytes) -> list[Packet]:
         """Record bytes from the broker; return the packets that they complete.
 
-        Unreadable bytes are :data:`UNREADABLE`.
+        Unreadable bytes become :data:`UNREADABLE`.
         """
         packets: list[Packet] = []
         for item in self._from_broker.feed(data):
@@ -54,6 +54,6 @@ class CoreTraceRecorder:
         return packets
 
     def on_bytes_sent(self, at: Instant, data: bytes) -> None:
-        """Record bytes from the client, however it splits them."""
+        """Record bytes from the client, in whatever pieces they are written."""
         for item in self._to_broker.feed(data):
             self._judge.record(event_of(self._factory, at, True, item))

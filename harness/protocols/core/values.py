@@ -1,11 +1,12 @@
 """Reads and writes simple values of Artemis's CORE protocol (release 2.56.0, packages core.buffers
 and utils).
 
-Numbers are big-endian and signed. Text has two forms, for no visible reason. A *simple string* is
-its length in bytes, then UTF-16 with the low byte first. A *string* is its length in characters,
-then one of three encodings: below :data:`SHORT` characters, UTF-16 with the high byte first; below
-:data:`LONG`, a length of two bytes and Java's modified UTF-8 (:func:`modified_utf8`); otherwise a
-simple string. A *nullable* value is a byte that shows whether there is a value, then the value.
+Numbers are big-endian and signed. Text has two forms, for no visible reason. A *simple string*
+consists of its length in bytes, then UTF-16 with the low byte first. A *string* consists of its
+length in characters, then one of three encodings: below :data:`SHORT` characters, UTF-16 with the
+high byte first; below :data:`LONG`, a length of two bytes and Java's modified UTF-8
+(:func:`modified_utf8`); otherwise a simple string. A *nullable* value begins with a byte that shows
+whether a value follows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from brokerproof.harness.protocols.java_values import Malformed as Malformed
 from brokerproof.harness.protocols.java_values import modified_utf8 as modified_utf8
 
 SHORT, LONG = 9, 0xFFF
-"""Lengths, in characters, from which a string has another encoding."""
+"""Lengths, in characters, from which a string is encoded differently."""
 
 
 def simple(text: str) -> bytes:
@@ -43,7 +44,7 @@ _WRITERS: dict[str, Callable[[Any], bytes]] = {"simple": simple, "string": strin
 
 
 def encode(kind: str, value: Any) -> bytes:
-    """Encode a value of ``kind``; a ``?`` after it makes it nullable.
+    """Encode a value of ``kind``; a ``?`` at the end of ``kind`` makes the value nullable.
 
     Raises ``ValueError`` for a number out of range.
     """
@@ -94,7 +95,7 @@ KINDS = {
     10: "simple",
     11: "char",
 }
-"""The type of a property by its byte."""
+"""The types of properties by their bytes."""
 _NUMBERED = {kind: number for number, kind in KINDS.items()}
 _PLAIN: tuple[tuple[type, str], ...] = (
     (bool, "boolean"),
@@ -115,7 +116,7 @@ class Property:
 
 
 def property_of(value: Any) -> Property:
-    """Give a Python value its usual type. Raises ``ValueError`` for a value that cannot be a
+    """Return a Python value with its usual type. Raises ``ValueError`` for a value that cannot be a
     property."""
     if isinstance(value, Property):
         return value
@@ -126,7 +127,7 @@ def property_of(value: Any) -> Property:
 
 
 def encode_properties(properties: dict[str, Any]) -> bytes:
-    """Encode names and typed values; one byte if there are none."""
+    """Encode names and typed values; if there are none, one byte."""
     if not properties:
         return b"\0"
     data = b"\1" + len(properties).to_bytes(4)

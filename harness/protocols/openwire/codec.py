@@ -1,7 +1,7 @@
-"""Writes commands of OpenWire, ActiveMQ's own protocol, with any given values, and reads those of
-both sides. Nothing is judged here.
+"""Writes commands of OpenWire, ActiveMQ's own protocol, with any given values, and reads the
+commands of both sides. Nothing is judged here.
 
-A command has four bytes for the size of the rest, one for its type, and its fields
+A command has four bytes for the size of the rest, one byte for the type, and the fields
 (:mod:`brokerproof.harness.protocols.openwire.tables`) in the loose encoding. Both sides begin with
 WireFormatInfo, which is always loose; the effects of its options (tight encoding, a cache of
 structures, stack traces, no sizes) are not supported here: a peer must decline them.
@@ -27,15 +27,14 @@ from brokerproof.harness.protocols.openwire.values import (
 
 MAGIC = b"ActiveMQ"
 MOST_READ = 64 * 1024 * 1024
-"""The longest command that is waited for."""
+"""The longest command that the reader waits for."""
 DEEPEST = 16
-"""The deepest nesting of structures that is read; deeper ones are malformed."""
+"""The deepest nesting of structures that is read; deeper structures are malformed."""
 DEFAULTS: dict[str, Any] = {"boolean": False, "magic": MAGIC}
 """The value of a missing field: 0 for numbers, null for nullable values."""
 NULLABLE = frozenset({"string", "bytes", "structure", "structures", "throwable"})
 HEAD = 1024
-"""Bytes that ActiveMQ counts for a message besides its content and its properties
-(Message.getSize)."""
+"""Bytes that ActiveMQ adds to a message's content and properties (Message.getSize)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +46,14 @@ class Failure:
 
     @property
     def name(self) -> str:
-        """The class without its package."""
+        """Return the name of the class without its package."""
         return self.kind.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """A command or a part of one. ``size`` counts every byte of a received command. An unknown type
-    has the name ``type-CODE``."""
+    """A command or a part of one. ``size`` includes every byte of a received command. A structure
+    of an unknown type is named ``type-CODE``."""
 
     name: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -72,11 +71,11 @@ class Structure:
 
     @property
     def cost(self) -> int:
-        """The size that ActiveMQ counts for this message, and reports in its ProducerAck."""
+        """The size that ActiveMQ calculates for this message and reports in its ProducerAck."""
         return HEAD + len(self.get("content") or b"") + len(self.get("marshalledProperties") or b"")
 
     def properties(self) -> dict[str, Any]:
-        """Properties without their types. Raises :class:`Malformed`."""
+        """The message's properties without their types. Raises :class:`Malformed`."""
         data = self.get("marshalledProperties")
         return {name: item.value for name, item in read_map(data).items()} if data else {}
 
@@ -89,7 +88,7 @@ class Structure:
         return text_of(cursor.take(cursor.value("int")))
 
     def __str__(self) -> str:
-        """The message's id, as ActiveMQ writes it."""
+        """Return the message's id as ActiveMQ writes it."""
         match self.name:
             case "ActiveMQQueue" | "ActiveMQTempQueue":
                 return f"queue://{self['physicalName']}"
@@ -108,8 +107,8 @@ class Structure:
         return self.name
 
     def listed(self) -> tuple[tuple[str, str], ...]:
-        """Return the fields, including those of the message, as text for traces, without passwords
-        and null fields."""
+        """Return the fields, including those of the message, as text for traces; passwords and null
+        fields are left out."""
         listed: list[tuple[str, str]] = []
         for name, value in self.fields.items():
             if value is None or name in ("password", "content", "magic"):
@@ -167,7 +166,7 @@ def encode_command(
     """Return a command's bytes, with the fields of ``version``. ``size`` is correct unless given.
 
     A map may be given instead of its bytes. Raises ``ValueError`` for a field that the command
-    lacks, and for a value outside its type.
+    lacks or a value that its type cannot hold.
     """
     table = BY_NAME[name]
     return frame(table.code, _encode_fields(table, fields or {}, version), size=size)
@@ -213,7 +212,7 @@ Read: TypeAlias = Structure | Unreadable
 
 class Reader(LengthPrefixedReader[Structure]):
     """Splits the bytes from one side into commands. ``version`` is the agreed version, which may
-    change later."""
+    change."""
 
     unit = "command"
 

@@ -1,8 +1,8 @@
 """A raw peer for OpenWire, ActiveMQ's own protocol, which can speak correctly or send arbitrary
 bytes.
 
-Unlike ActiveMQ's own client, it does nothing by itself: it respects no window, acknowledges nothing
-and sends no KeepAliveInfo unless a case says so. :meth:`OpenWirePeer.send` and
+Unlike ActiveMQ's own client, this peer does nothing by itself: it respects no window, acknowledges
+nothing and sends no KeepAliveInfo unless a case says so. :meth:`OpenWirePeer.send` and
 :meth:`OpenWirePeer.write` send anything else. Ids are structures, and all ids of a peer contain its
 connection id.
 """
@@ -43,8 +43,8 @@ OPTIONS: dict[str, Any] = {
     "MaxInactivityDuration": 0,
     "MaxInactivityDurationInitalDelay": 10_000,
 }
-"""The peer's WireFormatInfo, with the protocol's spelling. Durations in milliseconds; 0 requests no
-signs of life."""
+"""The options in the peer's WireFormatInfo, as the protocol spells them. Durations are in
+milliseconds; 0 requests no signs of life."""
 RESPONSES = (
     "Response",
     "ExceptionResponse",
@@ -53,7 +53,7 @@ RESPONSES = (
     "IntegerResponse",
 )
 DELIVERED, POISON, STANDARD, REDELIVERED, INDIVIDUAL = 0, 1, 2, 3, 4
-"""Types of MessageAck."""
+"""The types of a MessageAck."""
 
 
 def queue(name: str) -> Structure:
@@ -75,7 +75,7 @@ def command(name: str, /, **fields: Any) -> Match[Structure]:
 
 
 def answer(number: int) -> Match[Structure]:
-    """Match the response to command ``number``, exceptions included."""
+    """Match the response to command ``number``, even if it is an exception."""
     return Match(
         f"the answer to command {number}",
         lambda command: command.get("correlationId") == number and command.name in RESPONSES,
@@ -93,8 +93,8 @@ def dispatch(consumer: Structure | None = None) -> Match[Structure]:
 
 
 class OpenWirePeer(Conversation[Structure]):
-    """One OpenWire connection of the harness. ``name``: its connection id; ``version``: the one
-    that it announces."""
+    """One OpenWire connection of the harness. ``name`` is its connection id, ``version`` the
+    version that it announces."""
 
     protocol = PROTOCOL
 
@@ -104,12 +104,12 @@ class OpenWirePeer(Conversation[Structure]):
         super().__init__(judge, conn, acceptor)
         self.name = f"ID:{name or conn}"
         self.version = version
-        """The version in which commands are written: first the announced one, then the lower of
-        both sides'."""
+        """The version in which commands are written: first the announced version, then the lower of
+        the two sides' versions."""
         self.theirs: Structure | None = None
-        """The broker's WireFormatInfo, once received."""
+        """The broker's WireFormatInfo, once it has arrived."""
         self.beats: list[Structure] = []
-        """KeepAliveInfos of the broker, oldest first. They are not in the inbox."""
+        """KeepAliveInfos from the broker, oldest first. They are not in the inbox."""
         self._recorder = OpenWireTraceRecorder(judge, conn)
         self._numbers: dict[str, int] = {}
 
@@ -133,7 +133,7 @@ class OpenWirePeer(Conversation[Structure]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Write bytes, recorded as commands if they are commands and as raw bytes otherwise."""
+        """Write bytes; record them as commands if they are commands, and otherwise as raw bytes."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
@@ -141,7 +141,7 @@ class OpenWirePeer(Conversation[Structure]):
     def send(
         self, name: str, fields: Mapping[str, Any] | None = None, *, response: bool = False
     ) -> int:
-        """Send a command; return its number, a new one unless ``fields`` has it."""
+        """Send a command; return its number, which is new unless ``fields`` gives one."""
         all_fields = {
             "commandId": self._next("command"),
             "responseRequired": response,
@@ -169,7 +169,7 @@ class OpenWirePeer(Conversation[Structure]):
     def refused(
         self, number: int, *, within: Duration = PATIENCE, proves: Requirements | None = None
     ) -> Structure:
-        """The ExceptionResponse to command ``number``."""
+        """Return the ExceptionResponse to command ``number``."""
         return self.expect(
             command("ExceptionResponse", correlationId=number), within=within, proves=proves
         )
@@ -187,7 +187,7 @@ class OpenWirePeer(Conversation[Structure]):
     # connections and sessions
 
     def wire_format(self, version: int | None = None, **options: Any) -> None:
-        """Our WireFormatInfo; ``options`` as in :data:`OPTIONS`, None omits one."""
+        """Return our WireFormatInfo; ``options`` are as in :data:`OPTIONS`, and None omits one."""
         info = {name: value for name, value in {**OPTIONS, **options}.items() if value is not None}
         fields = {
             "version": self.version if version is None else version,
@@ -210,7 +210,7 @@ class OpenWirePeer(Conversation[Structure]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> None:
-        """Log in, and consume the broker's BrokerInfo."""
+        """Log in, and consume the BrokerInfo that the broker sends."""
         info = {
             "connectionId": self.connection,
             "clientId": self.name,
@@ -258,7 +258,7 @@ class OpenWirePeer(Conversation[Structure]):
         session: int = 1,
         proves: Requirements | None = None,
     ) -> Structure:
-        """Make a producer with a window of that many bytes, 0 for none; return its id."""
+        """Create a producer with a window of that many bytes (0: none); return its id."""
         value = self._next("producer") if number is None else number
         made = Structure(
             "ProducerId", {"connectionId": self.name, "value": value, "sessionId": session}
@@ -277,7 +277,7 @@ class OpenWirePeer(Conversation[Structure]):
         persistent: bool = False,
         **fields: Any,
     ) -> Structure:
-        """Return the next message of ``producer``: a text message for a str, else a bytes
+        """Return ``producer``'s next message: a text message for a str, otherwise a bytes
         message."""
         number = self._next(f"message of {producer}")
         id = Structure("MessageId", {"producerId": producer, "producerSequenceId": number})

@@ -1,7 +1,7 @@
 """The structures of OpenWire for connections, producers, consumers, messages and signs of life.
 
-Types are those of :mod:`brokerproof.harness.protocols.openwire.values`. Others (XA, journals,
-network bridges, discovery) are read without fields.
+Types are those of :mod:`brokerproof.harness.protocols.openwire.values`. Other structures (XA,
+journals, network bridges, discovery) are read without fields.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from brokerproof.harness.protocols.table_files import tables
 from brokerproof.harness.protocols.versioned_fields import Fields, fields
 
 NEWEST = 12
-"""The newest version of the protocol, which ActiveMQ speaks since 5.12.0."""
+"""The newest version of the protocol, which ActiveMQ has spoken since 5.12.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One structure: its name, its number (an unsigned byte), and its fields. A ``command`` can be
-    sent alone."""
+    """One structure: its name, its number (an unsigned byte), and its fields. Only a ``command``
+    can be sent on its own."""
 
     name: str
     code: int
@@ -36,4 +36,4 @@ BY_CODE: dict[int, Table] = {definition.code: definition for definition in BY_NA
 MESSAGES = frozenset(name for name in BY_NAME if name.endswith("Message"))
 """The commands that are messages."""
 SINCE = {"MessagePull": 2, "ProducerAck": 3}
-"""The version that introduced a command, unless the first."""
+"""The protocol version that introduced a command, unless it is the first version."""

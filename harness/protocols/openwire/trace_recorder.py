@@ -1,8 +1,8 @@
 """Converts the bytes of an OpenWire connection, in both directions, to trace events.
 
-Each command is one event, which has its name; its headers are the fields, including those of a
-message and its ``cost``; its body is the message's content; its size counts all its bytes. A
-KeepAliveInfo is a heartbeat.
+Each command is one event with the command's name; the headers are the fields, including a message's
+fields and ``cost``; the body is the message's content; the size includes all bytes of the command.
+A KeepAliveInfo is a heartbeat.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from brokerproof.harness.trace.events import Event
 
 PROTOCOL = "OPENWIRE"
 UNREADABLE = "UNREADABLE"
-"""The name of the command that represents unreadable bytes; its field ``reason`` is a sentence."""
+"""The command name that stands for unreadable bytes; the field ``reason`` is a sentence."""
 KEEP_ALIVE, WIRE_FORMAT = "KeepAliveInfo", "WireFormatInfo"
 
 
@@ -33,7 +33,7 @@ def event_of(factory: EventFactory, at: Instant, out: bool, item: Structure | Un
 class OpenWireTraceRecorder:
     """Records both directions of connection ``conn``, read with the harness's own codec.
 
-    Once both sides have sent their versions, both directions are read by the lower one.
+    Once both sides have sent their versions, both directions are read in the lower version.
     """
 
     def __init__(self, judge: Judge, conn: int) -> None:
@@ -45,12 +45,12 @@ class OpenWireTraceRecorder:
     def on_bytes_received(self, at: Instant, data: bytes) -> list[Structure]:
         """Record bytes from the broker; return the commands that they complete.
 
-        Unreadable bytes are :data:`UNREADABLE`.
+        Unreadable bytes become :data:`UNREADABLE`.
         """
         return self._on_bytes(at, False, data)
 
     def on_bytes_sent(self, at: Instant, data: bytes) -> None:
-        """Record bytes from the client, however it splits them."""
+        """Record bytes from the client, in whatever pieces they are written."""
         self._on_bytes(at, True, data)
 
     def _on_bytes(self, at: Instant, out: bool, data: bytes) -> list[Structure]:

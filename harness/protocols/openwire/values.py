@@ -2,10 +2,11 @@
 and MarshallingSupport).
 
 Numbers are big-endian and signed. ``string`` and ``bytes`` are nullable: a byte shows whether there
-is a value. A string's length has two bytes, and its UTF-8 is Java's: each code unit of UTF-16
-separately, NUL in two bytes. ``structure`` is a byte that shows whether there is one, then its type
-and its fields; ``structures`` begin with their number in two bytes. Properties of messages and of
-WireFormatInfo are a *map* of typed values, stored in a field of type ``bytes``.
+is a value. A string's length has two bytes, and its UTF-8 is Java's: each code unit of UTF-16 is
+encoded separately, and NUL takes two bytes. A ``structure`` begins with a byte that shows whether
+there is one, followed by its type and its fields; ``structures`` begin with their number in two
+bytes. Properties of messages and of WireFormatInfo are a *map* of typed values, stored in a field
+of type ``bytes``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from brokerproof.harness.protocols.java_values import Malformed as Malformed
 from brokerproof.harness.protocols.java_values import modified_utf8
 
 DEEPEST = 32
-"""The deepest nesting of lists and maps that is read; deeper ones are malformed."""
+"""The deepest nesting of lists and maps that is read; any deeper nesting is malformed."""
 
 
 def java_utf8(text: str) -> bytes:
@@ -37,7 +38,7 @@ def text_of(data: bytes) -> str:
 
 
 def utf(text: str) -> bytes:
-    """Encode text after its length in two bytes. Raises ``ValueError`` for more than 65,535
+    """Encode text, preceded by its length in two bytes. Raises ``ValueError`` for over 65,535
     bytes."""
     data = java_utf8(text)
     if len(data) > 0xFFFF:
@@ -46,7 +47,7 @@ def utf(text: str) -> bytes:
 
 
 def long_utf(text: str) -> bytes:
-    """Encode text after its length in four bytes: the content of a text message."""
+    """Encode the content of a text message, preceded by its length in four bytes."""
     data = java_utf8(text)
     return len(data).to_bytes(4) + data
 
@@ -76,7 +77,7 @@ class Cursor(java_values.Cursor):
         return self.utf() if kind == "string" else self.take(self.value("int"))
 
     def utf(self) -> str:
-        """Text after its length in two bytes."""
+        """Return text that is preceded by its length in two bytes."""
         return text_of(self.take(int.from_bytes(self.take(2))))
 
 
@@ -98,7 +99,7 @@ KINDS = {
     12: "list",
     13: "text",
 }
-"""The type of a value in a map, by its byte; ``text`` is a string with a length of four bytes."""
+"""The types of a map's values, by their bytes; ``text`` is a string with a length of four bytes."""
 _NUMBERED = {kind: number for number, kind in KINDS.items()}
 
 

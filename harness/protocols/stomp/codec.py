@@ -1,8 +1,8 @@
 """A simple STOMP codec for peers that can misbehave: it writes any given values and reads a
 broker's bytes.
 
-Nothing here decides whether a broker is right. The reader keeps everything it could read (raw size,
-the order of headers, repeated ones) and names what it could not; the suites judge.
+Nothing here decides whether a broker is right. The reader keeps everything that it could read (raw
+size, the order of headers, repeated headers) and names what it could not read; the suites judge.
 
 Escapes by version: 1.0 has none; 1.1 has ``\\n``, ``\\c`` and ``\\\\`` (STOMP11-ENC-04 to -06); 1.2
 adds ``\\r`` (STOMP12-ENC-04). CONNECT, STOMP and CONNECTED are never escaped (STOMP11-ENC-03,
@@ -33,8 +33,8 @@ _TRANSLATIONS = {version: str.maketrans(table) for version, table in _ESCAPES.it
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as read or to be written. ``size`` counts all its bytes, including the NUL and an
-    end of line that directly followed the NUL in the same read."""
+    """One frame, as read or to be written. ``size`` includes all its bytes, the NUL, and an end of
+    line that directly followed the NUL in the same read."""
 
     command: str
     headers: HeaderList = ()
@@ -63,7 +63,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Eol:
-    """``size`` bytes of end of line outside a frame: heartbeats."""
+    """``size`` bytes of line ends outside a frame: heartbeats."""
 
     size: int
 
@@ -80,7 +80,7 @@ Item: TypeAlias = Frame | Eol | Unreadable
 
 
 def header_list(headers: HeadersLike) -> HeaderList:
-    """Return headers of any accepted form as a tuple of pairs, in order, with repeats."""
+    """Return headers, in any accepted form, as a tuple of pairs, in order and with repeats."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple((name, str(value)) for name, value in pairs)
 
@@ -116,7 +116,7 @@ def encode(
     version: str = "1.2",
     eol: bytes = b"\n",
 ) -> bytes:
-    """Return a frame's bytes, without adding or checking any header."""
+    """Return a frame's bytes, neither adding nor checking any header."""
     quote = (lambda text: text) if command in UNESCAPED else (lambda text: escape(text, version))
     lines = [command.encode()]
     lines += [f"{quote(name)}:{quote(value)}".encode() for name, value in header_list(headers)]
@@ -124,8 +124,7 @@ def encode(
 
 
 class Reader:
-    """Splits input into frames and ends of line. ``version`` may be set once CONNECTED states
-    it."""
+    """Splits input into frames and line ends. ``version`` may be set once CONNECTED states it."""
 
     def __init__(self, version: str = "1.0") -> None:
         self.version = version
@@ -137,8 +136,8 @@ class Reader:
         return len(self._pending)
 
     def feed(self, data: bytes) -> Iterator[Item]:
-        """Return the items that ``data`` completes. The version applies per frame, so the caller
-        may change it in between."""
+        """Return the items that ``data`` completes. Each frame is read by the current version, so
+        the caller may change the version between frames."""
         if self._broken:
             yield Unreadable(data, "follows bytes that were not a frame")
             return
@@ -154,8 +153,8 @@ class Reader:
 
     def skip(self, size: int) -> int:
         """Record that ``size`` bytes will never arrive. Missing bytes of a frame with a
-        content-length count as zeros; return their number. If more bytes are missing, the next
-        frame cannot be found, and this reader is unusable from then on."""
+        content-length are replaced by zeros; return their number. If more bytes are missing, the
+        next frame cannot be found, and this reader is unusable from then on."""
         head_end, start = self._head_end()
         if self._broken or head_end < 0:
             return 0
@@ -198,7 +197,7 @@ class Reader:
         return self._with_body(command, tuple(headers), body_start)
 
     def _head_end(self) -> tuple[int, int]:
-        """Return the end of the header lines and the start of the body; (-1, -1) until that has
+        """Return where the header lines end and the body starts; (-1, -1) until both have
         arrived."""
         plain = self._pending.find(b"\n\n")
         carriage = self._pending.find(b"\n\r\n", 0, plain + 2 if plain >= 0 else None)

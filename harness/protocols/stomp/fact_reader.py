@@ -3,8 +3,8 @@ outcomes, overrun windows.
 
 The reader takes events one by one and needs no plan of the case. Unknown facts stay open: an ACK
 without a requested receipt was *asked*, not settled; messages of a transaction are confirmed by the
-receipt of COMMIT. A connection on which the client wrote bytes that are not a frame is *opaque*:
-their meaning is unknown.
+receipt of COMMIT. If the client wrote bytes that are not a frame, the connection is *opaque*: the
+meaning of those bytes is unknown.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from brokerproof.harness.trace.facts import (
 )
 
 STRANGE = ("priority", "expires", "AMQ_", "_AMQ", "transaction")
-"""Headers (prefixes of names) of a SEND that let a broker reorder, delay or drop the message. A
+"""SEND headers, as prefixes of names, that let a broker reorder, delay or drop the message. A
 message in a transaction takes its place at the commit."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """A held delivery; ``size`` in bytes."""
+    """A delivery that a consumer holds; ``size`` is in bytes."""
 
     key: Key
     when: When
@@ -56,15 +56,16 @@ class Subscription:
     anycast: bool | None = None
     held: dict[str, Delivery] = field(default_factory=dict)
     held_bytes: int = 0
-    """Size of the held messages."""
+    """The total size of the messages held."""
 
 
 @dataclass
 class StompFactReader:
-    """Reads one connection. Memory holds only held deliveries, and SENDs that await a receipt.
+    """Reads one connection. Only deliveries that consumers hold and SENDs that await a receipt are
+    kept.
 
-    ``windows``: SUBSCRIBE headers that request a window, with the unit each counts (``octets`` or
-    ``messages``). ``window``: the window if SUBSCRIBE names none (None: unknown).
+    ``windows``: SUBSCRIBE headers that request a window, each with its unit (``octets`` or
+    ``messages``). ``window``: the window if a SUBSCRIBE names none (None: unknown).
     """
 
     conn: int
@@ -74,11 +75,11 @@ class StompFactReader:
     _awaiting: dict[str, list[tuple[Sent | Delivered | Unsubscribed, bool]]] = field(
         default_factory=dict
     )
-    """By receipt: the facts that it decides, and whether it answers an ABORT."""
+    """For each receipt, the facts that it decides and whether it answers an ABORT."""
     _transactions: dict[str, list[Sent]] = field(default_factory=dict)
     _went: set[str] = field(default_factory=set)
     _goodbye: When | None = None
-    """When the client sent DISCONNECT."""
+    """When the client sent its DISCONNECT."""
     _opaque: bool = False
     _ended: bool = False
     _epochs: int = 0
@@ -109,7 +110,7 @@ class StompFactReader:
         """Yield every open fact in its current state, each once: the connection closed at ``when``,
         or the recording ended (None).
 
-        A consumer that sent DISCONNECT counts as gone from then on: the broker may deliver its
+        A consumer that sent DISCONNECT is treated as gone from then on: the broker may deliver its
         messages to another consumer before the connection is closed.
         """
         self._ended = True
@@ -285,7 +286,7 @@ class StompFactReader:
 
 
 def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
-    """Return the names of held messages up to ``token``, in order."""
+    """Return the names of the held messages up to ``token``, in order."""
     covered = []
     for ack_id in held:
         covered.append(ack_id)
@@ -295,7 +296,7 @@ def _up_to(held: Mapping[str, Delivery], token: str) -> list[str]:
 
 
 def _open(subscription: Subscription) -> bool:
-    """True if the window lets one more delivery begin
+    """Return True if the window lets one more delivery begin
     (:class:`brokerproof.harness.oracles.window.WindowAccount`, with a running sum)."""
     assert subscription.window is not None
     if subscription.window < 0:
@@ -319,8 +320,8 @@ def _decided(fact: Sent | Delivered | Unsubscribed, aborted: bool) -> Fact:
 
 
 def anycast(headers: Mapping[str, str]) -> bool | None:
-    """True if a destination is a queue, False if it is a topic, by its headers or its name; None if
-    unknown."""
+    """Return True for a queue, False for a topic, judged by the destination's headers or name; None
+    if unknown."""
     routing = headers.get("destination-type", headers.get("subscription-type", ""))
     if routing:
         return routing == "ANYCAST"
@@ -329,10 +330,10 @@ def anycast(headers: Mapping[str, str]) -> bool | None:
 
 
 def window_asked(headers: Mapping[str, str], counting: Mapping[str, str]) -> tuple[int | None, str]:
-    """Return the window that a SUBSCRIBE names, and its unit: ``octets`` or ``messages``.
+    """Return the window that a SUBSCRIBE names and its unit (``octets`` or ``messages``).
 
-    ``counting``: this family's window headers, with the unit of each. None: the frame names no
-    numeric window.
+    ``counting`` has this family's window headers, each with its unit. The result is None if the
+    frame names no numeric window.
     """
     for name, unit in counting.items():
         text = headers.get(name, "")

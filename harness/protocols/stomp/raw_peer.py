@@ -24,7 +24,7 @@ from brokerproof.harness.trace.events import RECORDED_BYTES, FrameSent
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A name to send to and subscribe to, with the headers that select its kind in this broker
+    """A name for SEND and SUBSCRIBE, with the headers that select its kind in this broker
     family."""
 
     name: str
@@ -33,7 +33,7 @@ class Destination:
 
 
 def frame(command: str, headers: HeadersLike = (), *, body: bytes | None = None) -> Match[Frame]:
-    """Match a frame by command, header values (first entries) and, if given, body."""
+    """Match a frame by its command, its header values (first entries) and, if given, its body."""
     expected = codec.header_list(headers)
     words = " ".join(
         [
@@ -60,21 +60,21 @@ OF_RECEIPTS = re.compile(
     r"STOMP10-RECEIPT-.*|STOMP1[12]-(RCPT|SRV)-.*"
     "|STOMP11-HDR-12|STOMP11-HDR-13|STOMP12-HDR-16|STOMP12-HDR-17|STOMP12-FH-10"
 )
-"""Requirements of RECEIPT, and of what a server may send. They do not apply if the server refuses
-the frame with ERROR: the requirements of that frame decide whether it may."""
+"""Requirements on RECEIPTs and on what a server may send. They do not apply if the server refuses
+the frame with an ERROR: the requirements on that frame decide whether it may do so."""
 ASKED_FOR = re.compile("STOMP10-RECEIPT-02|STOMP11-HDR-13|STOMP12-HDR-17|STOMP1[12]-RCPT-01")
-"""Requirements that a RECEIPT arrives. If none ever does, no other requirement reports that."""
+"""The requirements for a RECEIPT to arrive; no others report that none ever does."""
 CONFIRMED = ("BEGIN", "SUBSCRIBE", "SEND")
-"""The commands that, according to :attr:`Identity.unmet`, may never be confirmed."""
+"""The commands that the broker may never confirm, according to :attr:`Identity.unmet`."""
 
 
 class StompInbox(StompConversation):
-    """A STOMP conversation whose MESSAGEs are taken from its inbox."""
+    """A STOMP conversation that takes MESSAGEs from its inbox."""
 
     transaction = "t"
-    """The name of a transaction; on a bench no other connection uses it. Some brokers let
-    connections share transactions, so concurrent cases would find each other's names taken, which
-    only the cases about names should test."""
+    """The name of a transaction, which no other connection on a bench uses. On some brokers,
+    connections share transactions, so concurrent cases with the same name would collide; only the
+    cases about names should test that."""
 
     def message(
         self,
@@ -117,15 +117,15 @@ class StompInbox(StompConversation):
 
 
 class StompPeer(StompInbox):
-    """One STOMP connection of the harness, in ``version`` once connected."""
+    """One STOMP connection of the harness, which speaks ``version`` once connected."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
         super().__init__(judge, conn, acceptor, version)
         self.messages_seen = 0
         self.unmet: Mapping[str, str] = {}
-        """See :attr:`Identity.unmet`. Only the case that judges a missing RECEIPT waits for one."""
+        """See :attr:`Identity.unmet`. Only the case that judges a missing RECEIPT waits for it."""
         self._asked: dict[str, str] = {}
-        """The commands of the frames that requested a receipt, by its id."""
+        """The commands of the frames that requested a receipt, by receipt id."""
 
     # Conversation
 
@@ -144,7 +144,7 @@ class StompPeer(StompInbox):
         super()._unmet(detail, proves, unmet)
 
     def _never_confirmed(self, unmet: Expectation | None) -> str:
-        """Return why the awaited RECEIPT cannot arrive any more; empty if it can, or none was
+        """Return why the awaited RECEIPT cannot arrive any more; empty if it can or none is
         awaited."""
         if unmet is None or unmet.kind != "frame" or unmet.shape is None:
             return ""
@@ -224,7 +224,8 @@ class StompPeer(StompInbox):
         """Wait until the broker has processed everything sent earlier (STOMP12-RCPT-01, -03): a
         barrier.
 
-        It is an empty transaction with receipts, which affects no destination in any version.
+        The barrier is an empty transaction with receipts, which affects no destination in any
+        version.
         """
         name = f"{self.transaction}-settle-{self.next_receipt()}"
         self.request("BEGIN", {"transaction": name})
@@ -241,7 +242,7 @@ class StompPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """Send SEND with content-length; by default wait for the receipt."""
+        """Send a SEND with content-length; by default wait for the receipt."""
         fields = (
             ("destination", to.name),
             *to.send_headers,
@@ -263,7 +264,7 @@ class StompPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """Send SUBSCRIBE; by default wait for the receipt."""
+        """Send a SUBSCRIBE; by default wait for the receipt."""
         fields = (
             ("id", id),
             ("destination", to.name),
@@ -277,11 +278,11 @@ class StompPeer(StompInbox):
             self.send("SUBSCRIBE", fields)
 
     def ack(self, message: Frame, headers: HeadersLike = (), *, receipt: bool = False) -> None:
-        """Send ACK for ``message`` as this version names it."""
+        """Send an ACK that names ``message`` as this version requires."""
         self._settle_message("ACK", message, headers, receipt)
 
     def nack(self, message: Frame, headers: HeadersLike = (), *, receipt: bool = False) -> None:
-        """Send NACK for ``message`` as this version names it (1.1 and 1.2)."""
+        """Send a NACK (1.1 and 1.2) that names ``message`` as this version requires."""
         self._settle_message("NACK", message, headers, receipt)
 
     def _settle_message(

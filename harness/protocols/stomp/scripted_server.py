@@ -1,4 +1,4 @@
-"""The server end of a STOMP connection, for clients on trial. It does only what a case says."""
+"""The server end of a STOMP connection, for judging clients. It does only what a case says."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StompServer(Scripted[Frame], StompPeer):
     def accept(
         self, version: str, heart_beat: tuple[int, int] | None = (0, 0), headers: HeadersLike = ()
     ) -> None:
-        """Send CONNECTED, with a heart-beat header only if ``heart_beat`` is given."""
+        """Send a CONNECTED frame, with a heart-beat header only if ``heart_beat`` is given."""
         fields = [("version", version)] if version != "1.0" else [("session", f"s{self.conn}")]
         if heart_beat is not None and version != "1.0":
             fields.append(("heart-beat", "{},{}".format(*heart_beat)))
@@ -48,19 +48,19 @@ class StompServer(Scripted[Frame], StompPeer):
         self.speak(version)
 
     def answer_receipt(self, asked: Frame) -> None:
-        """Send the RECEIPT that ``asked`` requests, if it requests one."""
+        """Send the RECEIPT that ``asked`` requests, if any."""
         receipt = asked.get("receipt")
         if receipt is not None:
             self.send("RECEIPT", {"receipt-id": receipt})
 
     def received(self, command: str, *, proves: Requirements | None = None) -> Frame:
-        """Return the next ``command`` of the client, after answering its receipt request."""
+        """Return the client's next ``command`` frame after sending the receipt that it requests."""
         asked = self.expect(frame(command), proves=proves)
         self.answer_receipt(asked)
         return asked
 
     def message_headers(self, subscription: Frame) -> dict[str, str]:
-        """Return the headers of the next MESSAGE for the SUBSCRIBE ``subscription``."""
+        """Return the headers of the next MESSAGE for the SUBSCRIBE frame ``subscription``."""
         self._messages += 1
         headers = {
             "destination": subscription.get("destination") or "/queue/unnamed",
@@ -76,7 +76,7 @@ class StompServer(Scripted[Frame], StompPeer):
     def deliver(
         self, subscription: Frame, body: bytes = b"", headers: HeadersLike = ()
     ) -> dict[str, str]:
-        """Send a MESSAGE with content-length for ``subscription``; return the headers that name
+        """Send a MESSAGE with a content-length to ``subscription``; return the headers that name
         it."""
         naming = self.message_headers(subscription)
         length = ("content-length", str(len(body)))

@@ -12,14 +12,13 @@ from brokerproof.harness.trace.event_factory import EventFactory
 
 PROTOCOL = "STOMP"
 UNREADABLE = "UNREADABLE"
-"""The command of the frame that represents unreadable bytes; its header ``reason`` is a
-sentence."""
+"""The command that stands for unreadable bytes; the header ``reason`` is a sentence."""
 
 
 class StompTraceRecorder:
     """Records the bytes received on connection ``conn``, read with the harness's own codec.
 
-    Clients themselves record what they send, in the form that they intended.
+    Clients record what they send themselves, in the form that they intended.
     """
 
     def __init__(self, judge: Judge, conn: int, protocol: str = PROTOCOL) -> None:
@@ -33,9 +32,9 @@ class StompTraceRecorder:
         self._reader.version = version
 
     def on_bytes_received(self, at: Instant, data: bytes) -> Iterator[Frame]:
-        """Record bytes from the broker; yield each frame that they complete once it is recorded.
+        """Record bytes from the broker; yield each completed frame once it is recorded.
 
-        Unreadable bytes are :data:`UNREADABLE`.
+        Unreadable bytes become :data:`UNREADABLE`.
         """
         for item in self._reader.feed(data):
             match item:
@@ -64,7 +63,7 @@ class StompTraceRecorder:
 
 
 class StompConversation(Conversation[Frame]):
-    """One STOMP connection, in ``version`` once connected. Subclasses process frames:
+    """One STOMP connection, in ``version`` once connected. Subclasses process frames in
     :meth:`on_frame`."""
 
     protocol = PROTOCOL
@@ -73,12 +72,12 @@ class StompConversation(Conversation[Frame]):
         super().__init__(judge, conn, acceptor)
         self.version = version
         self.connected: Frame | None = None
-        """The CONNECTED frame, once received."""
+        """The CONNECTED frame, once it has arrived."""
         self._recorder = StompTraceRecorder(judge, conn, self.protocol)
         self._receipts = 0
 
     def on_frame(self, item: Frame) -> None:
-        """Process ``item``, which was received and recorded."""
+        """Process ``item``, which has been received and recorded."""
         self.inbox.append(item)
 
     def decode(self, at: Instant, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""A dumb WebSocket codec for peers that may misbehave (RFC 6455). It writes any given frame and
+"""A simple WebSocket codec for peers that may misbehave (RFC 6455). It writes any given frame and
 reads a server's bytes: first the answer to the handshake, then frames.
 
 Nothing here decides whether a server is right. The codec keeps what a judge may need to know about
@@ -32,7 +32,7 @@ class Op(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The head of an HTTP response. Names of fields are in lower case, in the order received."""
+    """The head of an HTTP response. Field names are in lower case, in the order received."""
 
     status: int
     fields: tuple[tuple[str, str], ...]
@@ -55,15 +55,15 @@ class WsFrame:
     payload: bytes = b""
     fin: bool = True
     reserved: int = 0
-    """The three reserved bits as a number from 0 to 7; the first bit counts 4."""
+    """The three reserved bits as a number from 0 to 7; the first bit has the value 4."""
     masked: bool = False
     shortest: bool = True
-    """True if the length had the shortest form."""
+    """True if the length was in the shortest form."""
     size: int = 0
 
     @property
     def name(self) -> str:
-        """The opcode's name, or its number if it has none."""
+        """The opcode's name, or its number if it has no name."""
         return Op(self.op).name if self.op in set(Op) else f"OPCODE-{self.op}"
 
     @property
@@ -114,14 +114,14 @@ def request(
     *,
     line: str = "GET / HTTP/1.1",
 ) -> bytes:
-    """Return the client's handshake. ``fields`` follow Host and the key (None omits one)."""
+    """Return the client's handshake. ``fields`` follow Host and the key (None omits the key)."""
     known = (("Host", host), ("Sec-WebSocket-Key", key))
     head = [f"{name}: {value}" for name, value in (*known, *fields) if value is not None]
     return "\r\n".join([line, *head, "", ""]).encode()
 
 
 UPGRADE = (("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Version", "13"))
-"""The fields that every handshake has, besides Host and the key."""
+"""The fields that every handshake has in addition to Host and the key."""
 
 
 def key(seed: bytes) -> str:
@@ -147,7 +147,7 @@ def encode(
     """Return a frame's bytes. ``mask`` is four bytes, or None for an unmasked frame.
 
     ``announce`` replaces the payload's own length. ``form`` (7, 16 or 64 bits) forces that form of
-    the length, even if it is not the shortest.
+    the length, even if a shorter form would do.
     """
     length = len(payload) if announce is None else announce
     if form is None:
@@ -171,11 +171,11 @@ def masked(payload: bytes, mask: bytes) -> bytes:
 
 
 class Reader:
-    """Splits a server's bytes into its answer to the handshake and the frames after it. After any
-    answer but 101 nothing is read."""
+    """Splits a server's bytes into its answer to the handshake and the frames after it. If the
+    answer is not 101, nothing more is read."""
 
     def __init__(self, *, upgraded: bool = False) -> None:
-        """``upgraded``: the handshake is over, and frames (from either side) arrive."""
+        """``upgraded``: the handshake is over, and frames arrive, from either side."""
         self._rest = b""
         self._upgraded, self._done = upgraded, False
 

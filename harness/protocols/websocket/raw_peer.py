@@ -54,7 +54,7 @@ CLOSE = ws(Op.CLOSE)
 
 
 class WebSocketPeer(Conversation[Item]):
-    """One WebSocket connection of the harness. It answers the server's Pings and Closes unless
+    """One WebSocket connection of the harness, which answers the server's Pings and Closes unless
     ``polite`` is False."""
 
     protocol = "WEBSOCKET"
@@ -130,7 +130,7 @@ class WebSocketPeer(Conversation[Item]):
         key: str | None = "",
         host: str | None = "",
     ) -> None:
-        """Send a request with exactly these fields besides Host and the key (None omits it).
+        """Send a request with Host, the key (None omits it) and exactly these fields.
 
         ``line`` may contain ``{path}``, the path of this broker family's WebSockets.
         """
@@ -142,7 +142,7 @@ class WebSocketPeer(Conversation[Item]):
     def upgrade(
         self, *, protocols: Iterable[str] = SUB_PROTOCOLS, proves: Requirements | None = None
     ) -> Reply:
-        """Do the whole handshake. Its acceptance is a control unless ``proves`` is given."""
+        """Do the whole handshake. Its acceptance is only a control unless ``proves`` is given."""
         self.ask(protocols=protocols)
         reply = self.expect(ACCEPTED, proves=proves)
         assert isinstance(reply, Reply)
@@ -172,7 +172,7 @@ class WebSocketPeer(Conversation[Item]):
         self.write(data, as_event=False)
 
     def message(self, payload: bytes, *, op: Op = Op.BINARY, sizes: Iterable[int] = ()) -> None:
-        """Send one message in fragments of these sizes, and a last fragment with the rest."""
+        """Send one message in fragments of these sizes, and the rest in a last fragment."""
         rest = payload
         for size in sizes:
             self.send(op, rest[:size], fin=False)
@@ -180,7 +180,7 @@ class WebSocketPeer(Conversation[Item]):
         self.send(op, rest)
 
     def _mask(self) -> bytes:
-        """Return a different mask for each frame: unpredictable for scripts, but the same in every
+        """Return a different mask for each frame, unpredictable for scripts but the same in every
         run."""
         self._masks += 1
         return hashlib.sha256(b"%d mask %d" % (self.conn, self._masks)).digest()[:4]
@@ -188,7 +188,7 @@ class WebSocketPeer(Conversation[Item]):
     # STOMP above
 
     def carry(self, above: Receiver) -> WebSocketChannel:
-        """From now on, pass the payload of data frames to ``above``, and send its writes in
+        """From now on, pass the payload of data frames to ``above`` and send its writes as
         messages."""
         self._above = above
         return WebSocketChannel(self)

@@ -1,10 +1,10 @@
 """Reads the activemq.xml of a real ActiveMQ Classic into :class:`Settings`; the same file starts
 both brokers.
 
-Strict like :mod:`brokerproof.reference_broker.config.artemis.broker_xml`: a setting that is not
-used is either noted, because it is known to have no effect here, or refused with file, line and
-name. Besides ``broker``, a file may have beans that fill in placeholders. The environment replaces
-``${NAME}`` if the value is used.
+The reader is as strict as :mod:`brokerproof.reference_broker.config.artemis.broker_xml`: a setting
+that is not used is either noted, because it is known to have no effect here, or refused with file,
+line and name. Besides ``broker``, a file may contain beans that fill in placeholders. In values
+that are used, ``${NAME}`` is replaced from the environment.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BEANS = "http://www.springframework.org/schema/beans"
 _SCHEMA = "{http://www.w3.org/2001/XMLSchema-instance}"
 
 PAGE = 256 * 1024
-"""Page size of messages that a cursor writes to disk, in bytes; the family has no setting for it. A
+"""Size in bytes of the pages that a cursor writes to disk; the family has no setting for it. A
 queue has up to three pages in memory while it writes and reads."""
 _PERCENT = whole(1, 100)
 _POLICY: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
@@ -66,7 +66,7 @@ _POLICY: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "sendFailIfNoSpace": ("send_fail_if_no_space", boolean),
     "sendFailIfNoSpaceAfterTimeout": ("send_fail_after_ms", whole(0)),
 }
-"""Attributes of ``policyEntry``: the field of :class:`DestinationPolicy`, and a reader."""
+"""Attributes of ``policyEntry``, each with a :class:`DestinationPolicy` field and a reader."""
 _CURSORS = {"storeCursor": Cursor.STORE, "fileQueueCursor": Cursor.FILE, "vmQueueCursor": Cursor.VM}
 _USAGES: dict[str, dict[str, tuple[str, Callable[[str, Where], Any]]]] = {
     "memoryUsage": {
@@ -87,7 +87,7 @@ _USAGES: dict[str, dict[str, tuple[str, Callable[[str, Where], Any]]]] = {
 
 
 def is_one(path: Path) -> bool:
-    """True if ``path`` is an activemq.xml and not the file of another broker."""
+    """Return True if ``path`` is an activemq.xml rather than another broker's file."""
     try:
         return SPACE.encode() in path.read_bytes()
     except OSError:
@@ -95,13 +95,13 @@ def is_one(path: Path) -> bool:
 
 
 def read(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of an activemq.xml. Raises ``BadSetting`` with one sentence."""
+    """Return the settings of an activemq.xml. Raises a one-sentence ``BadSetting``."""
     return read_with_notes(path, environment).settings
 
 
 def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> BrokerXmlReader:
-    """Return the settings of an activemq.xml, and notes about settings without effect. Raises
-    ``BadSetting`` with one sentence."""
+    """Return the settings of an activemq.xml, and notes on settings that have no effect. Raises a
+    one-sentence ``BadSetting``."""
     return _Reader(path, environment).run()
 
 
@@ -145,7 +145,7 @@ class _Reader:
     users: dict[str, str] | None = None
     acceptors: list[Acceptor] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
-    """Values for :class:`ActiveMq`."""
+    """Collects the values for :class:`ActiveMq`."""
 
     def run(self) -> BrokerXmlReader:
         broker = self._broker(xml_document.document(self.file, "an activemq.xml"))
@@ -189,7 +189,7 @@ class _Reader:
     # --- the document -----------------------------------------------------------------------------
 
     def _broker(self, root: etree._Element) -> etree._Element:
-        """Return the one ``broker`` of the file, by itself or among beans."""
+        """Return the file's only ``broker`` element, which may be the root or be among beans."""
         if root.tag == f"{{{SPACE}}}broker":
             return root
         if root.tag != f"{{{BEANS}}}beans":
@@ -255,7 +255,7 @@ class _Reader:
             yield child
 
     def _plain(self, element: etree._Element) -> None:
-        """Raise for attributes, which ``element`` should not have."""
+        """Raise an exception if ``element`` has attributes."""
         for name, _, where in self._attributes(element):
             raise where.bad(f"unknown attribute {name}", "remove it")
 
@@ -268,7 +268,7 @@ class _Reader:
         what: str,
         used: Mapping[str, object] | None = None,
     ) -> None:
-        """Note why ``name`` is not used, or refuse it."""
+        """Note why ``name`` is not used, or refuse it as unknown."""
         entry = known.get(name)
         if entry is None:
             raise unknown(what, where.named(name), {*known, *(used or ())}, OF)
@@ -284,7 +284,7 @@ class _Reader:
         known: Mapping[str, Entry],
         but: tuple[str, ...] = (),
     ) -> dict[str, Any]:
-        """Return the attributes of ``element`` as values, except those in ``but``."""
+        """Return the attributes of ``element``, except those in ``but``, as values."""
         values: dict[str, Any] = {}
         for name, text, where in self._attributes(element):
             if name in used:

@@ -32,7 +32,7 @@ SCHEMES: dict[str, tuple[str, ...]] = {
     "nio": (OPENWIRE,),
     "ws": ("STOMP",),
 }
-"""Protocol of the connectors by URI scheme."""
+"""Protocols of connectors by URI scheme."""
 
 _URI = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#;,\s]+)(:(?P<port>[^/?#]*))?/?(\?(?P<query>.*))?",
@@ -59,12 +59,11 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "wireFormat.maxInactivityDurationInitalDelay": ("openwire_initial_delay_ms", whole(0)),
     "wireFormat.maxFrameSize": ("openwire_max_frame_size", whole(1)),
 }
-"""The options that are used: the parameter of :class:`Acceptor`, and a reader of the value."""
+"""The options that are used, each with its :class:`Acceptor` parameter and a value reader."""
 
 
 def read(name: str, uri: str, where: Where) -> tuple[Acceptor, list[Note]]:
-    """Return the acceptor that ``uri`` describes, and its options without effect. Raises
-    ``BadSetting``."""
+    """Return the acceptor for ``uri`` and its options without effect. Raises ``BadSetting``."""
     match = _URI.fullmatch(uri)
     if match is None:
         raise where.bad(
@@ -100,7 +99,7 @@ def read(name: str, uri: str, where: Where) -> tuple[Acceptor, list[Note]]:
 
 
 def acceptor(name: str, protocols: tuple[str, ...], **values: Any) -> Acceptor:
-    """Return a connector with the defaults of ActiveMQ."""
+    """Return a connector with ActiveMQ's defaults."""
     credits = values.pop("amqp_credits", 1000)
     ours: dict[str, Any] = {
         "anycast_prefix": ("/queue/", "queue://"),

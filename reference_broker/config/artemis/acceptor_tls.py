@@ -1,7 +1,8 @@
 """The TLS parameters of an acceptor's URL, as Artemis names them.
 
-``sslEnabled=true`` turns TLS on; without it the rest has no effect, and is noted. Key and
-certificate are PEM, which Artemis reads too; its own default, JKS, is a Java format.
+``sslEnabled=true`` turns TLS on; without it, the other parameters have no effect, which is noted.
+The key and the certificate are PEM, which Artemis also reads; the default of Artemis, JKS, is a
+Java format.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from brokerproof.reference_broker.config.values import Where, boolean, words
 from brokerproof.reference_broker.settings.acceptor import Tls
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
-"""Values that ``enabledProtocols`` may have."""
+"""Values permitted for ``enabledProtocols``."""
 
 _CONVERT = (
     "convert it by `openssl pkcs12 -nodes -in STORE.p12 -out STORE.pem` (a JKS first by keytool"
@@ -52,8 +53,8 @@ NAMES = frozenset({*USED, *IGNORED})
 
 
 def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]]:
-    """Return the TLS settings in ``given``, and notes on those without effect. Relative paths start
-    from the configuration file.
+    """Return the TLS settings in ``given`` and notes on any that have no effect. Paths are relative
+    to the configuration file.
 
     Raises ``BadSetting`` for a malformed or unsupported value, a missing ``keyStorePath``, a store
     that is not PEM, and client certificates without a ``trustStorePath`` to check them against.
@@ -103,8 +104,8 @@ def read(given: Mapping[str, str], where: Where) -> tuple[Tls | None, list[Note]
 def _store_type(
     values: Mapping[str, Any], name: str, allowed: tuple[str, ...], places: Mapping[str, Where]
 ) -> str:
-    """Return the type of a store; the refusal recommends the first of ``allowed``. Artemis assumes
-    JKS if none is given."""
+    """Return a store's type; if it is not allowed, the error recommends the first of ``allowed``.
+    Artemis assumes JKS if no type is given."""
     kind = str(values.get(name, "JKS"))
     if kind not in allowed:
         given = kind if name in values else f"{kind}, which is meant where none is given,"

@@ -23,7 +23,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.parameters import with_parameters
 
 PROTOCOLS = ("CORE", "AMQP", "STOMP", "HORNETQ", "MQTT", "OPENWIRE")
-"""Values of ``protocols``; an acceptor without the parameter speaks all of them in Artemis."""
+"""Values of ``protocols``; an Artemis acceptor without this parameter speaks all protocols."""
 
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#;,\s]+)(:(?P<port>[^/?#]*))?/?(\?(?P<query>.*))?",
@@ -49,7 +49,7 @@ def _prefixes(text: str, where: Where) -> tuple[str, ...]:
 
 
 def _seconds(text: str, where: Where) -> int:
-    """Return milliseconds; 0 (no timeout) for negative seconds too, as in Artemis."""
+    """Return milliseconds as seconds; as in Artemis, negative values become 0 (no timeout)."""
     return max(0, whole(-INT_MAX, INT_MAX)(text, where)) * 1000
 
 
@@ -71,7 +71,7 @@ def _mechanisms(text: str, where: Where) -> tuple[str, ...]:
 _window = whole(0, INT_MAX, or_else=-1)
 _large = byte_size(0, INT_MAX, or_else=-1)
 _payload = whole(125, INT_MAX)
-"""Every limit lets control frames pass, which have up to 125 bytes."""
+"""Every limit admits control frames, which have up to 125 bytes."""
 
 USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "protocols": ("protocols", _protocols),
@@ -101,8 +101,8 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "amqpLowCredits": ("amqp_low_credits", whole(0, INT_MAX)),
     "maxFrameSize": ("amqp_max_frame_size", whole(512, INT_MAX)),
 }
-"""The parameters that this broker uses: the parameter of :class:`Acceptor` and a reader of its
-value, weakest first."""
+"""The parameters that this broker uses, each with its :class:`Acceptor` parameter and a reader of
+its value, weakest first."""
 
 _DEPRECATED = {
     "stompConsumerCredits": "stompConsumerWindowSize",
@@ -113,7 +113,7 @@ _DEPRECATED = {
 
 
 def read(name: str, url: str, where: Where) -> tuple[Acceptor, list[Note]]:
-    """Return the acceptor that ``url`` describes, and the parameters without effect.
+    """Return the acceptor that ``url`` describes and the URL's parameters that have no effect.
 
     Raises ``BadSetting`` for a scheme other than tcp, a missing or bad port, and any parameter that
     is unknown, given twice, malformed, out of range or not supported.

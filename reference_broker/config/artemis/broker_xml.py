@@ -1,12 +1,12 @@
 """Reads the broker.xml of a real Artemis into :class:`Settings`; the same file starts both brokers.
 
-Strict on purpose: every element, attribute and URL parameter is either used, or known to have no
-effect here (see :mod:`brokerproof.reference_broker.config.ignored_settings`), or refused with file,
-line and name. Artemis itself takes the first of two equal elements and ignores unknown parameters;
-a test tool must not guess.
+The reader is deliberately strict: every element, attribute and URL parameter is either used, or
+known to have no effect here (see :mod:`brokerproof.reference_broker.config.ignored_settings`), or
+refused with file, line and name. Artemis itself takes the first of two equal elements and ignores
+unknown parameters; a test tool must not guess what was meant.
 
-The environment replaces ``${NAME:default}``, as in Artemis. Entities, DTDs and XInclude are
-refused: nothing outside the file is read, except the users files next to it.
+As in Artemis, ``${NAME:default}`` is replaced from the environment. Entities, DTDs and XInclude are
+refused: apart from the users files next to the file, nothing outside it is read.
 """
 
 from __future__ import annotations
@@ -108,25 +108,25 @@ ADDRESS_FIELDS: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "address-full-policy": ("address_full_policy", member(FullPolicy)),
     "default-consumer-window-size": ("default_consumer_window_size", whole(0, INT_MAX, or_else=-1)),
 }
-"""Children of ``address-setting`` that are used: the field of :class:`AddressSetting`, a reader."""
+"""Children of ``address-setting``, each with its :class:`AddressSetting` field and a reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerXmlReader:
-    """The result of reading a file: its settings, and those without effect here."""
+    """The result of reading a file: its settings, and those that have no effect here."""
 
     settings: Settings
     notes: tuple[Note, ...]
 
 
 def read(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of a broker.xml. Raises :class:`BadSetting` with one sentence."""
+    """Return the settings of a broker.xml. Raises a one-sentence :class:`BadSetting`."""
     return read_with_notes(path, environment).settings
 
 
 def read_with_notes(path: Path, environment: Mapping[str, str] = os.environ) -> BrokerXmlReader:
-    """Return the settings of a broker.xml and notes about settings without effect. Raises
-    :class:`BadSetting` with one sentence."""
+    """Return the settings of a broker.xml and notes on settings that have no effect. Raises a
+    one-sentence :class:`BadSetting`."""
     return _Reader(path, environment).run()
 
 
@@ -220,7 +220,7 @@ class _Reader:
             yield tag_of(child), child
 
     def _once(self, element: etree._Element) -> Iterator[tuple[str, etree._Element]]:
-        """Return the children by name. Raises for a repeated name."""
+        """Return the children by name. Raises an exception for a repeated name."""
         lines: dict[str, int] = {}
         for tag, child in self._core_children(element):
             if tag in lines:
@@ -257,7 +257,7 @@ class _Reader:
         seen: dict[str, int],
         known: tuple[str, ...] = (),
     ) -> str:
-        """Return the attribute that names an element. Raises if it is missing or repeated."""
+        """Return the attribute that names an element. Raises if it is missing or not unique."""
         where, value = (
             self._where(element),
             self._attributes(element, (attribute, *known)).get(attribute, ""),

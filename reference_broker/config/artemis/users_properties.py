@@ -1,9 +1,9 @@
-"""Reads the users files of Artemis, with one ``name = value`` per line.
+"""Reads the users files of Artemis, which have one ``name = value`` per line.
 
-``artemis-users.properties`` has passwords, plain or hashed
+``artemis-users.properties`` contains passwords, plain or hashed
 (:mod:`brokerproof.reference_broker.kernel.passwords`), in the format of Artemis's
-PropertiesLoginModule; ``cert-users.properties``, if it exists, has the subjects of the certificates
-that identify users, in the format of its TextFileCertificateLoginModule.
+PropertiesLoginModule; ``cert-users.properties``, if it exists, contains the subjects of the
+certificates that identify users, in the format of its TextFileCertificateLoginModule.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CERTIFICATES = "cert-users.properties"
 
 
 def read(path: Path) -> dict[str, str]:
-    """Return the passcode by login, as written in the file. Empty lines and lines that begin with
+    """Return the passcodes, as written in the file, by login. Empty lines and lines that begin with
     ``#`` or ``!`` are ignored.
 
     Raises ``BadSetting`` for a missing or unreadable file, a line without ``=``, an empty or
-    repeated name, and a password in ``ENC(…)`` that is not a hash but masked reversibly, and so
-    cannot be compared here.
+    repeated name, and a password in ``ENC(…)`` that is masked reversibly instead of hashed and
+    therefore cannot be compared here.
     """
     users: dict[str, str] = {}
     for where, name, password in _lines(path, "NAME = PASSWORD"):
@@ -44,11 +44,11 @@ def read(path: Path) -> dict[str, str]:
 
 
 def read_certificates(path: Path) -> dict[str, str]:
-    """Return the user by subject, the distinguished name of a certificate (``CN=ann, O=Example``).
-    Empty if there is no file.
+    """Return the users by subject, the distinguished name of a certificate (``CN=ann, O=Example``).
+    The result is empty if there is no file.
 
     Raises ``BadSetting`` for an unreadable file, a line without ``=``, an empty name or subject, a
-    repeated subject, and one that is a pattern (``/…/``), which is not supported here.
+    repeated subject, and a subject that is a pattern (``/…/``), which is not supported here.
     """
     if not path.exists():
         return {}
@@ -67,7 +67,7 @@ def read_certificates(path: Path) -> dict[str, str]:
 
 
 def _lines(path: Path, right: str) -> Iterator[tuple[Where, str, str]]:
-    """Yield place, name and value of each non-empty line; ``right`` describes a correct line."""
+    """Yield the place, name and value of each non-empty line; ``right`` shows a correct line."""
     try:
         text = input_file.read_text(path)
     except BadInput as problem:

@@ -1,6 +1,6 @@
 """Reads the Erlang terms of a configuration file: one term followed by a full stop. Terms are
-lists, tuples, atoms, strings, binaries, numbers and characters, each with its line. Terms that do
-not occur in configurations (variables, maps, functions) are refused like any other text.
+lists, tuples, atoms, strings, binaries, numbers and characters, each with its line. Anything else
+is refused, including terms that do not occur in configurations (variables, maps, functions).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ MOST_BYTES = 4 << 20
 MOST_DEPTH = 50
 """The deepest nesting of lists and tuples. RabbitMQ's own examples need seven levels."""
 MOST_DIGITS = 40
-"""Digits of the longest number."""
+"""The maximum number of digits in a number."""
 _BRACKETS = re.compile(
     r"""%[^\n]*+|\$(?:\\.|[^\\])|"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?|[\[\]{}]""", re.DOTALL
 )
-"""Comments, characters and texts, whose brackets do not count, and brackets."""
+"""Comments, characters and texts, whose brackets are ignored, and brackets."""
 _ESCAPE = re.compile(r"\\(x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[0-7]{1,3}|\^.|.)", re.DOTALL)
 _TERM = "a term"
 _WORD = re.compile(r"[\w@]+")
@@ -89,7 +89,7 @@ Term: TypeAlias = Atom | Text | Number | Sequence
 
 
 def shown(term: Term) -> str:
-    """A term as it is written in a file, shortened."""
+    """Return a term as written in a file, shortened."""
     match term:
         case Atom(name):
             text = name
@@ -104,7 +104,7 @@ def shown(term: Term) -> str:
 
 
 def read(path: Path) -> Term:
-    """Return the term of a file. Raises :class:`BadSetting` with file and line."""
+    """Return the term in a file. Raises :class:`BadSetting` with the file and the line."""
     try:
         text = input_file.read_text(path, MOST_BYTES)
     except BadInput as problem:
@@ -123,7 +123,7 @@ def read(path: Path) -> Term:
 
 
 class _BadToken(Exception):
-    """A token, what is wrong with it, and what would be right."""
+    """An invalid token, what is wrong with it, and what would be right."""
 
 
 def _check_depth(path: Path, text: str) -> None:
@@ -230,7 +230,7 @@ def _line(token: Token) -> int:
 
 
 def _unescaped(token: str) -> str:
-    """Return the text between the quotation marks."""
+    """Return the text between the quotation marks without its escapes."""
     try:
         text = _ESCAPE.sub(_escaped, token[1:-1])
         text.encode()

@@ -1,10 +1,11 @@
 """Reads a rabbitmq.conf into :class:`Settings`; the same file starts a real RabbitMQ.
 
-Each line is ``key = value``, and ``#`` begins a comment; a file called ``*.config`` is a classic
-one (:mod:`brokerproof.reference_broker.config.rabbitmq.rabbitmq_config`). Every key is either used,
-or known to have no effect here, or refused with file, line and name. The broker then behaves like
-RabbitMQ: unused queues stay, ``/queue/NAME`` and ``/topic/NAME`` are STOMP's names for a queue and
-a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over WebSocket has its own port.
+Each line is ``key = value``, and ``#`` begins a comment; a file named ``*.config`` has the classic
+format (:mod:`brokerproof.reference_broker.config.rabbitmq.rabbitmq_config`). Every key is either
+used, or known to have no effect here, or refused with the file, line and name. The broker then
+behaves like RabbitMQ: unused queues stay, ``/queue/NAME`` and ``/topic/NAME`` are STOMP's names for
+a queue and a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over WebSocket has its own
+port.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ from brokerproof.reference_broker.settings.settings import QUEUES_STAY, BadSetti
 
 STOMP_PORT, AMQP_PORT, MANAGEMENT_PORT, WEB_STOMP_PORT = 61613, 5672, 15672, 15674
 MAX_STOMP_FRAME_BYTES = 4 * 1024 * 1024
-"""The largest frame of STOMP (DEFAULT_MAX_FRAME_SIZE). WebSocket frames have no limit of their own
-unless ``web_stomp.ws_opts.max_frame_size`` sets one."""
+"""The largest STOMP frame (DEFAULT_MAX_FRAME_SIZE). WebSocket frames have no separate limit unless
+``web_stomp.ws_opts.max_frame_size`` sets one."""
 LOGIN, PASSCODE = "guest", "guest"
 """The user of an unconfigured RabbitMQ."""
 
 _LINE = re.compile(r"\s*(?P<key>[^\s#=]+)\s*=\s*(?P<value>[^#]*?)\s*(#.*)?")
 _LISTENERS = {"listeners.tcp": "amqp", "stomp.listeners.tcp": "stomp"}
 _OVER_HTTP = {"management": MANAGEMENT_PORT, "web_stomp": WEB_STOMP_PORT}
-"""Listeners whose host and port each have a key, and their default ports."""
+"""Listeners whose host and port are set by separate keys, and their default ports."""
 _PARTS = {f"{name}.tcp.{part}": (name, part) for name in _OVER_HTTP for part in ("ip", "port")} | {
     f"management.listener.{part}": ("management", part) for part in ("ip", "port")
 }
 _ENDPOINT = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]]+\]|::1?):)?(?P<port>[0-9]{1,5})")
 _NO_EFFECT = ("log.", "web_stomp.", "cluster_name", "collect_statistics", "loopback_users")
-"""Keys, or beginnings of keys, without effect here: what they configure does not exist."""
+"""Keys, or prefixes of keys, without effect here, because what they configure does not exist."""
 
 
 @dataclass
@@ -75,8 +76,7 @@ def read(path: Path) -> Settings:
 
 
 def read_with_notes(path: Path) -> _Reading:
-    """Return the settings of a file and notes on those without effect. Raises
-    :class:`BadSetting`."""
+    """Return the settings of a file and notes on any without effect. Raises :class:`BadSetting`."""
     reading = _Reading()
     login, passcode = LOGIN, PASSCODE
     seen: dict[str, int] = {}
@@ -153,7 +153,7 @@ _AMOUNT = re.compile(r"(?P<count>[0-9]{1,18})\s*(?P<unit>[A-Za-z]{0,3})")
 
 
 def _byte_size(text: str, where: Where) -> int:
-    """Bytes, as RabbitMQ writes them: kB is 1000, KiB and k are 1024."""
+    """Read a number of bytes as RabbitMQ writes it: kB is 1000, KiB and k are 1024."""
     match = _AMOUNT.fullmatch(text)
     if match is None or match["unit"].lower() not in _UNITS:
         raise where.bad(

@@ -1,8 +1,8 @@
 """Translates a classic ``rabbitmq.config`` into the equivalent lines of a ``rabbitmq.conf``.
 
-``[{rabbit, [{vm_memory_high_watermark, 0.4}, …]}, …].``: for each application a list of its
-settings. RabbitMQ's own table of equivalents (``rabbit.schema``) is used for the settings that this
-broker supports.
+The file has a list of settings for each application: ``[{rabbit, [{vm_memory_high_watermark, 0.4},
+…]}, …].`` RabbitMQ's own table of equivalents (``rabbit.schema``) is used for the settings that
+this broker supports.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from brokerproof.reference_broker.config.values import Where, nearest
 SUFFIX = ".config"
 
 Lines: TypeAlias = Iterator[tuple[str, str]]
-"""Keys and values of a rabbitmq.conf."""
+"""Keys and values in the format of a rabbitmq.conf."""
 _SHAPE = "write [{rabbit, [{vm_memory_high_watermark, 0.4}]}]."
 
 
 def lines(path: Path) -> Iterator[tuple[Where, str, str]]:
-    """Yield the settings of a file: place, key and value. Raises
+    """Yield the place, key and value of each setting. Raises
     :class:`brokerproof.reference_broker.settings.settings.BadSetting`."""
     whole = erlang_terms.read(path)
     where = Where(path, whole.line)
@@ -55,7 +55,7 @@ def lines(path: Path) -> Iterator[tuple[Where, str, str]]:
 
 
 def _pairs(term: Term, where: Where, right: str) -> Iterator[tuple[Atom, Term]]:
-    """Return the pairs in a list of ``{atom, term}``; an atom alone stands for ``{atom, true}``."""
+    """Return the pairs in a list of ``{atom, term}``; a single atom stands for ``{atom, true}``."""
     if not isinstance(term, Sequence) or term.is_tuple:
         raise Where(where.file, term.line, where.name).bad(f"{shown(term)} is not a list", right)
     for item in term.items:
@@ -99,8 +99,8 @@ def _word(key: str) -> Callable[[Term, Where], Lines]:
 
 
 def _limit(key: str, relative: str) -> Callable[[Term, Where], Lines]:
-    """Read ``{absolute, OCTETS}`` or ``{relative, NUMBER}``; a number alone is a fraction of the
-    memory or, for the disk, bytes."""
+    """Read ``{absolute, OCTETS}`` or ``{relative, NUMBER}``; a single number is a fraction of the
+    memory or, for the disk, a number of bytes."""
     alone = "relative" if relative == "relative" else "absolute"
 
     def lines(term: Term, where: Where) -> Lines:
@@ -220,4 +220,4 @@ _KEYS_WITHOUT_EFFECT = (
         "tcp_listen_options",
     ),
 )
-"""Settings, or beginnings of settings, without effect here."""
+"""Settings, or prefixes of settings, that have no effect here."""

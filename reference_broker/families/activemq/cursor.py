@@ -77,21 +77,21 @@ class ChargedEntry:
         self.cursor.back(self)
 
     def release(self) -> None:
-        """Record that the message has left the queue permanently."""
+        """Record that the message has left its queue permanently."""
         self.cursor.remove(self)
         if self.lies is not None:
             self.lies.release()
         self._gone()
 
     def failed(self, failures: int) -> None:
-        """Record a failed delivery, and note it at its place on disk."""
+        """Record a failed delivery, also in the message's copy on disk."""
         if self.lies is not None:
             self.lies.failed(failures)
 
 
 @dataclass(slots=True)
 class OnDisk:
-    """Messages of a queue that are only on disk: their number, and the bytes in both stores."""
+    """A queue's messages that are only on disk: their number, and their bytes in both stores."""
 
     messages: int = 0
     store: int = 0
@@ -105,7 +105,7 @@ class OnDisk:
 
 
 class Cursor:
-    """The VM cursor, and the base of the others. ``memory`` is the queue's."""
+    """The VM cursor, and the base class of the others. ``memory`` is the queue's memory usage."""
 
     def __init__(
         self, entry: DestinationPolicy, memory: Usage, usage: BrokerUsage, stored: bool
@@ -114,9 +114,9 @@ class Cursor:
         self.usage = usage
         self.on_disk = OnDisk()
         self._waiting: dict[ChargedEntry, None] = {}
-        """Entries in memory that are not paged in, oldest first."""
+        """Entries in memory that have not been paged in, oldest first."""
         self._paged = 0
-        """Number of messages that wait and are paged in."""
+        """Number of waiting messages that have been paged in."""
         self._mark = entry.cursor_memory_high_water_mark
         self._page = entry.max_page_size
         self._stored = stored
@@ -124,15 +124,15 @@ class Cursor:
     # --- decided by each kind of cursor -----------------------------------------------------------
 
     def puts_aside(self, persistent: bool) -> bool:
-        """True if a new message goes to disk unless a consumer takes it immediately."""
+        """Return True if a new message goes to disk unless a consumer takes it at once."""
         return False
 
     def spools(self, persistent: bool) -> bool:
-        """True if a message on disk is charged to the temporary store."""
+        """Return True if a message on disk is charged to the temporary store."""
         return False
 
     def may_clear(self, claim: ChargedEntry) -> bool:
-        """True if the waiting ``claim`` goes to disk when memory is cleared."""
+        """Return True if the waiting ``claim`` goes to disk when memory is cleared."""
         return False
 
     @property
@@ -140,7 +140,7 @@ class Cursor:
         return False
 
     def drops(self, claim: ChargedEntry) -> bool:
-        """True if ``claim`` is dropped for lack of disk space when memory is cleared."""
+        """Return True if ``claim`` is dropped for lack of disk space when memory is cleared."""
         return not claim.persistent and self.usage.temp.full()
 
     def keep(self, claim: ChargedEntry) -> None:
@@ -149,13 +149,13 @@ class Cursor:
         claim.waits = True
 
     def leaves(self, claim: ChargedEntry) -> None:
-        """Record that ``claim`` no longer waits in memory, or is paged in."""
+        """Record that ``claim`` no longer waits in memory, or has been paged in."""
         del self._waiting[claim]
         claim.waits = False
 
     @property
     def has_space(self) -> bool:
-        """True if messages may wait in memory."""
+        """Return True if waiting messages may stay in memory."""
         parent = self.memory.parent
         return self.memory.percent < self._mark and not (parent is not None and parent.full())
 
@@ -168,12 +168,12 @@ class Cursor:
 
     @property
     def wants_page(self) -> bool:
-        """True if less than a page of messages is paged in."""
+        """Return True if fewer messages than a page have been paged in."""
         return self._paged < self._page
 
     def page_in(self, most: int | None = None) -> int:
-        """Page in messages waiting in memory for a consumer; return how many are missing from a
-        page (of ``most``)."""
+        """Page in messages that wait in memory; return how many are missing from a page
+        (``most``)."""
         room = self._page if most is None else most
         for claim in list(islice(self._waiting, room)):
             self.leaves(claim)
@@ -190,7 +190,7 @@ class Cursor:
             self._paged -= 1
 
     def back(self, claim: ChargedEntry) -> None:
-        """Record that ``claim`` waits again."""
+        """Record that ``claim`` is waiting again."""
         claim.paged = True
         self._paged += 1
 
@@ -202,14 +202,14 @@ class Cursor:
     # --- on disk ----------------------------------------------------------------------------------
 
     def put_aside(self, persistent: bool, cost: int, size: int) -> None:
-        """Record that an added message is on disk, taking ``size`` bytes."""
+        """Record that a new message went to disk, where it takes ``size`` bytes."""
         self._store(persistent, cost)
         self._lies(
             1, cost if persistent and self._stored else 0, size if self.spools(persistent) else 0
         )
 
     def clear_away(self, claim: ChargedEntry, size: int) -> None:
-        """Record that the waiting ``claim`` moved to disk, taking ``size`` bytes."""
+        """Record that the waiting ``claim`` moved to disk, where it takes ``size`` bytes."""
         self.leaves(claim)
         self.memory.add(-claim.cost)
         store = claim.cost if claim.persistent and self._stored else 0
@@ -221,8 +221,8 @@ class Cursor:
         self._lies(messages, size, size if self.spools(persistent=True) else 0)
 
     def bring_back(self, claim: ChargedEntry, size: int, stored: int) -> None:
-        """Record that a message has been read back into memory as ``claim``: it took ``size``
-        on disk, and ``stored`` bytes of the store were charged for it."""
+        """Record that a message has been read back into memory as ``claim``. It took ``size`` bytes
+        on disk, and ``stored`` bytes were charged to the store."""
         if claim.persistent and self._stored:
             self.usage.store.add(claim.cost - stored)
         else:
@@ -232,7 +232,7 @@ class Cursor:
         self.memory.add(claim.cost)
 
     def nothing_lies(self) -> int:
-        """Record that nothing is left on disk; return how many messages were not read back."""
+        """Record that nothing is left on disk; return the number of messages not read back."""
         lost = self.on_disk.messages
         self.usage.store.add(-self.on_disk.store)
         self.usage.temp.add(-self.on_disk.temp)
@@ -249,7 +249,7 @@ class Cursor:
 
 
 class FileCursor(Cursor):
-    """FILE, of a broker with a temporary store."""
+    """The FILE cursor of a broker that has a temporary store."""
 
     def __init__(
         self, entry: DestinationPolicy, memory: Usage, usage: BrokerUsage, stored: bool
@@ -315,7 +315,7 @@ def cursor_of(
     memory: Usage,
     usage: BrokerUsage,
 ) -> Cursor:
-    """The cursor of a queue with the policy ``entry``; ``persistent`` if the broker has a store."""
+    """Return the cursor of a queue with the policy ``entry``. ``persistent``: there is a store."""
     return kinds[entry.cursor if persistent else Kind.VM](entry, memory, usage, persistent)
 
 
@@ -324,4 +324,4 @@ CURSORS: Mapping[Kind, type[Cursor]] = {
     Kind.FILE: FileCursor,
     Kind.STORE: StoreCursor,
 }
-"""Class of the cursor by its kind."""
+"""The cursor class for each kind."""

@@ -17,16 +17,15 @@ from brokerproof.reference_broker.persistence.durable_queues import JournalRef
 
 
 def claim_of(charge: ResourceClaim | None) -> ResourceClaim | None:
-    """Return the claim of an entry, unwrapped from the journal's claim if necessary."""
+    """Return an entry's claim, unwrapped from the journal's claim if necessary."""
     return charge.charge if isinstance(charge, JournalRef) else charge
 
 
 class CursorQueue(Queue):
-    """A queue of which only persistent messages become dead letters
-    (``AbstractDeadLetterStrategy``).
+    """A queue that dead-letters only persistent messages (``AbstractDeadLetterStrategy``).
 
-    ``spool`` holds the messages that its cursor moves to disk; None for a subscription's queue or
-    without a disk."""
+    ``spool`` holds the messages that the cursor moves to disk; None for a subscription's queue, or
+    if there is no disk."""
 
     def __init__(self, *options: Any) -> None:
         super().__init__(*options)
@@ -38,7 +37,7 @@ class CursorQueue(Queue):
 
     @property
     def is_served(self) -> bool:
-        """True if a new message goes straight to a consumer."""
+        """Return True if a new message goes straight to a consumer."""
         return not self._ready and not self._selection.choosy and bool(self._dispatcher.with_room())
 
     def enqueue(
@@ -62,7 +61,7 @@ class CursorQueue(Queue):
         return super().append_paged(message, source_entry, charge)
 
     def read_on(self) -> None:
-        """Fetch pages of waiting messages until a page is in memory or consumers take no more."""
+        """Fetch pages of waiting messages until a page is in memory or no consumer takes more."""
         claim = claim_of(self._ready[-1].charge) if self._ready else None
         cursor = (
             claim.cursor
@@ -81,7 +80,7 @@ class CursorQueue(Queue):
                 return
 
     def bring_back(self, most: int = 1) -> bool:
-        """Read back up to this many messages from disk; return False if none are available now."""
+        """Read back at most this many messages from disk; return False if none is available now."""
         behind = self.behind
         if behind is None or self.spool is None or not behind.left:
             return False
@@ -91,7 +90,7 @@ class CursorQueue(Queue):
         return came
 
     def clear(self) -> None:
-        """Move clearable waiting messages, and all messages after them, from memory to disk."""
+        """Move waiting messages that may be cleared, and all messages after them, to disk."""
         spool, ready = self.spool, self._ready
         if spool is None or spool.cursor.on_disk.messages:
             return
@@ -132,7 +131,7 @@ class CursorQueue(Queue):
 
     @staticmethod
     def _waits(entry: Entry) -> bool:
-        """True if no consumer holds it and its cursor has it in memory."""
+        """Return True if ``entry`` waits in the cursor's memory and no consumer holds it."""
         claim = claim_of(entry.charge)
         return not entry.deliveries and isinstance(claim, ChargedEntry) and claim.waits
 

@@ -1,4 +1,4 @@
-"""ActiveMQ: memory and disk usage is limited, and each message waits for space separately."""
+"""ActiveMQ: memory and disk usage are limited, and each message waits for space on its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from brokerproof.reference_broker.kernel.router import Router
 
 
 class ActiveMqFamily(BrokerFamily):
-    """``flow`` decides about each message."""
+    """``flow`` decides on each message."""
 
     nack_is_final = True
     prefetch_in_messages = True

@@ -1,17 +1,17 @@
-"""Inactivity monitoring of STOMP peers as in ActiveMQ: one check per interval
+"""Monitors STOMP peers for inactivity as ActiveMQ does: one check per interval
 (``AbstractInactivityMonitor``).
 
 Let R be the interval that the client promised, multiplied by the grace factor, and F the smaller of
-the two agreed intervals. After the agreement at A, checks happen at A + F, A + F + R, A + F + 2 R …
-Each check asks in this order:
+the two agreed intervals. If heartbeats are agreed at A, checks happen at A + F, A + F + R, A + F +
+2 R … Each check asks these questions in order:
 
 1. Have bytes arrived since the last check? Then all is well.
 2. Has a frame arrived since a check last reached this step? Then the peer is spared once.
-3. Otherwise the peer counts as dead.
+3. Otherwise the peer is considered dead.
 
-Ends of line between frames are bytes but not frames. So a silent peer is disconnected at the second
-or third check after its last byte, that is R to 3 R later, and at least 2 R if its last bytes
-belonged to a frame or it was never silent before."""
+Line ends between frames are bytes but not frames. So a silent peer is disconnected at the second
+or third check after its last byte, that is, R to 3 R later, and at least 2 R later if its last
+bytes belonged to a frame or it was never silent before."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brokerproof.reference_broker.kernel.liveness import NEVER, IntervalMonitor
 
 
 class InactivityMonitor(IntervalMonitor):
-    """Watches what one connection receives; R is its ``ttl``."""
+    """Monitors the input of one connection; R is its ``ttl``."""
 
     _frame = True
 

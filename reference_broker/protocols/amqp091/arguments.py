@@ -1,8 +1,8 @@
 """RabbitMQ's x- arguments of queue.declare.
 
-Known ones are checked and must be equal when a queue is declared again; others are stored and
-ignored. RabbitMQ's features that are missing here (priorities, streams) are refused
-with an explanation instead of being ignored.
+Known arguments are checked and must be equal when a queue is declared again; others are stored and
+ignored. Arguments for RabbitMQ features that are missing here (priorities, streams) are refused
+with an explanation.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXPIRES, TTL, LENGTH, SIZE, OVERFLOW = (
 DLX, DLX_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"
 TYPE = "x-queue-type"
 LONGEST_MS = 0xFFFFFFFF
-"""Largest time in milliseconds."""
+"""The largest time, in milliseconds."""
 _ABSENT = ("x-max-priority", "x-single-active-consumer")
 
 
@@ -93,7 +93,7 @@ def limits(arguments: Mapping[str, Any]) -> Limits:
 
 
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """Return the first known argument that differs, or None."""
+    """Return the first known argument that differs, or None if all are equal."""
     return next(
         (name for name in _CHECKS if name != TYPE and before.get(name) != now.get(name)), None
     )

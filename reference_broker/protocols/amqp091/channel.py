@@ -57,12 +57,12 @@ HANDLERS = {**declaring.HANDLERS, **publishing.HANDLERS, **consuming.HANDLERS}
 
 
 QUOTA_EVERY = 64 * 1024
-"""Bytes of a content after which the quota of unfinished bytes is checked again."""
+"""Bytes of content after which the quota of unfinished bytes is checked again."""
 
 
 class Channel:
-    """One channel. ``active`` reflects the client's channel.flow; ``prefetch`` is for each new
-    consumer, ``limit`` for the whole channel. ``last_queue`` is used by methods that name no
+    """One channel. ``active`` reflects the client's channel.flow; ``prefetch`` applies to each new
+    consumer, ``limit`` to the whole channel. ``last_queue`` is used by methods that name no
     queue."""
 
     def __init__(self, connection: Connection, number: int) -> None:
@@ -84,7 +84,7 @@ class Channel:
         self._properties: bytes | None = None
         self._body: list[bytes] = []
         self.unfinished_bytes = 0
-        """Bytes of a content that is not complete."""
+        """Bytes of a content that is not yet complete."""
         self._missing = 0
 
     # --- what comes in ----------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Channel:
     # --- settling ---------------------------------------------------------------------------------
 
     def collect(self, tag: int, multiple: bool) -> list[Unacked]:
-        """Remove and return the deliveries that an acknowledgement covers. Raises :class:`Refusal`
+        """Remove and return the deliveries covered by an acknowledgement. Raises :class:`Refusal`
         (basic.ack, exists)."""
         if multiple and not tag:
             return self.unacked.take_all()
@@ -213,8 +213,8 @@ class Channel:
         return self.unacked.take_to(tag) if multiple else [self.unacked.pop(tag)]
 
     def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
-        """Settle deliveries, and offer messages to consumers that now have room. REJECTED messages
-        are dead-lettered."""
+        """Settle deliveries (REJECTED messages are dead-lettered) and offer messages to consumers
+        that now have room."""
         queues: dict[Queue, None] = {}
         by_queue: dict[Queue, list[Unacked]] = {}
         was_full = not self.limit.has_room()
@@ -241,14 +241,14 @@ class Channel:
         return dict.fromkeys(consumer.declared.queue for consumer in self.consumers.values())
 
     def dispatch(self) -> None:
-        """Offer waiting messages to every consumer: its room may have grown."""
+        """Offer waiting messages to every consumer, whose room may have grown."""
         for queue in self._consumed():
             queue.dispatch()
 
     # --- consumers --------------------------------------------------------------------------------
 
     def cancelled(self, consumer: Consumer) -> None:
-        """Notify the client that ``consumer`` ended because its queue was deleted."""
+        """Notify the client that ``consumer`` has ended because its queue was deleted."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.capabilities.get("consumer_cancel_notify") is True:
             self.tell(methods.make(commands.Basic.Cancel, consumer.tag, True))
@@ -271,7 +271,7 @@ class Channel:
 
     @staticmethod
     def _publish_of(method: base.Frame | None) -> base.Frame:
-        """Return the method that failed: a content belongs to basic.publish."""
+        """Return the method that failed; content belongs to basic.publish."""
         return commands.Basic.Publish() if method is None else method
 
     def _give_all_back(self) -> None:

@@ -1,5 +1,5 @@
-"""Publisher confirms of one channel: messages are numbered from 1 as they arrive, and answered
-with basic.ack or basic.nack.
+"""A channel's publisher confirms: messages are numbered from 1 as they arrive, and answered with
+basic.ack or basic.nack.
 
 Answers are collected and sent at the end of an input. Equal answers up to the first unanswered
 message are merged with ``multiple``; the rest are sent one by one.
@@ -21,7 +21,7 @@ class Confirms:
         self._due: dict[int, bool] = {}
 
     def next(self) -> int:
-        """Return the number of a newly arrived message."""
+        """Return the number for a newly arrived message."""
         self.published += 1
         return self.published
 

@@ -79,9 +79,9 @@ CAPABILITIES = {
     "per_consumer_qos": True,
 }
 PATIENCE = seconds(30)
-"""Time that we wait for the peer's close-ok; less if the heartbeat interval is shorter."""
+"""How long we wait for the peer's close-ok; less if the heartbeat interval is shorter."""
 DEAF_PATIENCE = seconds(1)
-"""Time that we wait if the next frame cannot be found, so that no close-ok can be read."""
+"""How long we wait if the next frame cannot be found, so that no close-ok can be read."""
 VHOST = "/"
 
 
@@ -95,7 +95,7 @@ class State(enum.Enum):
 
 
 class Amqp091Connection:
-    """One AMQP 0-9-1 connection. Its public attributes are read by channels."""
+    """One AMQP 0-9-1 connection. Channels read its public attributes."""
 
     def __init__(
         self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant, topology: Topology
@@ -194,11 +194,11 @@ class Amqp091Connection:
         self._release()
 
     def on_store_failed(self, reason: str) -> None:
-        """Close with an error: the peer's request cannot be stored."""
+        """Close with an error, because the peer's request cannot be stored."""
         self._refuse(Refusal(INTERNAL_ERROR, reason), 0, None)
 
     def check_quota(self, resource: str, count: int) -> None:
-        """Refuse another ``resource`` if ``count`` has reached the connection's quota."""
+        """Refuse another ``resource`` if ``count`` has reached the connection's quota for it."""
         excess = self.shared.settings.quotas.exceeded(resource, count)
         if excess is not None:
             raise Refusal(RESOURCE_ERROR, excess)
@@ -215,7 +215,7 @@ class Amqp091Connection:
         self.send(methods.write(channel, method))
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that ``requirement`` decided a branch."""
+        """Record that ``requirement`` determined a branch."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     def touch(self, channel: ports.Channel) -> None:
@@ -231,11 +231,11 @@ class Amqp091Connection:
     # ------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Stop checking for silence: the connection is not read."""
+        """Stop checking for silence, because the connection is not read."""
         self._silence_check.cancel()
 
     def resume(self) -> None:
-        """Handle the bytes that waited, and resume reading."""
+        """Handle the bytes that have waited, and resume reading."""
         if not self.is_open:
             return
         now = self.shared.clock.now
@@ -263,7 +263,7 @@ class Amqp091Connection:
         )
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """Yield deliveries that are not settled, with their queues."""
+        """Yield the deliveries that are not settled, with their queues."""
         for channel in self.channels.values():
             for delivery in channel.unacked.values():
                 yield delivery.declared.queue, delivery.entry
@@ -426,8 +426,8 @@ class Amqp091Connection:
             self._stop_listening()
 
     def _stop_listening(self) -> None:
-        """Ignore all further bytes: the next frame cannot be found, so a close-ok could not be
-        recognised."""
+        """Ignore all further bytes. The next frame cannot be found, so a close-ok could not be
+        recognised either."""
         self._deaf = True
         self._close_timeout.move(self.shared.clock.now + DEAF_PATIENCE)
 
@@ -438,7 +438,7 @@ class Amqp091Connection:
             self.shared.outbox.close(self.conn)
 
     def _release(self) -> None:
-        """Release consumers, then their deliveries, then exclusive queues."""
+        """Release consumers first, then their deliveries, then exclusive queues."""
         before, self._state = self._state, State.CLOSED
         self.throttle.close()
         for deadline in (

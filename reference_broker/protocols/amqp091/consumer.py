@@ -1,4 +1,4 @@
-"""A consumer of one queue on one channel, and its limit of unacknowledged messages."""
+"""A consumer of one queue on one channel, and the limit on its unacknowledged messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from brokerproof.reference_broker.kernel.message import Entry, Message
 
 
 class Prefetch:
-    """The limit of unacknowledged deliveries (basic.qos); 0 means no limit."""
+    """The limit on unacknowledged deliveries (basic.qos); 0 means no limit."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -29,7 +29,7 @@ class Prefetch:
 
 
 class Unacked:
-    """A delivery that waits for its acknowledgement; ``consumer`` is None for basic.get."""
+    """A delivery awaiting its acknowledgement; ``consumer`` is None for basic.get."""
 
     __slots__ = ("consumer", "declared", "entry", "tag")
 
@@ -40,7 +40,7 @@ class Unacked:
 
 
 class UnackedDeliveries(dict[int, Unacked]):
-    """Unacknowledged deliveries of a channel by tag. The lowest tags are found without scanning the
+    """A channel's unacknowledged deliveries, by tag. The lowest tags are found without scanning the
     others."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class UnackedDeliveries(dict[int, Unacked]):
             heapq.heappush(self._tags, tag)
 
     def take_to(self, tag: int) -> list[Unacked]:
-        """Remove and return all up to ``tag``, the lowest tag first."""
+        """Remove and return all deliveries up to ``tag``, lowest tag first."""
         taken: list[Unacked] = []
         while self._tags and self._tags[0] <= tag:
             delivery = self.pop(heapq.heappop(self._tags), None)
@@ -64,7 +64,7 @@ class UnackedDeliveries(dict[int, Unacked]):
         return taken
 
     def take_all(self) -> list[Unacked]:
-        """Remove and return all, the lowest tag first."""
+        """Remove and return all deliveries, lowest tag first."""
         taken = sorted(self.values(), key=lambda delivery: delivery.tag)
         self.clear()
         self._tags.clear()
@@ -72,7 +72,7 @@ class UnackedDeliveries(dict[int, Unacked]):
 
 
 class Connection(Protocol):
-    """A consumer's connection. ``held`` while the peer does not read."""
+    """The connection of a consumer. ``held`` is true while the peer does not read."""
 
     held: bool
 
@@ -97,7 +97,7 @@ class Channel(Protocol):
 
 
 class Consumer:
-    """One consumer. ``tag`` is its name on ``channel``; ``prefetch`` is its own, besides the
+    """One consumer. ``tag`` is its name on ``channel``; ``prefetch`` applies in addition to the
     channel's."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Consumer:
             queue.discard(entry)
 
     def attach(self) -> None:
-        """Join the queue, which immediately delivers waiting messages."""
+        """Join the queue, which at once delivers waiting messages."""
         self.declared.on_delete[self.cancelled] = None
         self.declared.queue.add_consumer(self)
 
@@ -142,7 +142,7 @@ class Consumer:
         self.declared.queue.remove_consumer(self)
 
     def cancelled(self) -> None:
-        """Leave the queue, which was deleted."""
+        """Leave the queue, because it was deleted."""
         self.detach()
         self.channel.cancelled(self)
 

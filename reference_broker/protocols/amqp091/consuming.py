@@ -29,7 +29,7 @@ from brokerproof.reference_broker.protocols.amqp091.ports import Channel
 
 
 def consume(channel: Channel, method: Any) -> None:
-    """Start a consumer. ``no-local`` is ignored, as in RabbitMQ."""
+    """Start a consumer. As in RabbitMQ, ``no-local`` is ignored."""
     declared = queue_of(channel, method.queue)
     shared = channel.connection.shared
     tag = method.consumer_tag or channel.topology.new_name("amq.ctag", shared.session_seed)
@@ -51,8 +51,8 @@ def consume(channel: Channel, method: Any) -> None:
 
 
 def cancel(channel: Channel, method: Any) -> None:
-    """End a consumer. An unknown tag is not an error (basic.cancel). Deliveries remain
-    unacknowledged."""
+    """End a consumer; its deliveries remain unacknowledged. An unknown tag is not an error
+    (basic.cancel)."""
     consumer = channel.consumers.get(method.consumer_tag)
     if consumer is not None:
         channel.cancel(consumer)
@@ -127,7 +127,7 @@ def recover(channel: Channel, method: Any) -> None:
 
 
 def qos(channel: Channel, method: Any) -> None:
-    """Set the prefetch limit of later consumers or, with ``global``, of the channel (RabbitMQ)."""
+    """Set the prefetch limit for later consumers or, if ``global``, for the channel (RabbitMQ)."""
     if method.prefetch_size:
         raise Refusal(NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     limit = channel.limit

@@ -1,9 +1,9 @@
 """Dead letters: messages that leave a queue with a dead letter exchange without being consumed.
 
-A dead letter is published to that exchange with the routing key from the queue's arguments, or its
-own, and with RabbitMQ's header ``x-death``: a list with an entry for each queue and reason, latest
-first. A message that returns to a queue without having been rejected on the way is dropped, because
-it would cycle forever.
+A dead letter is published to that exchange with RabbitMQ's ``x-death`` header and the routing key
+from the queue's arguments, or else its own. The header is a list with an entry for each queue and
+reason, latest first. A message that returns to a queue without having been rejected on the way is
+dropped, because it would otherwise cycle forever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from brokerproof.reference_broker.protocols.amqp091.message import (
 
 
 def dead_letter(topology: Topology, queue: Queue, message: Message, why: str) -> None:
-    """Publish ``message``, removed from ``queue`` for the reason ``why``, to the dead letter
+    """Publish ``message``, which left ``queue`` for the reason ``why``, to the dead letter
     exchange."""
     declared = topology.of(queue)
     if declared is None:

@@ -41,7 +41,7 @@ def _answer(channel: Channel, method: Any, answer: base.Frame) -> None:
 
 
 def exchange_of(channel: Channel, name: str) -> Exchange:
-    """Return the exchange of that name. Raises :class:`Refusal`."""
+    """Return the exchange with that name. Raises :class:`Refusal`."""
     exchange = channel.topology.exchanges.find(name)
     if exchange is None:
         raise Refusal(NOT_FOUND, f"no exchange {shown(name)} in vhost '/'")
@@ -49,7 +49,7 @@ def exchange_of(channel: Channel, name: str) -> Exchange:
 
 
 def queue_of(channel: Channel, name: str) -> Declared:
-    """Return the queue of that name; for an empty name the last queue declared on the channel.
+    """Return the queue with that name; for an empty name, the last queue declared on the channel.
     Raises :class:`Refusal`."""
     if not name:
         name = channel.last_queue
@@ -132,7 +132,7 @@ _ABOUT_EXCHANGES = ("type", "durable", "auto_delete", "internal", "alternate-exc
 
 
 def delete_exchange(channel: Channel, method: Any) -> None:
-    """Delete an exchange. An unknown one counts as deleted, as RabbitMQ documents."""
+    """Delete an exchange. As RabbitMQ documents, deleting an unknown one succeeds."""
     name = method.exchange
     if name == DEFAULT or name in PREDECLARED or name.startswith(RESERVED):
         raise Refusal(ACCESS_REFUSED, f"exchange {shown(name)} cannot be deleted")
@@ -267,7 +267,7 @@ def purge(channel: Channel, method: Any) -> None:
 
 
 def delete_queue(channel: Channel, method: Any) -> None:
-    """Delete a queue. An unknown one counts as deleted, as RabbitMQ documents."""
+    """Delete a queue. As RabbitMQ documents, deleting an unknown one succeeds."""
     name = method.queue or channel.last_queue
     if channel.topology.find(name) is None:
         _answer(channel, method, commands.Queue.DeleteOk(0))

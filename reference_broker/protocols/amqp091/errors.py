@@ -1,4 +1,4 @@
-"""Mistakes of a peer, by reply code (1.2 of the reference)."""
+"""Mistakes by a peer, by reply code (1.2 of the reference)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _SOFT = frozenset(
 class Refusal(Exception):
     """A peer's mistake.
 
-    ``code`` determines whether it closes the channel or the connection. ``silent`` closes the
-    transport without another method, as the specification requires. ``out_of_step``: the next frame
-    cannot be found.
+    ``code`` determines whether the mistake closes the channel or the connection. If ``silent``, the
+    transport is closed without another method, as the specification requires. If ``out_of_step``,
+    the next frame cannot be found.
     """
 
     def __init__(
@@ -62,5 +62,5 @@ class Refusal(Exception):
 
 
 def shown(name: str) -> str:
-    """Return a peer's text to quote in our own: shortened, without control characters."""
+    """Return a peer's text for quotation in ours: shortened, and without control characters."""
     return ascii(name if len(name) <= 80 else name[:77] + "...")

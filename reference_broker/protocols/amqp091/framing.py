@@ -1,7 +1,7 @@
 """Bytes to frames and back (4.2.3).
 
-A frame that is too large is refused as soon as its header arrives. An unknown type or a wrong frame
-end ends the connection without another method (4.2.3).
+A frame that is too large is refused as soon as its header arrives. An unknown type or a wrong
+frame-end octet ends the connection without another method (4.2.3).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from brokerproof.reference_broker.protocols.amqp091.errors import FRAME_ERROR, R
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 END = 0xCE
 OVERHEAD = 8
-"""Bytes of a frame besides its payload."""
+"""Bytes of a frame in addition to its payload."""
 LEAST_MAX = 4096
 """frame-min-size: what both sides accept before tune-ok, and the smallest frame-max."""
 BEAT = b"\x08\0\0\0\0\0\0\xce"
@@ -25,8 +25,9 @@ _HEAD = struct.Struct(">BHI")
 class FrameParser(ByteBuffer):
     """Cuts frames from a stream.
 
-    ``limit`` is the largest whole frame in bytes; 0: no limit. After bytes that are not a frame,
-    the next frame cannot be found: :meth:`next` raises once, then returns None.
+    ``limit`` is the largest size of a whole frame in bytes; 0 means no limit. After bytes that are
+    not a frame, the next frame cannot be found: :meth:`next` raises an exception once, then returns
+    None.
     """
 
     def __init__(self, limit: int = LEAST_MAX) -> None:
@@ -39,7 +40,7 @@ class FrameParser(ByteBuffer):
             super().feed(data)
 
     def next(self) -> tuple[int, int, bytes] | None:
-        """Return the next frame's type, channel and payload, or None when it is not complete.
+        """Return the type, channel and payload of the next frame; None if it is not complete.
         Raises :class:`Refusal`."""
         if not self.has(_HEAD.size):
             return None

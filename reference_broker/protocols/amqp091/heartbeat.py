@@ -1,10 +1,10 @@
 """Heartbeats (4.2.7) as in RabbitMQ, which satisfies the specification.
 
-The client decides the interval T (connection.tune-ok); 0: no heartbeats. From tune-ok on, we check
-twice per interval whether anything was sent since the last check, and send a heartbeat if not. At
-the end of each interval we check whether anything arrived. The second check in a row that finds
-nothing closes the transport: two to three intervals after the last byte. The first check always
-finds something.
+The client decides the interval T (connection.tune-ok); 0 means no heartbeats. From tune-ok on, we
+check twice per interval whether anything was sent since the last check, and send a heartbeat if
+not. At the end of each interval we check whether anything arrived. The second check in a row that
+finds nothing closes the transport, two to three intervals after the last byte. The first check
+after tune-ok always finds something.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from brokerproof.harness.model.time import Instant, seconds
 
 
 class HeartBeats:
-    """The heartbeats of one connection. ``interval`` T in seconds, above 0; ``now`` is the instant
-    of tune-ok."""
+    """The heartbeats of one connection. ``interval`` is T in seconds, above 0; ``now`` is the
+    instant of tune-ok."""
 
     def __init__(self, interval: int, now: Instant) -> None:
         self._interval = seconds(interval)
@@ -41,14 +41,14 @@ class HeartBeats:
         return quiet
 
     def is_dead(self, now: Instant) -> bool:
-        """Return True if the peer counts as gone at ``now``, and advance ``look_at``."""
+        """Return True if the peer is considered gone at ``now``, and advance ``look_at``."""
         self.look_at = _after(self.look_at, self._interval, now)
         self._missed = 0 if self._heard else self._missed + 1
         self._heard = False
         return self._missed >= 2
 
     def resume(self, now: Instant) -> None:
-        """Count silence from ``now``: the connection is read again."""
+        """Measure silence from ``now``, because the connection is read again."""
         self._heard, self._missed = True, 0
         self.look_at = now + self._interval
 

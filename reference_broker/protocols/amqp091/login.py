@@ -1,7 +1,8 @@
 """Login of a peer (connection.start-ok): PLAIN, AMQPLAIN and EXTERNAL.
 
-AMQPLAIN, older than PLAIN, is a field table with LOGIN and PASSWORD, without its size. With
-security off, any name and password are accepted. Passwords are compared in constant time.
+AMQPLAIN, which is older than PLAIN, is a field table with LOGIN and PASSWORD, but without the
+table's size. With security off, any name and password are accepted. Passwords are compared in
+constant time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 
 
 def offered(shared: BrokerContext, conn: int) -> tuple[str, ...]:
-    """Return the mechanisms for a connection, with EXTERNAL if its peer presented a certificate."""
+    """Return a connection's mechanisms, with EXTERNAL if the peer presented a certificate."""
     return (PLAIN, AMQPLAIN, *((EXTERNAL,) if conn in shared.certificates else ()))
 
 

@@ -46,8 +46,8 @@ _KEY = "amqp091 properties"
 
 
 class Amqp091Message(Message):
-    """One message as it was published. ``properties`` are bytes, from their flags on; ``lifetime``
-    in ns, None: unlimited."""
+    """One message as it was published. ``properties`` are bytes from the flags on; ``lifetime`` is
+    in ns (None: unlimited)."""
 
     __slots__ = ("exchange", "lifetime", "properties", "routing_key")
 
@@ -89,7 +89,7 @@ class Amqp091Message(Message):
 
 
 def destination(exchange: str, key: str) -> str:
-    """Return the destination that a message was published to, as STOMP writes it."""
+    """Return the destination to which a message was published, in STOMP's notation."""
     if exchange == DEFAULT:
         return f"/queue/{key}"
     return f"/topic/{key}" if exchange == "amq.topic" else f"/exchange/{exchange}/{key}"
@@ -135,7 +135,7 @@ class PagedMessage(Amqp091Message):
 
 
 def exchange_and_key(message: Message) -> tuple[str, str]:
-    """Return exchange and routing key of ``message``. Other protocols publish to the exchange
+    """Return the exchange and routing key of ``message``. Other protocols publish to the exchange
     without a name."""
     if isinstance(message, Amqp091Message):
         return message.exchange, message.routing_key
@@ -176,7 +176,7 @@ def _of_headers(envelope: Envelope, now: Instant) -> dict[str, Any]:
 
 
 def encoded(properties: dict[str, Any]) -> bytes:
-    """Return properties, named as in pamqp, as bytes from their flags on."""
+    """Return properties, named as in pamqp, as bytes from the flags on."""
     flags, data = 0, b""
     for bit, (name, kind) in enumerate(methods.PROPERTIES):
         if properties.get(name) is not None:

@@ -1,4 +1,4 @@
-"""Contents of method frames and content headers; pamqp has the fields.
+"""Contents of method frames and content headers; pamqp defines the fields.
 
 A received method becomes an object made without pamqp's own checks: the handlers decide what is
 allowed, and answer with reply codes.
@@ -28,7 +28,7 @@ PROPERTIES: tuple[tuple[str, str], ...] = tuple(
     (name, commands.Basic.Properties.amqp_type(name))
     for name, _ in sorted(commands.Basic.Properties.flags.items(), key=lambda item: -item[1])
 )
-"""Names and types of the properties, in the order of their flags."""
+"""Names and types of the properties in the order of their flags."""
 
 
 def read(payload: bytes) -> base.Frame:
@@ -60,7 +60,7 @@ def read(payload: bytes) -> base.Frame:
 
 
 def name_of(method: base.Frame) -> str:
-    """Return the method's name, such as ``basic.publish``."""
+    """Return the name of the method, such as ``basic.publish``."""
     whole = type(method).__qualname__
     group, _, name = whole.partition(".")
     return (
@@ -80,14 +80,14 @@ _KINDS: dict[int, type[base.Frame]] = dict(commands.INDEX_MAPPING)  # pamqp's ty
 _FIELDS: dict[int, tuple[str, ...]] = {
     index: tuple(kind.amqp_type(slot) for slot in kind.__slots__) for index, kind in _KINDS.items()
 }
-"""Types of the fields, by the method's number."""
+"""The types of the fields, by the method's number."""
 
 
 _FIXED = {"octet": 1, "short": 2, "long": 4, "longlong": 8, "timestamp": 8}
 
 
 def _length(method: base.Frame, payload: bytes) -> int:
-    """Return the length of the fields as their bytes state it; -1 if there are too few bytes."""
+    """Return the length of the fields as stated in their bytes; -1 if there are too few bytes."""
     at, bits = 4, 0
     for kind in _FIELDS[method.index]:
         if kind == "bit":
@@ -107,8 +107,8 @@ def _length(method: base.Frame, payload: bytes) -> int:
 
 
 def make(kind: type[_Method], *fields: Any) -> _Method:
-    """Return a method with a peer's own names, in the order of its slots. pamqp's constructors
-    check names against a pattern and raise ValueError, but names that a broker repeats were already
+    """Return a method with a peer's own names, given in the order of its slots. pamqp's
+    constructors check names against a pattern and raise ValueError, but here, names were already
     accepted.
     """
     method = object.__new__(kind)
@@ -118,8 +118,8 @@ def make(kind: type[_Method], *fields: Any) -> _Method:
 
 
 def write(channel: int, method: base.Frame) -> bytes:
-    """Return a method frame. As in :func:`read`, pamqp's checks of names and reserved fields are
-    omitted."""
+    """Return a method frame. Like :func:`read`, this omits pamqp's checks of names and reserved
+    fields."""
     data = [method.index.to_bytes(4)]
     bits, count = 0, 0
     for name, kind in zip(method.__slots__, _FIELDS[method.index], strict=True):
@@ -138,7 +138,7 @@ def write(channel: int, method: base.Frame) -> bytes:
 
 
 def _short(text: str) -> bytes:
-    """Return a name of at most 255 bytes. Longer ones of other protocols are cut, as in
+    """Return a name of at most 255 bytes. Longer names from other protocols are cut, as in
     :attr:`Refusal.text`."""
     data = text.encode("utf-8", "replace")
     if len(data) > 255:
@@ -147,7 +147,7 @@ def _short(text: str) -> bytes:
 
 
 def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:
-    """Return the announced length of the body, and the properties as they arrived, from their flags
+    """Return the announced length of the body and the properties as they arrived, from the flags
     on. Raises :class:`Refusal` (4.2.6)."""
     if len(payload) < _CONTENT.size:
         raise Refusal(SYNTAX_ERROR, f"a content header of {len(payload)} bytes is too short")
@@ -162,7 +162,7 @@ def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:
 
 
 def properties(data: bytes) -> dict[str, Any]:
-    """Return the properties of a content by name, from their flags on. Raises :class:`Refusal` if
+    """Return a content's properties by name, read from the flags on. Raises :class:`Refusal` if
     they cannot be read."""
     flags, at = int.from_bytes(data[:2]), 2
     values: dict[str, Any] = {}

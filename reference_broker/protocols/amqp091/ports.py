@@ -1,4 +1,4 @@
-"""Protocols: a channel as methods use it, and a connection as channels use it."""
+"""Protocol classes: a channel as methods use it, and a connection as channels use it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 
 class Connection(Protocol):
-    """A channel's connection. ``held`` while the peer does not read."""
+    """The connection of a channel. ``held`` is true while the peer does not read."""
 
     conn: int
     acceptor: Acceptor
@@ -43,7 +43,7 @@ class Connection(Protocol):
     def channels(self) -> Mapping[int, Channel]: ...
 
     def check_quota(self, resource: str, count: int) -> None:
-        """Refuse another ``resource`` if ``count`` has reached the connection's quota."""
+        """Refuse another ``resource`` if ``count`` has reached the connection's quota for it."""
 
     def touch(self, channel: Channel) -> None:
         """Flush ``channel`` at the end of this input."""
@@ -58,7 +58,7 @@ class Channel(Protocol):
     active: bool
     consumers: dict[str, Consumer]
     unfinished_bytes: int
-    """Bytes of contents that are not complete."""
+    """Bytes of contents that are not yet complete."""
 
     unacked: UnackedDeliveries
     prefetch: int
@@ -84,7 +84,7 @@ class Channel(Protocol):
         """Send the confirms that are due."""
 
     def collect(self, tag: int, multiple: bool) -> list[Unacked]:
-        """Remove and return the deliveries that an acknowledgement covers."""
+        """Remove and return the deliveries covered by an acknowledgement."""
 
     def settle(self, settled: Iterable[Unacked], outcome: Outcome) -> None:
         """End deliveries."""
@@ -95,4 +95,4 @@ class Channel(Protocol):
     def cancelled(self, consumer: Consumer) -> None: ...
 
     def cancel(self, consumer: Consumer) -> None:
-        """End a consumer as its client asked."""
+        """End a consumer, as its client asked."""

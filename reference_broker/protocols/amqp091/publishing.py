@@ -28,7 +28,7 @@ TOPIC = "amq.topic"
 
 
 def publish(channel: Channel, method: Any, data: bytes, body: bytes) -> None:
-    """Publish a complete message; ``data`` are its properties. Raises :class:`Refusal`."""
+    """Publish a complete message; ``data`` is its properties. Raises :class:`Refusal`."""
     shared = channel.connection.shared
     if method.immediate:
         raise Refusal(NOT_IMPLEMENTED, "immediate=true")
@@ -68,7 +68,7 @@ def publish(channel: Channel, method: Any, data: bytes, body: bytes) -> None:
 def _announce(
     channel: Channel, message: Amqp091Message, queues: list[Queue], mandatory: bool
 ) -> None:
-    """Return an unroutable mandatory message, and pass on a message to amq.topic."""
+    """Return an unroutable mandatory message to the client; pass on a message to amq.topic."""
     if not queues and mandatory:
         exchange, key = message.exchange, message.routing_key
         returned = methods.make(commands.Basic.Return, NO_ROUTE, "NO_ROUTE", exchange, key)
@@ -132,7 +132,7 @@ def tx_commit(channel: Channel, method: Any) -> None:
 
 
 def tx_rollback(channel: Channel, method: Any) -> None:
-    """Undo the transaction. Settled deliveries become unacknowledged again, but are not resent
+    """Undo the transaction. Settled deliveries become unacknowledged again but are not resent
     (tx.rollback)."""
     for delivery in _transaction(channel).undo():
         channel.unacked[delivery.tag] = delivery

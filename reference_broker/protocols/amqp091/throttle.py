@@ -1,13 +1,13 @@
-"""Pauses the reading of connections that publish more than the broker can take
+"""Pauses reading from connections that publish more than the broker can take
 (RABBITMQ-FLOW-conn-*).
 
 * An alarm: the broker is short of memory or disk space. Nothing is read after a content header, so
-  the message is not accepted, unless it has no body. A client with the capability gets
+  the message is not accepted, unless it has no body. A client that has the capability receives
   connection.blocked and connection.unblocked.
 * Flow: a channel has no credit left for more messages
   (:mod:`brokerproof.reference_broker.families.rabbitmq.credit_flow`). The client is not notified.
 
-While a connection is not read, its client's silence does not count. Our own heartbeats continue.
+While a connection is not read, its client's silence is ignored. Our own heartbeats continue.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
 RECENTLY: Duration = seconds(5)
-"""How long a connection is still reported in flow afterwards."""
+"""How long a connection is still reported as being in flow afterwards."""
 
 
 class Connection(Protocol):
@@ -47,15 +47,15 @@ class Connection(Protocol):
     capabilities: dict[str, Any]
 
     def pause(self) -> None:
-        """Stop waiting for the peer: it is not read."""
+        """Stop waiting for the peer, which is not read."""
 
     def resume(self) -> None:
-        """Handle the waiting input, and resume reading."""
+        """Handle the waiting input, and resume reading from the peer."""
 
     def tell(self, method: base.Frame, channel: int = 0) -> None: ...
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that ``requirement`` decided a branch."""
+        """Record that ``requirement`` determined a branch."""
 
 
 class Throttled(Protocol):
@@ -110,7 +110,7 @@ class Throttle:
         )
 
     def published(self) -> None:
-        """Pause if an alarm is raised: the header of a content has arrived."""
+        """Pause if an alarm is raised, because the header of a content has arrived."""
         alarms = self._connection.shared.alarms
         if not alarms.raised or PauseReason.ALARM in self._reasons:
             return
@@ -126,7 +126,7 @@ class Throttle:
         return self._connection.capabilities.get("connection.blocked") is True
 
     def alarm_over(self) -> None:
-        """Resume after the last alarm."""
+        """Resume after the last alarm has been cleared."""
         if self._understands:
             self._connection.tell(commands.Connection.Unblocked())
         self._go_on(PauseReason.ALARM)
@@ -146,7 +146,7 @@ class Throttle:
                 self._go_on(PauseReason.FLOW)
 
     def close(self) -> None:
-        """Forget all causes: the connection is closed."""
+        """Forget all causes, because the connection is closed."""
         self._connection.shared.alarms.forget(self.alarm_over)
         self._channels.clear()
 
@@ -166,20 +166,20 @@ class Throttle:
 
 
 class ChannelFlow:
-    """Credit of a connection with one channel, and of the channel with its queues."""
+    """The credit of a connection with one channel, and of that channel with its queues."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._reader = CreditFlow()
         self._queues: dict[Queue, CreditFlow] = {}
         self._blocked: set[Queue] = set()
-        """Queues for which no credit is left."""
+        """Queues for which the channel has no credit left."""
         self._owed = 0
         self._left = False
 
     def hand(self, message: Amqp091Message, queues: list[Queue], number: int | None) -> None:
-        """Pass ``message`` to ``queues``, which accept it at their own pace. It is confirmed as
-        ``number``, if given, once all of them have accepted it."""
+        """Pass ``message`` to ``queues``, which accept it at their own pace. Once all of them have
+        accepted it, it is confirmed as ``number``, if that is given."""
         pace = self._channel.topology.pace
         assert pace is not None
         parcel = _Parcel(len(queues), number)
@@ -215,13 +215,13 @@ class ChannelFlow:
         self._channel.connection.throttle.in_flow(self._channel, self._reader.blocked)
 
     def close(self) -> None:
-        """Release the connection: the channel is closed."""
+        """Release the connection, because the channel is closed."""
         self._left = True
         self._channel.connection.throttle.in_flow(self._channel, False)
 
 
 class _Parcel:
-    """A message on its way to ``left`` queues."""
+    """A message still on its way to ``left`` queues."""
 
     def __init__(self, left: int, number: int | None) -> None:
         self.left, self.number, self.taken = left, number, True

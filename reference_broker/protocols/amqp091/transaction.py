@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Messag
 
 @dataclass(slots=True)
 class Transaction:
-    """Sends and settlements, each in the order of the requests."""
+    """Sends and settlements, each in the order requested."""
 
     sends: list[tuple[Amqp091Message, list[Queue], bool]] = field(default_factory=list)
     """Messages, their queues, and whether they are mandatory."""

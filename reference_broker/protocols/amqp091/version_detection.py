@@ -27,12 +27,12 @@ V0_9_1, V0_9, V1_0_SASL, V1_0 = (
 )
 
 _SILENT_MS = 10_000
-"""How long a connection may send nothing if no handshake timeout is set."""
+"""How long a connection may send nothing if there is no handshake timeout."""
 
 
 class AmqpVersionDetector(DelegatingConnection):
     """A connection whose protocol header has not arrived. ``amqp10`` is None if AMQP 1.0 is not
-    spoken."""
+    supported."""
 
     def __init__(
         self,

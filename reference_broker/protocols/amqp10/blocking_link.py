@@ -1,11 +1,11 @@
 """A link whose deliveries may have to wait for space
 (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`).
 
-Every delivery, even a settled one, is a send that waits for an answer. Without space it is settled
-only once it has been added. Meanwhile it counts as unanswered, so its link gets no credit for it.
-Other links and deliveries continue. If the whole connection must wait, its input is not handled
-until there is space. A delivery that fails is rejected with ``amqp:resource-limit-exceeded``; its
-link is not affected.
+Every delivery, even a settled one, is treated as a send that waits for an answer. Without space, a
+delivery is settled only once it has been added. Until then it is unanswered, so its link gets no
+credit for it. Other links and deliveries continue. If the whole connection must wait, its input is
+not handled until there is space. A delivery that fails is rejected with
+``amqp:resource-limit-exceeded``; its link is not affected.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class WaitingLink(IncomingLink):
     def _settled(
         self, arrival: Arrival, transaction: LiveTransaction | None, problem: NoSpace | None
     ) -> None:
-        """Settle a delivery that had to wait: it was added, or failed with ``problem``."""
+        """Settle a delivery that had to wait and was then added, or failed with ``problem``."""
         self._waiting -= 1
         connection = self.session.connection
         if self.state is LinkState.ATTACHED:

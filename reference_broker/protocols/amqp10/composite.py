@@ -4,14 +4,14 @@ types.
 A class under :func:`composite` is both the declaration, in the words of the specification's XML,
 and the value::
 
-    @composite("begin", 0x11, provides="frame")
+@composite("begin", 0x11, provides="frame")
     class Begin(Composite):
         remote_channel: int | None = field("ushort", default=None)
         next_outgoing_id: int = field("transfer-number", mandatory=True)
 
-The order of the fields is their order on the wire. On the wire a field that is null, or missing at
-the end of the list, has its default. Reading checks the type of every field and the presence of
-mandatory ones; errors are raised as
+The order of the fields is their order on the wire. On the wire, a field that is null or missing at
+the end of the list has its default value. Reading checks the type of every field and the presence
+of mandatory fields; errors are raised as
 :class:`~brokerproof.reference_broker.protocols.amqp10.decoder.DecodeError` or, for a value outside
 the declared choices, an :class:`InvalidField`.
 """
@@ -69,17 +69,17 @@ REQUIRES_PRIMITIVE: Mapping[str, tuple[str, ...]] = {
     "address": ("string",),
     "txn-id": ("binary",),
 }
-"""Fields of any type (``*``) whose ``requires`` is provided by primitive types."""
+"""Fields of any type (``*``) whose ``requires`` is satisfied by primitive types."""
 
 
 class InvalidField(Exception):
-    """A well-formed field with a forbidden value, reported as ``amqp:invalid-field``."""
+    """A well-formed field with a forbidden value; reported as ``amqp:invalid-field``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One row of a table. ``name`` as on the wire; ``requires`` names the role that a value of type
-    ``*`` must provide."""
+    """One row of a table. ``name`` is the name in the specification; ``requires`` names the role
+    that a value of type ``*`` must provide."""
 
     name: str
     type: str
@@ -91,7 +91,7 @@ class Field:
     readers: Mapping[int, Reader]
     write: Callable[[Any], bytes]
     keeps: Any
-    """Null or the default: a field with this value is not written."""
+    """Null or the default; a field with this value is not written."""
 
 
 def field(
@@ -102,8 +102,8 @@ def field(
     multiple: bool = False,
     requires: str = "",
 ) -> Any:
-    """Declare a field. One without ``mandatory`` has a ``default``: None, the declared one, or ()
-    if ``multiple``."""
+    """Declare a field. Unless it is ``mandatory``, it has a ``default``: None, the declared value,
+    or () if ``multiple``."""
     facts = {"type": type, "mandatory": mandatory, "multiple": multiple, "requires": requires}
     return dataclasses.field(default=default, metadata=facts)
 
@@ -195,8 +195,8 @@ _C = TypeVar("_C", bound=type[Composite])
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 def composite(name: str, code: int, *, provides: str = "") -> Callable[[_C], _C]:
-    """Make a class the composite type ``name`` with the descriptor ``amqp:NAME:list``, numeric
-    ``code``.
+    """Make a class the composite type ``name`` with the symbolic descriptor ``amqp:NAME:list`` and
+    the numeric ``code``.
 
     ``provides`` names, separated by spaces, the roles of a value in fields that ``require`` one.
     """
@@ -307,8 +307,7 @@ def _write_composite(value: Composite) -> bytes:
 
 
 def _described(allowed: Callable[[], dict[int, type[Composite]]], what: str) -> Reader:
-    """Return a reader of the composites of ``allowed``, which is called once all tables are
-    declared."""
+    """Return a reader of the composites that ``allowed`` returns once all tables are declared."""
     known: dict[int, type[Composite]] = {}
 
     def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
@@ -326,8 +325,8 @@ def _described(allowed: Callable[[], dict[int, type[Composite]]], what: str) -> 
 
 
 def descriptor(data: bytes, at: int) -> tuple[int | None, int]:
-    """Return the numeric code of the numeric or symbolic descriptor at ``at`` (None: not a
-    composite type's), and the position after it.
+    """Return the numeric code of the numeric or symbolic descriptor at ``at`` (None if it belongs
+    to no composite type), and the position after it.
     """
     if data[at] == 0x53:
         return data[at + 1], at + 2
@@ -341,7 +340,7 @@ def descriptor(data: bytes, at: int) -> tuple[int | None, int]:
 def _multiple(
     kind: str, single: Mapping[int, Reader]
 ) -> tuple[Mapping[int, Reader], Callable[[Any], bytes]]:
-    """Read null, one value, or an array as a tuple. Write an array, which every peer
+    """Read null, one value or an array as a tuple. Write a tuple as an array, which every peer
     understands."""
     primitive = RESTRICTED.get(kind, kind)
     element = decoder.KINDS[next(iter(decoder.CODES[primitive]))]

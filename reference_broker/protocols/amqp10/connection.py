@@ -97,9 +97,9 @@ from brokerproof.reference_broker.settings.settings import Settings
 
 DEFAULT_TTL_MS = 60_000
 PATIENCE = ms(2_000)
-"""Time that we wait for the peer's ``close`` after ours (AMQP10-CLOSE-04)."""
+"""How long we wait for the peer's ``close`` after ours (AMQP10-CLOSE-04)."""
 LEAST_IDLE_MS = 10
-"""The smallest idle time-out that we promise to keep (AMQP10-IDLE-09)."""
+"""The smallest idle time-out that we promise to observe (AMQP10-IDLE-09)."""
 
 _FRAMES: dict[int, type[Composite]] = {
     var.CODE: var
@@ -109,7 +109,7 @@ _FRAMES: dict[int, type[Composite]] = {
     and getattr(var, "PROVIDES", None) == ("frame",)
 }
 _CONNECTION_FRAMES = (Begin, Close, Open)
-"""Performatives that a connection handles itself; sessions handle all others."""
+"""Performatives that a connection handles itself; sessions handle the others."""
 
 
 class State(enum.Enum):
@@ -127,7 +127,7 @@ _ENDED = (State.BROKEN, State.CLOSED)
 
 
 class AmqpConnection:
-    """One AMQP 1.0 connection. Its public attributes are read by sessions and links."""
+    """One AMQP 1.0 connection. Sessions and links read its public attributes."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class AmqpConnection:
         self.unfinished_bytes = 0
         self.user: str | None = None
         self.stalled = False
-        """True while no input is handled, because an earlier delivery waits for space."""
+        """True while no input is handled because an earlier delivery waits for space."""
         self._state = State.HEADER
         self._opened = False  # our open has been sent
         self._peer_channel_max = 0
@@ -192,7 +192,7 @@ class AmqpConnection:
         )
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """Yield deliveries that are not settled, with their queues."""
+        """Yield the deliveries that are not settled, with their queues."""
         for session in self._sessions.values():
             for delivery in session.unsettled.values():
                 if isinstance(delivery.link, OutgoingLink):
@@ -261,11 +261,11 @@ class AmqpConnection:
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """Close with an error: the peer's request cannot be stored."""
+        """Close with an error, because the peer's request cannot be stored."""
         self._refuse(Refusal(refusal.NOT_STORED, reason))
 
     def broken(self) -> None:
-        """Report that a large message cannot be sent completely."""
+        """Report that a large message cannot be sent in full."""
         self.shared.outbox.streams.broken.append(self.conn)
 
     # --- what goes out ----------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class AmqpConnection:
         self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that ``requirement`` decided a branch."""
+        """Record that ``requirement`` determined a branch."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     def touch(self, session: TouchedSession) -> None:
@@ -450,7 +450,7 @@ class AmqpConnection:
         self._sessions[channel] = session
 
     def check_links(self) -> None:
-        """Refuse a link, already in its session, if the quota is exceeded."""
+        """Refuse a link, which is already in its session, if the quota is exceeded."""
         links = sum(len(session.links) for session in self._sessions.values())
         excess = self.shared.settings.quotas.exceeded("subscriptions", links - 1)
         if excess is not None:
@@ -480,7 +480,7 @@ class AmqpConnection:
         self.close_with(problem.error)
 
     def close_with(self, error: Error) -> None:
-        """Report ``error`` to the peer, close, and wait up to :data:`PATIENCE` for its answer."""
+        """Report ``error`` to the peer, close, and wait up to :data:`PATIENCE` for its close."""
         if not self._opened:
             self._send_open()
         self._flush()
@@ -500,7 +500,7 @@ class AmqpConnection:
         self.shared.outbox.close(self.conn)
 
     def _release(self) -> None:
-        """End all sessions without a frame. Their deliveries return to the queues."""
+        """End all sessions without sending a frame. Their deliveries return to the queues."""
         links = [link for session in self._sessions.values() for link in session.release_links()]
         self._sessions.clear()
         self._touched.clear()
@@ -520,7 +520,7 @@ _OUT_OF_STEP: frozenset[Fault] = frozenset(
 
 
 def _ttl_ms(acceptor: Acceptor, settings: Settings) -> int:
-    """Return how long the peer may be silent; 0: unlimited."""
+    """Return how long the peer may be silent; 0 means forever."""
     if acceptor.amqp.idle_timeout_ms is not None:
         return max(0, acceptor.amqp.idle_timeout_ms)
     override = settings.connection_ttl_override_ms

@@ -57,7 +57,7 @@ CAPABILITIES = (
     Symbol("amqp:multi-ssns-per-txn"),
 )
 CREDIT = 100
-"""Declares and discharges that a controller may send ahead."""
+"""Declares and discharges that a controller may send ahead of our answers."""
 
 
 class CoordinatorLink(IncomingLink):
@@ -134,7 +134,7 @@ class CoordinatorLink(IncomingLink):
         return ACCEPTED
 
     def _failed(self, arrival: Arrival, condition: str, description: str) -> Any:
-        """Reject an unsettled message if the peer's source supports that, else end the link
+        """Reject an unsettled message if the peer's source supports that; otherwise end the link
         (AMQP10-TXN-03, -04)."""
         if arrival.settled or not self._knows_rejected:
             fault = refusal.Fault(refusal.Scope.LINK, condition, "AMQP10-TXN-04")
@@ -165,7 +165,7 @@ def retire(
     state: TransactionalState,
     settled: bool,
 ) -> None:
-    """Apply outcomes that the peer sent under a transaction. Raises :class:`Refusal`."""
+    """Apply the outcomes that the peer sent in a transaction. Raises :class:`Refusal`."""
     transaction = transactions.get(state.txn_id)
     if transaction is None:
         raise Refusal(refusal.NO_TRANSACTION, "the txn-id of a disposition is unknown")

@@ -1,16 +1,17 @@
-"""Bytes to values (part 1 of the specification: a constructor byte, then data that it describes).
+"""Decodes bytes to values (part 1 of the specification: a constructor byte, then the data that it
+describes).
 
 Every reader takes the bytes, the position after the constructor, and how many more levels of
 nesting are allowed; it returns the value and the position after it. Reading past the end is
 detected in one place, :func:`decode`: fixed widths by ``struct``, the rest by their own length
 check.
 
-Limits keep a few bytes from costing much: a list or map has no more elements than bytes; an array
-of elements without bytes has at most :data:`MOST_EMPTY` of them; nesting is at most :data:`DEPTH`
-levels deep.
+Limits ensure that a few bytes cannot cost much: a list or map has no more elements than bytes; an
+array of elements without bytes has at most :data:`MOST_EMPTY` of them; nesting is at most
+:data:`DEPTH` levels deep.
 
-:data:`PLAIN` is for fields whose type is known from a table: its numbers are plain ``int``, which
-is faster.
+:data:`PLAIN` is for fields whose type a table gives: numbers are read as plain ``int``, which is
+faster.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ Reader: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
 DEPTH = 32
 """The deepest nesting of lists, maps, arrays and descriptions."""
 MOST_EMPTY = 65536
-"""Most elements of an array whose constructor needs no bytes for them."""
+"""The most elements of an array whose constructor needs no bytes for an element."""
 
 
 class DecodeError(Exception):
-    """Bytes that are not a value, with the reason; reported as ``amqp:decode-error``."""
+    """Bytes that are not a value, and the reason; reported as ``amqp:decode-error``."""
 
 
 def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
@@ -62,7 +63,7 @@ def decode(data: bytes, at: int = 0) -> tuple[Any, int]:
 
 
 def value(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """Like :func:`decode`, for callers that handle the end of the bytes themselves (IndexError,
+    """Like :func:`decode`, but callers must handle the end of the bytes themselves (IndexError,
     ``struct.error``)."""
     reader = READERS.get(data[at])
     if reader is None:

@@ -32,10 +32,10 @@ class SendingLink(Protocol):
     def is_attached(self) -> bool: ...
 
     def disposed(self, deliveries: list[Delivery], state: Any, settled: bool) -> None:
-        """Apply what the peer reports about ``deliveries``."""
+        """Apply what the peer reports on ``deliveries``."""
 
     def forget(self, deliveries: list[Delivery]) -> None:
-        """Remove ``deliveries`` from the unsettled ones."""
+        """Remove ``deliveries`` from the unsettled deliveries."""
 
     def apply(self, deliveries: list[Delivery], state: Any) -> None:
         """Settle ``deliveries`` in their queue."""
@@ -44,12 +44,12 @@ class SendingLink(Protocol):
         """Send as many waiting messages as possible."""
 
     def resume(self) -> None:
-        """Continue: the session may send again."""
+        """Continue, because the session may send again."""
 
 
 class Transaction(Protocol):
     def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
-        """Record that the peer settled ``delivery``, or that its link ended."""
+        """Record that the peer settled ``delivery`` or that its link ended."""
 
 
 class Scan(Protocol):
@@ -66,7 +66,7 @@ class Scan(Protocol):
 class Delivery:
     """One message that was sent and waits for its settlement. ``id`` is the delivery-id.
 
-    ``transaction`` is the live one in which the peer sent an outcome, if any.
+    ``transaction`` is the live transaction, if any, in which the peer sent an outcome.
     """
 
     __slots__ = ("entry", "id", "link", "transaction")
@@ -79,7 +79,7 @@ class Delivery:
 
 
 class Arrival:
-    """One message that is arriving, in one transfer or several."""
+    """One arriving message, in one transfer or several."""
 
     __slots__ = (
         "_parts",
@@ -105,7 +105,7 @@ class Arrival:
         self.state = first.state
         self.size = 0
         self.next_look = 0
-        """Size at which to look again for the start of the body."""
+        """The size at which the start of the body is looked for again."""
         self._parts: list[bytes] = []
         self._spool: ArrivingBody | None = None
         self._scan: Scan | None = None
@@ -113,18 +113,18 @@ class Arrival:
 
     @property
     def goes_elsewhere(self) -> bool:
-        """True if further payload is not kept in memory."""
+        """True if further payload is not held in memory."""
         return self._spool is not None or self._problem is not None
 
     def spoil(self, problem: BadMessage) -> None:
-        """Drop everything of an invalid message. :meth:`finish` reports ``problem``."""
+        """Drop an invalid message completely. :meth:`finish` will report ``problem``."""
         self._problem = problem
         self._parts.clear()
         self.abandon()
         self._spool = None
 
     def spool_from(self, body_at: int, spool: ArrivingBody, scan: Scan) -> None:
-        """Write the body, which begins at byte ``body_at`` of :meth:`payload`, and all further
+        """Write the body, which begins at byte ``body_at`` of :meth:`payload`, and all later
         payload to ``spool``. Raises ``BadMessage`` for bytes that are not a body."""
         data = self.payload()
         self._parts = [data[:body_at]]
@@ -137,8 +137,8 @@ class Arrival:
         spool.write(data)
 
     def finish(self) -> tuple[LargeBody, tuple[Section, ...], bytes] | None:
-        """Return a large message's body, its sections, and its footer; None for others. Raises
-        ``BadMessage``."""
+        """Return a large message's body, sections and footer; None if the message is not large.
+        Raises ``BadMessage``."""
         if self._problem is not None:
             raise self._problem
         if self._spool is None or self._scan is None:
@@ -147,12 +147,12 @@ class Arrival:
         return body, self._scan.finish(), bytes(self._scan.footer)
 
     def abandon(self) -> None:
-        """Drop the rest, which will not arrive or is refused."""
+        """Drop the rest, which will not arrive or has been refused."""
         if self._spool is not None:
             self._spool.abandon()
 
     def add(self, transfer: Transfer, payload: bytes) -> None:
-        """Add one more transfer. A delivery once settled stays settled (AMQP10-XFER-08,
+        """Add another transfer. A delivery, once settled, stays settled (AMQP10-XFER-08,
         AMQP10-XFER-09)."""
         if transfer.settled:
             self.settled = True
@@ -166,7 +166,7 @@ class Arrival:
                 self._parts.append(payload)
 
     def payload(self) -> bytes:
-        """Return all bytes of the message; for a large one, those before its body."""
+        """Return all bytes of the message; for a large message, the bytes before its body."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 
@@ -219,7 +219,7 @@ _SETTLED, _UNSETTLED = b"\x43\x41", b"\x43\x42"
 def whole_transfer(
     channel: int, handle: int, id: int, tag: bytes, settled: bool, payload: bytes
 ) -> bytes:
-    """Return the frame of a delivery that fits into one. ``tag`` has four bytes."""
+    """Return the single frame of a delivery that fits into one. ``tag`` has four bytes."""
     size = _FIRST.size + len(payload)
     mode = _SETTLED if settled else _UNSETTLED
     return (
@@ -262,8 +262,8 @@ def transfers(
     """Yield the frames of a delivery that needs several, none larger than ``largest`` bytes
     (AMQP10-MFS-02, AMQP10-MFS-05).
 
-    Each is cut from the message on demand, so a delivery that waits for a window keeps no second
-    copy.
+    Each frame is cut from the message on demand, so a delivery that waits for a window holds no
+    second copy.
     """
     more, last = (Transfer(handle=handle, more=more).encode() for more in (True, False))
     left = len(payload)

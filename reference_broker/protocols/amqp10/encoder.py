@@ -1,10 +1,10 @@
-"""Values to bytes, each by its shortest constructor.
+"""Encodes values to bytes, each with its shortest constructor.
 
 A value's Python type determines its AMQP type (see
-:mod:`brokerproof.reference_broker.protocols.amqp10.types`); elements of an array share one
-constructor, the shortest that fits them all. Raises ``TypeError`` for a Python type without an AMQP
-type and ``ValueError`` or ``struct.error`` for a number outside the range of its type: these are
-bugs in this program.
+:mod:`brokerproof.reference_broker.protocols.amqp10.types`); the elements of an array share the
+shortest constructor that fits them all. Raises ``TypeError`` for a Python type without an AMQP
+type, and ``ValueError`` or ``struct.error`` for a number outside the range of its type; each of
+these is a bug in this program.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def timestamp(value: Any) -> bytes:
 
 
 def variable(short: int, data: bytes) -> bytes:
-    """Return a value with constructor ``short`` (that of one length byte) and its data. The long
-    constructor is 16 more."""
+    """Return a value as its constructor and data. ``short`` is the constructor with a one-byte
+    length; the long constructor is 16 more."""
     size = len(data)
     return bytes((short, size)) + data if size < 256 else bytes((short + 16,)) + _SIZE(size) + data
 
@@ -105,7 +105,7 @@ def symbol(value: Any) -> bytes:
 
 
 def compound(short: int, parts: Iterable[bytes], count: int) -> bytes:
-    """Return a list (``short`` is 0xc0) or map (0xc1) of encoded elements."""
+    """Return a list (``short`` is 0xc0) or a map (0xc1) of encoded elements."""
     body = b"".join(parts)
     size = len(body)
     if size < 255 and count < 256:
@@ -141,7 +141,7 @@ def _binary(code: int, size: int) -> Callable[[Any], bytes]:
 
 
 def array(value: Any) -> bytes:
-    """Return an array. Each element has the longest constructor of their type."""
+    """Return an array. Its constructor is the longest one of the elements' type."""
     try:
         code, write = _ELEMENTS[value.kind]
     except KeyError:
@@ -208,7 +208,7 @@ _ELEMENTS: dict[type, tuple[int, Callable[[Any], bytes]]] = {
     dict: (0xD1, _long_compound(True)),
     Array: (0xF0, _long_array),
 }
-"""Constructor and writer of an array's elements, by Python type."""
+"""The constructor and the writer of an array's elements, by Python type."""
 
 ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
     type(None): lambda value: b"\x40",

@@ -37,7 +37,7 @@ from brokerproof.reference_broker.selector.selector import Selector, SelectorErr
 from brokerproof.reference_broker.selector.values import Value
 
 FILTERS = ("apache.org:selector-filter:string", 0x0000_468C_0000_0004)
-"""The descriptor of the filter, symbolic and numeric."""
+"""The descriptor of the filter, both symbolic and numeric."""
 
 _JMS = {
     "JMSPriority": "AMQPriority",
@@ -49,8 +49,8 @@ _JMS = {
 
 
 def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
-    """Return the selector in a source's filter set, None if there is none. Raises :class:`Refusal`
-    for anything else in it."""
+    """Return the selector in a source's filter set; None if there is none. Raises :class:`Refusal`
+    for any other filter."""
     selector = None
     for key, value in (filters or {}).items():
         if not isinstance(value, Described) or value.descriptor not in FILTERS:
@@ -70,7 +70,7 @@ def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
 
 
 def names(message: Source) -> dict[str, Value]:
-    """Return every name that a selector can read from ``message``. Never raises."""
+    """Return every name of ``message`` that a selector can read. Never raises an exception."""
     properties, application = sections_of(message.described)
     if properties is None:
         properties = Properties()

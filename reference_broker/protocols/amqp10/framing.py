@@ -1,12 +1,12 @@
-"""Frames (2.3): bytes in, whole frames out, for any fragmentation.
+"""Frames (2.3): bytes in, whole frames out, however the bytes are fragmented.
 
 ::
 
-    size (4) | doff (1) | type (1) | channel (2, for type 0) | extended header | body up to size
+size (4) | doff (1) | type (1) | channel (2, for type 0) | extended header | body up to size
 
-``size`` covers all of it (AMQP10-FRAME-01), the body begins ``doff`` * 4 bytes from the start, and
-bytes between the eighth and the body are ignored (AMQP10-FRAME-04). A frame without body only shows
-that the peer is alive.
+``size`` covers the whole frame (AMQP10-FRAME-01), the body begins ``doff`` * 4 bytes from the
+start, and bytes between the eighth and the body are ignored (AMQP10-FRAME-04). A frame without a
+body only shows that the peer is alive.
 
 The size is checked as soon as its four bytes have arrived, so a frame that is too large is never
 collected: memory holds less than one frame of the allowed size plus one chunk. A frame in many
@@ -36,7 +36,7 @@ HEADER = struct.Struct(">IBBH")
 
 
 class Frame(NamedTuple):
-    """One frame. ``channel`` has a meaning for type AMQP only."""
+    """One frame. ``channel`` is meaningful only for type AMQP."""
 
     type: int
     channel: int
@@ -44,15 +44,15 @@ class Frame(NamedTuple):
 
 
 class FrameParser(ByteBuffer):
-    """Cuts frames from a stream. ``limit``: the largest frame in bytes; it may be changed."""
+    """Cuts frames from a stream. ``limit`` is the largest frame in bytes; it may be changed."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.limit = limit
 
     def next(self) -> Frame | None:
-        """Return the next frame, or None while it is incomplete. Raises :class:`Refusal` for bytes
-        that cannot be a frame; must not be called again after that."""
+        """Return the next frame; None while it is incomplete. Raises :class:`Refusal` for bytes
+        that cannot be a frame, and must not be called again after that."""
         # This runs for every frame: has() is called only if the bytes are not in one piece.
         if len(self._data) - self._at < 8 and not self.has(8):
             if self.has(4):
@@ -85,7 +85,7 @@ class FrameParser(ByteBuffer):
 
 
 def frame(channel: int, body: bytes, type: int = AMQP) -> bytes:
-    """Return a whole frame without extended header."""
+    """Return a whole frame without an extended header."""
     return HEADER.pack(8 + len(body), 2, type, channel) + body
 
 
@@ -105,7 +105,8 @@ def pieces(payload: bytes, first: int, others: int) -> Iterator[bytes | memoryvi
 
 
 def decoded(body: bytes, known: dict[int, type[Composite]]) -> tuple[Any, int]:
-    """Return the performative at the start of ``body``, one of ``known``, and its end.
+    """Return the performative at the start of ``body``, which must be one of ``known``, and its
+    end.
 
     Raises :class:`Refusal`.
     """

@@ -2,10 +2,10 @@
 
 A header is ``AMQP``, a protocol id (0 AMQP, 2 TLS, 3 SASL), and the version 1 0 0. This side waits
 for the peer's header (AMQP10-VER-06) and repeats it if it supports that protocol (AMQP10-VER-07).
-Otherwise it answers with a supported one, and closes (AMQP10-VER-08, -11, -12): the SASL header
-where a login is required, else plain AMQP. Only one version exists, so there is no choice between
-versions (AMQP10-VER-09, -10). Bytes that can no longer become a header are answered immediately:
-the peer may be waiting for us and never send eight.
+Otherwise it answers with a supported header and closes (AMQP10-VER-08, -11, -12): with the SASL
+header where a login is required, otherwise with the plain AMQP header. Only one version exists, so
+there is no choice between versions (AMQP10-VER-09, -10). Bytes that can no longer become a header
+are answered immediately, because the peer may be waiting for us and never send eight bytes.
 """
 
 from __future__ import annotations

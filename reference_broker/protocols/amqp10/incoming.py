@@ -1,12 +1,12 @@
 """Links on which we receive: producers (2.6.7, 2.6.12, 2.6.14).
 
-A delivery arrives in one transfer or several; when the last has arrived, the delivery is checked as
-a whole and answered immediately: accepted if it was routed, else rejected with the reason. We
-settle without waiting for the sender (our attach always answers rcv-settle-mode first). A sender
-whose source does not list rejected gets its default outcome instead.
+A delivery arrives in one or more transfers; when the last has arrived, the delivery is checked as a
+whole and answered immediately: it is accepted if it was routed, otherwise rejected with the reason.
+We settle without waiting for the sender (our attach always answers rcv-settle-mode first). A sender
+whose source does not list ``rejected`` gets the source's default outcome instead.
 
-Checked for each delivery, as early as possible: credit, tag, format, size, settlement against the
-link's mode, the message's sections, annotations, the address.
+The following are checked for each delivery, as early as possible: credit, tag, format, size,
+settlement (against the link's mode), the message's sections, annotations, and the address.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransa
 ACCEPTED = Accepted()
 LONGEST_TAG = 32
 _MOST_ROUTES = 256
-"""Envelopes kept by a producer without its own address."""
+"""Envelopes kept for a producer that has no address of its own."""
 
 _REJECTED = "amqp:rejected:list"
 
@@ -110,7 +110,7 @@ class IncomingLink(Link):
         self.refill()
 
     def begin(self, attach: Attach) -> None:
-        """Check the requirements on every sender's attach."""
+        """Check the requirements on every attach of a sender."""
         if attach.initial_delivery_count is None:
             raise Refusal(
                 refusal.NO_INITIAL_COUNT, "attach of a sender has no initial-delivery-count"
@@ -150,7 +150,7 @@ class IncomingLink(Link):
 
     @property
     def unanswered(self) -> int:
-        """Number of deliveries that have begun to arrive and are unanswered."""
+        """The number of deliveries that have begun to arrive and are not yet answered."""
         return 1 if self.arriving is not None else 0
 
     def refill(self) -> None:
@@ -222,7 +222,7 @@ class IncomingLink(Link):
         self.refill()
 
     def _spool(self, arrival: Arrival) -> None:
-        """Write the body of ``arrival`` to a file from now on, if it is large and there are
+        """From now on, write the body of ``arrival`` to a file if it is large and there are
         files."""
         large, smallest = (
             self.session.shared.large,
@@ -317,7 +317,7 @@ class IncomingLink(Link):
     # --- messages ---------------------------------------------------------------------------------
 
     def arrived(self, arrival: Arrival) -> Any:
-        """Return the state of a complete delivery; None if still undecided."""
+        """Return the state of a complete delivery; None if it is undecided."""
         shared = self.session.shared
         transaction = None
         if arrival.state is not None and isinstance(arrival.state, TransactionalState):
@@ -372,8 +372,8 @@ class IncomingLink(Link):
     def _whole(
         arrival: Arrival,
     ) -> tuple[bytes, tuple[LargeBody, tuple[Section, ...], bytes] | None]:
-        """Return the bytes of a message. A large one has a placeholder for its body, and is
-        returned with the body, its sections, and the placeholder."""
+        """Return the bytes of a message. A large message has a placeholder for its body, and is
+        returned together with the body, its sections, and the placeholder."""
         large, payload = arrival.finish(), arrival.payload()
         if large is None:
             return payload, None
@@ -384,7 +384,7 @@ class IncomingLink(Link):
     def take(
         self, message: AmqpMessage, arrival: Arrival, transaction: LiveTransaction | None
     ) -> Any:
-        """Return the outcome of a message that may be added; None if still undecided."""
+        """Return the outcome of a message that may be added; None if it is undecided."""
         return self._take(message, None if transaction is None else transaction.send)
 
     def _take(self, message: AmqpMessage, send: Any) -> Any:
@@ -397,8 +397,8 @@ class IncomingLink(Link):
         return ACCEPTED
 
     def publish(self, message: AmqpMessage, send: Any) -> bool:
-        """Add ``message``, directly or by ``send`` with its transaction; return False if a queue
-        refused it. Raises ``NoRoute``."""
+        """Add ``message``, either directly or by ``send`` with its transaction; return False if a
+        queue refused it. Raises ``NoRoute``."""
         if send is None:
             return self.session.shared.router.publish(message)
         self.session.shared.router.get_or_create(message.route.address, message.route.routing)
@@ -413,7 +413,7 @@ class IncomingLink(Link):
         return self._default_outcome
 
     def _own_route(self, payload: bytes) -> Envelope:
-        """Return the ``to`` of a message without a producer's address. Raises NoRoute,
+        """Return the ``to`` of a message whose producer has no address. Raises NoRoute,
         BadMessage."""
         properties = properties_of(payload)
         if properties is None or not properties.to:

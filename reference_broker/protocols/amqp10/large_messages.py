@@ -1,9 +1,9 @@
-"""Large AMQP messages: everything up to the body is in memory, the body sections and the footer
+"""Large AMQP messages: everything before the body is in memory; the body sections and the footer
 are in a file.
 
 While such a message arrives, only two things are parsed: the beginnings of its sections, to locate
-their bodies in the file, and the footer, whose annotations must be understood (AMQP10-MSG-11). It
-is sent as it arrived (AMQP10-MSG-02); STOMP gets its content (see
+their bodies in the file, and the footer, whose annotations must be understood (AMQP10-MSG-11). The
+message is sent as it arrived (AMQP10-MSG-02); STOMP clients get its content (see
 :mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion`).
 """
 
@@ -30,10 +30,10 @@ from brokerproof.reference_broker.protocols.amqp10.messaging import (
 from brokerproof.reference_broker.protocols.amqp10.sections import BadMessage, section_code, skip
 
 EMPTY_DATA = b"\0\x53\x75\xa0\0"
-"""A placeholder for a body in a file."""
+"""A placeholder for a body that is in a file."""
 LONGEST_FOOTER = 1024 * 1024
 LARGEST_FRAME = 128 * 1024
-"""Bytes of a file that are sent together, however large the peer's frames."""
+"""Bytes of a file that are sent together, however large the peer's frames are."""
 
 _BINARY, _LIST, _MAP = frozenset({0xA0, 0xB0}), frozenset({0xC0, 0xD0}), frozenset({0xC1, 0xD1})
 _STRING, _SYMBOL = frozenset({0xA1, 0xB1}), frozenset({0xA3, 0xB3})
@@ -43,12 +43,12 @@ _ALLOWED = {
     AMQP_VALUE: _BINARY | _STRING | _SYMBOL | _LIST | _MAP | {0xE0, 0xF0},
     FOOTER: _MAP,
 }
-"""Constructors of sections that may be kept in a file: those with a length."""
+"""Constructors of sections that may be kept in a file, because they have a length."""
 
 
 class LargeAmqpMessage(AmqpMessage):
-    """A message whose body is in the file ``large``. ``plain`` has everything before the body;
-    ``sections`` are those in the file."""
+    """A message whose body is in the file ``large``. ``plain`` is everything before the body;
+    ``sections`` are the sections in the file."""
 
     __slots__ = ("large", "sections")
 
@@ -94,8 +94,8 @@ class LargeAmqpMessage(AmqpMessage):
 
 
 def body_at(data: bytes) -> int | None:
-    """Return where the body of the message in ``data`` begins; None if it is not in ``data`` or
-    cannot be kept in a file."""
+    """Return where the body of the message in ``data`` begins; None if the body is not in ``data``
+    or cannot be kept in a file."""
     at = 0
     try:
         while at < len(data):
@@ -109,7 +109,7 @@ def body_at(data: bytes) -> int | None:
 
 
 class BodyScan:
-    """Finds the sections of a body as its bytes pass."""
+    """Finds the sections of a body as its bytes pass by."""
 
     def __init__(self) -> None:
         self.sections: list[Section] = []
@@ -137,7 +137,7 @@ class BodyScan:
             self._begun()
 
     def finish(self) -> tuple[Section, ...]:
-        """Return all sections once the body is complete. Raises :class:`BadMessage`."""
+        """Return all sections now that the body is complete. Raises :class:`BadMessage`."""
         if self._skip or self._head:
             raise BadMessage("the message ends within a section")
         return tuple(self.sections)
@@ -186,7 +186,7 @@ def _wide(constructor: int) -> int:
 
 
 def _descriptor_end(head: bytes) -> int | None:
-    """Return the end of a section's descriptor; None if it has not arrived."""
+    """Return the end of a section's descriptor; None if that has not arrived."""
     if len(head) < 2:
         return None
     kind = head[1]
@@ -204,9 +204,9 @@ def _descriptor_end(head: bytes) -> int | None:
 
 
 class LargeTransfers:
-    """Transfer frames of a delivery: ``head``, then the file. An empty frame means that the next
-    piece must be read first: ``go_on`` is called once it has been read, ``broken`` if it cannot
-    be."""
+    """The transfer frames of a delivery: ``head``, then the file. An empty frame means that the
+    next piece must be read first: ``go_on`` is called once it has been read, ``broken`` if it
+    cannot be read."""
 
     def __init__(
         self,
@@ -253,5 +253,5 @@ class LargeTransfers:
         self._go_on()
 
     def close(self) -> None:
-        """Drop the rest."""
+        """Drop the frames that were not sent."""
         self._reading.close()

@@ -9,13 +9,11 @@ Rules
 * A mistake on a link is a :class:`Refusal` raised by the link and caught by the session, which
   breaks the link.
 
-Theory
-------
-The specification lets the two ends of a link detach and resume, with their state of unsettled
-deliveries. Our ends never outlive their handle: a terminus here ends when it is detached, and
-announces that (``durable`` none, ``expiry-policy`` link-detach; AMQP10-LINK-04, AMQP10-LINK-05). So
-a second attach of the same name finds nothing to resume, our side of the unsettled map is empty,
-and a handle is in one of three states:
+Theory ------ The specification lets the two ends of a link detach and resume, with their state of
+unsettled deliveries. Our ends never outlive their handle: a terminus here ends when it is detached,
+and announces that (``durable`` none, ``expiry-policy`` link-detach; AMQP10-LINK-04,
+AMQP10-LINK-05). So a second attach with the same name finds nothing to resume, our side of the
+unsettled map is empty, and a handle is in one of three states:
 
 =============  =====================  ========================  ==========================
 what comes     ATTACHED               REFUSED                   BROKEN
@@ -74,7 +72,7 @@ class LinkState(enum.Enum):
 
 
 class Frames(Protocol):
-    """Frames of one delivery, made when they can be sent. An empty frame is not ready yet."""
+    """The frames of one delivery, made when they can be sent. An empty frame is not ready yet."""
 
     def __next__(self) -> bytes: ...
 
@@ -83,7 +81,7 @@ class Frames(Protocol):
 
 
 class Connection(Protocol):
-    """A session's connection. ``held`` while the peer does not read."""
+    """The connection of a session. ``held`` is true while the peer does not read."""
 
     conn: int
     acceptor: Acceptor
@@ -95,7 +93,7 @@ class Connection(Protocol):
     transactions: dict[bytes, LiveTransaction]
     new_incoming_link: NewLink
     posting: Counter[bytes]
-    """Deliveries that have begun but not ended, counted by the txn-id of their state."""
+    """The number of deliveries that have begun but not ended, by the txn-id of their state."""
 
     unfinished_bytes: int
     """Bytes of incomplete deliveries on all links."""
@@ -110,16 +108,16 @@ class Connection(Protocol):
         """Queue bytes for sending."""
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that ``requirement`` decided a branch."""
+        """Record that ``requirement`` determined a branch."""
 
     def touch(self, session: Session) -> None:
         """Flush ``session`` at the end of this input."""
 
     def broken(self) -> None:
-        """Report that an outgoing message cannot be sent completely."""
+        """Report that an outgoing message cannot be sent in full."""
 
     def on_store_failed(self, reason: str) -> None:
-        """Close: the peer's request cannot be stored."""
+        """Close, because the peer's request cannot be stored."""
 
 
 class Session(Protocol):
@@ -127,7 +125,7 @@ class Session(Protocol):
     our_channel: int
     next_delivery_id: int
     blocked: OrderedDict[Link, None]
-    """Links that only wait for the window or the peer; each is resumed when it can send."""
+    """Links that wait only for the window or the peer; each is resumed when it can send."""
 
     @property
     def connection(self) -> Connection: ...
@@ -145,10 +143,10 @@ class Session(Protocol):
         """Send the flow state of the session, or of ``link``."""
 
     def add_unsettled(self, delivery: Delivery) -> None:
-        """Keep the sent ``delivery`` until it is settled."""
+        """Keep ``delivery``, which was sent, until it is settled."""
 
     def forget(self, deliveries: list[Delivery]) -> None:
-        """Drop ``deliveries``: they are settled."""
+        """Drop ``deliveries``, because they are settled."""
 
     def settle_incoming(self, delivery_id: int, state: Any) -> None: ...
 
@@ -164,14 +162,14 @@ class Session(Protocol):
         """Send the waiting frames, as the window allows."""
 
     def break_link(self, link: Link, problem: Refusal) -> None:
-        """Close ``link`` with an error."""
+        """Close ``link`` and report an error."""
 
     def stolen(self, link: Link) -> None:
-        """Close ``link``: its name was attached elsewhere."""
+        """Close ``link``, because its name was attached elsewhere."""
 
 
 class Link:
-    """One link. ``role`` and ``handle`` are the peer's, ``our_handle`` is ours."""
+    """One link. ``role`` and ``handle`` are the peer's; ``our_handle`` is ours."""
 
     in_delivery = False
     """True if the next transfer continues a delivery."""
@@ -186,7 +184,7 @@ class Link:
         self.rcv_settle_mode = FIRST
         self.state = LinkState.ATTACHED
         self.unsettled: dict[int, Delivery] = {}
-        """Unsettled deliveries sent on this link, by delivery-id, in the order of the ids."""
+        """Unsettled deliveries sent on this link, by delivery-id, in ascending order."""
 
     @property
     def is_attached(self) -> bool:
@@ -196,22 +194,22 @@ class Link:
     # -----------------------------------------------------------------
 
     def attach(self, attach: Attach) -> None:
-        """Answer ``attach`` and begin. Raises :class:`Refusal` *before* it answers."""
+        """Answer ``attach`` and begin. A :class:`Refusal` is raised *before* the answer."""
         raise NotImplementedError
 
     def flow(self, flow: Flow) -> None:
-        """Handle the peer's flow state of this link."""
+        """Handle the peer's flow state for this link."""
         raise NotImplementedError
 
     def transfer(self, transfer: Transfer, payload: bytes) -> None:
         raise NotImplementedError
 
     def describe(self, flow: Flow) -> None:
-        """Add this link's state to a flow of ours."""
+        """Add the state of this link to a flow of ours."""
         raise NotImplementedError
 
     def resume(self) -> None:
-        """Send the waiting frames: the session may send again."""
+        """Send the waiting frames, because the session may send again."""
 
     def stop(self) -> None:
         """Leave the queue. May be called more than once."""
