@@ -1,2 +1,2 @@
-"""The harness's own, deliberately simple codecs, and the vocabulary of conversations. They share no
-parsing code with a broker."""
+"""The harness's own, deliberately simple codecs, and the vocabulary of conversations. The codecs
+share no parsing code with any broker."""

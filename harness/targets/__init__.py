@@ -1,1 +1,1 @@
-"""Brokers under test: how they are found, started, described and stopped."""
+"""Brokers under test: finding, starting, describing and stopping them."""

@@ -1,10 +1,10 @@
-"""A clock that runs faster for one broker's process: two preloaded libraries.
+"""A clock that runs faster for one broker's process, by means of two preloaded libraries.
 
 libfaketime replaces functions of the C library: clocks, sleeps, condition variables and polls
 follow the accelerated time, so a time-out of a minute takes six seconds at a rate of ten. Debian
 and most other distributions have the package ``libfaketime``. ``raw_waits.c``, compiled once into
 the cache, handles the waits that libfaketime leaves at the host's rate.
-``suites/interop/accelerated`` shows that the waits of Java and Erlang follow.
+``suites/interop/accelerated`` shows that the waits of Java and Erlang follow the accelerated clock.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.harness.targets.failure import SetUpFailed
 
 FAKETIME = "libfaketimeMT.so.1"
-"""The build of libfaketime for processes with threads."""
+"""The build of libfaketime for multi-threaded processes."""
 _FOLDERS = ("/usr/lib/*/faketime", "/usr/lib*/faketime", "/usr/local/lib/faketime")
 _COMPILE_S = 60
 
 
 def prefix(rate: int) -> list[str]:
-    """Return the words before a command whose process should see its clock run at ``rate`` times
-    the host's speed from its start; none for 1. Raises :class:`SetUpFailed`."""
+    """Return the words that precede a command whose process is to see a clock at ``rate`` times the
+    host's speed from its start; none for 1. Raises :class:`SetUpFailed`."""
     return [] if rate == 1 else _prefix(rate, _libraries())
 
 
 def prefix_inside(rate: int, folder: Path, seen_as: Path | str) -> list[str]:
-    """Return the words for a command that sees ``folder`` as ``seen_as``, and possibly nothing
-    else: the libraries are copied into the folder. Raises :class:`SetUpFailed`."""
+    """Return the words for a command that sees ``folder`` as ``seen_as`` and may see nothing else,
+    so the libraries are copied into the folder. Raises :class:`SetUpFailed`."""
     if rate == 1:
         return []
     copies = [shutil.copy(library, folder) for library in _libraries()]

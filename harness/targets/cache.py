@@ -1,8 +1,8 @@
-"""The cache folder: downloads, unpacked brokers and records of running ones. Always outside a
-repository.
+"""The cache folder: downloads, unpacked brokers and records of running brokers. The folder is
+always outside a repository.
 
-Several runs may use it concurrently. Anything with its final name is complete: it is created under
-another name, with a lock held, and renamed.
+Several runs may use the folder concurrently. Anything under its final name is complete, because it
+is created under another name, with a lock held, and then renamed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from brokerproof.harness.targets.failure import SetUpFailed
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """``$BROKERPROOF_CACHE``, else ``$XDG_CACHE_HOME/brokerproof``, else ``~/.cache/brokerproof``.
-    It need not exist."""
+    """Return ``$BROKERPROOF_CACHE``, else ``$XDG_CACHE_HOME/brokerproof``, else
+    ``~/.cache/brokerproof``. The folder need not exist."""
     environment = os.environ if environment is None else environment
     if own := environment.get("BROKERPROOF_CACHE"):
         return Path(own).absolute()
@@ -32,9 +32,9 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of ``path`` against other threads and processes; wait for it indefinitely.
+    """Hold the lock on ``path`` against other threads and processes, waiting for it indefinitely.
 
-    Raises :class:`SetUpFailed` if the folder cannot be written.
+    Raises :class:`SetUpFailed` if the folder is not writable.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,8 +70,8 @@ def once(path: Path, make: Callable[[Path], Path]) -> Path:
 
 
 def unpacked(archive: Path, path: Path) -> Path:
-    """Unpack the only top-level folder of a ``.tar.gz`` as ``path``, unless that has been done.
-    Raises :class:`SetUpFailed`."""
+    """Unpack the only top-level folder of a ``.tar.gz`` as ``path``, unless that has been done
+    already. Raises :class:`SetUpFailed`."""
 
     def unpack(folder: Path) -> Path:
         try:
@@ -93,7 +93,7 @@ def unpacked(archive: Path, path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or folder of the cache, if present."""
+    """Delete a file or folder in the cache, if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -1,8 +1,8 @@
 """Throw-away certificates for a broker that we start: an authority, the broker's certificate, and
 those of clients.
 
-They are created at each start and name only this machine and, for a broker in a container, its
-host. The authorities' own keys are never stored.
+The certificates are created at each start and name only this machine and, for a broker in a
+container, the container's host. The authorities' own keys are never stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import trustme
 from brokerproof.harness.worlds.tls import CERTIFIED, NOBODY, ORGANIZATION, STRANGER, UNIT
 
 FOLDER = "BROKERPROOF_CERTIFICATES"
-"""The folder's placeholder in a configuration file: ``${BROKERPROOF_CERTIFICATES}``."""
+"""The placeholder for the folder in a configuration file: ``${BROKERPROOF_CERTIFICATES}``."""
 AUTHORITY, SERVER = "ca.pem", "server.pem"
 
 _LIFE = datetime.timedelta(days=30)
@@ -26,7 +26,7 @@ def make(folder: Path, host: str = "127.0.0.1") -> None:
     :mod:`brokerproof.harness.worlds.tls` into ``folder``.
 
     ``host`` is the name or address by which clients reach the broker; the broker's certificate is
-    valid for it and for this machine.
+    valid for ``host`` and for this machine.
     """
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA(organization_name=ORGANIZATION, organization_unit_name="authority")

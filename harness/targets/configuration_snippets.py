@@ -1,5 +1,5 @@
-"""The parts of a broker's configuration that cases need besides its defaults, to paste into your
-own. They are taken from the files with which brokerproof starts its own brokers."""
+"""The parts of a broker's configuration that cases need in addition to its defaults, to paste into
+your own configuration. They come from the files with which brokerproof starts its own brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.harness.targets import parameters, shipped_targets, xml_file
 
 FAMILIES = ("artemis", "rabbitmq", "activemq")
 _USUAL = frozenset({"stomp", "amqp", "openwire"})
-"""Acceptors that every broker has already."""
+"""Acceptors that every broker already has."""
 _SETTINGS = ("full.", "anycast.", "multicast.", "window-2000.")
 _RABBITMQ = """\
 # RabbitMQ: the plugins that cases need. Limits are arguments of the queues that cases declare, so
@@ -83,7 +83,7 @@ def _activemq() -> Iterator[str]:
 
 
 def snippet_ports(family: str) -> dict[str, tuple[str, int]]:
-    """Return scheme and port of each acceptor of the snippet, by its name."""
+    """Return the scheme and port of each acceptor in the snippet, by the acceptor's name."""
     if family not in ("artemis", "activemq"):
         return {}
     file = _file(family, "broker.xml" if family == "artemis" else "activemq.xml")
@@ -119,7 +119,7 @@ def _named(root: etree._Element, name: str) -> Iterator[etree._Element]:
 
 
 def _text(element: etree._Element) -> str:
-    """Return an element as text, without its namespace and listening on every interface."""
+    """Return an element as text, without a namespace and listening on every interface."""
     text = etree.tostring(element, encoding="unicode", with_tail=False)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
     lines = text.replace("//127.0.0.1:", "//0.0.0.0:").split("\n")

@@ -1,9 +1,9 @@
 """The passcode of a target: literal, from the environment, or from a file.
 
-``passcode_env = "NAME"`` names a variable, ``passcode_file = "FILE"`` a file that contains nothing
-else, and ``${NAME}`` stands for a variable in ``login``, ``passcode`` and the endpoints. URLs
-accept the same names as options. Such a passcode appears in no command line and in no file of a
-run.
+``passcode_env = "NAME"`` names a variable, ``passcode_file = "FILE"`` names a file that contains
+nothing but the passcode, and ``${NAME}`` stands for a variable in ``login``, ``passcode`` and the
+endpoints. URLs accept the same names as options. Such a passcode appears in no command line and in
+no file of a run.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from brokerproof.harness.model.input_file import BadInput, OneSentence
 
 SOURCES = ("passcode_env", "passcode_file")
 MOST_BYTES = 4096
-"""The most bytes of a file with a passcode."""
+"""The most bytes in a passcode file."""
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 class NoCredentials(OneSentence):
-    """A passcode or a variable is missing. The message has the key and what would be right."""
+    """A passcode or a variable is missing. The message gives the key and what would be right."""
 
 
 def filled_in(text: str) -> str:
@@ -34,9 +34,10 @@ def filled_in(text: str) -> str:
 
 
 def passcode(values: Mapping[str, Any], folder: Path) -> str | None:
-    """Return the passcode that ``values`` contain or name; relative paths start from ``folder``.
+    """Return the passcode that ``values`` contain or refer to; relative paths start from
+    ``folder``.
 
-    Raises :class:`NoCredentials`, including if there is more than one.
+    Raises :class:`NoCredentials`, also if there is more than one passcode.
     """
     given = [key for key in ("passcode", *SOURCES) if values.get(key) is not None]
     if len(given) > 1:

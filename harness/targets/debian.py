@@ -1,8 +1,9 @@
 """Our own Debian systems in the cache folder, for broker releases that this machine's system lacks.
 
-``debootstrap`` creates a chroot once and installs one package in it. Programs in it have their own
-mounts and root folder (``unshare``, ``chroot``), but this machine's network and processes: they use
-its ports, and can be ended like any other process. All this needs root privileges.
+``debootstrap`` creates a chroot once and installs one package in it. Programs in the chroot have
+their own mounts and root folder (``unshare``, ``chroot``), but share this machine's network and
+processes: they use its ports and can be ended like any other process. All this needs root
+privileges.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from brokerproof.harness.targets.cache import cache_folder, once
 from brokerproof.harness.targets.failure import SetUpFailed
 
 FOLDER = Path("/srv")
-"""Mount point, in a chroot, of the folder for its processes."""
+"""Where the folder for a chroot's processes is mounted in it."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _MOUNTS = (
@@ -30,13 +31,13 @@ _INSTALL = (
 
 
 def home_of(suite: str, package: str) -> Path:
-    """Return the chroot of that Debian release with that package, which may not exist yet."""
+    """Return the chroot of that Debian release with that package; it may not exist yet."""
     return cache_folder() / "debian" / f"{suite}-{package}"
 
 
 def install(suite: str, package: str) -> Path:
-    """Return a chroot of Debian ``suite`` with ``package``, created unless it exists. This takes
-    about 45 s, a download of 90 MB, and 250 MB of disk.
+    """Return a chroot of Debian ``suite`` with ``package``, created unless it exists. Creating one
+    takes about 45 s, a download of 90 MB, and 250 MB of disk space.
 
     ``BROKERPROOF_DEBIAN_MIRROR`` replaces debootstrap's own mirror. Raises :class:`SetUpFailed`.
     """
@@ -44,7 +45,7 @@ def install(suite: str, package: str) -> Path:
 
 
 def entering(root: Path, folder: Path) -> list[str | Path]:
-    """Return the words before a command that runs in ``root``, where it sees ``folder`` as
+    """Return the words that precede a command to run it in ``root``, where it sees ``folder`` as
     :data:`FOLDER`.
 
     The command replaces the started program and keeps its process id.

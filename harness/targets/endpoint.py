@@ -1,4 +1,4 @@
-"""Endpoints of a broker, their protocol and transport: ``HOST:PORT`` or
+"""Endpoints of a broker, with protocol and transport: ``HOST:PORT`` or
 ``SCHEME://HOST:PORT?ca=FILE…``."""
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SCHEMES = {
     "core": ("core", False),
     "openwire": ("openwire", False),
 }
-"""By scheme: the protocol, as capabilities name it, and whether it uses TLS. ``amqp`` is AMQP 1.0,
-AMQP 0-9-1 or both; the broker shows which."""
+"""For each scheme, the protocol, as capabilities name it, and whether TLS is used. ``amqp`` is AMQP
+1.0, AMQP 0-9-1 or both; the broker shows which."""
 MANAGEMENT = "management"
-"""Name of the acceptor of RabbitMQ's management API."""
+"""The name of the acceptor for RabbitMQ's management API."""
 BY_NAME = {"amqp": "amqp", "core": "core", "openwire": "openwire", MANAGEMENT: "http"}
-"""Schemes of endpoints given as ``HOST:PORT``, by prefix of their name; others are STOMP."""
+"""Schemes of endpoints given as ``HOST:PORT``, by the prefix of their name; others are STOMP."""
 _OPTIONS = ("ca", "certificate", "insecure")
 
 
@@ -47,7 +47,7 @@ class Endpoint:
     passcode: str | None
     options: dict[str, str]
     path: str = ""
-    """The resource of a WebSocket; empty for the profile's."""
+    """The resource of a WebSocket; empty for the one in the profile."""
 
     @property
     def protocol(self) -> str:
@@ -59,7 +59,7 @@ class Endpoint:
 
 
 def scheme_of(name: str) -> str:
-    """Return the scheme of the endpoint ``name``, if it is given as ``HOST:PORT``."""
+    """Return the scheme of the endpoint ``name`` if it is given as ``HOST:PORT``."""
     return next((scheme for word, scheme in BY_NAME.items() if name.startswith(word)), "stomp")
 
 
@@ -69,9 +69,9 @@ def read(
     """Return the endpoint that ``text`` names; relative paths start from ``folder``. ``scheme``
     applies to ``HOST:PORT``. Raises :class:`BadEndpoint`.
 
-    The TLS options are ``ca`` (a file with the trusted authorities; default: those of this
-    machine), ``certificate`` (a file with our certificate and key), and ``insecure=true``, which
-    trusts any certificate.
+    The TLS options are ``ca`` (a file with the trusted authorities; by default, this machine's),
+    ``certificate`` (a file with our certificate and key), and ``insecure=true``, which trusts any
+    certificate.
     """
     try:
         url = urlsplit(text if "://" in text else f"{scheme}://{text}")

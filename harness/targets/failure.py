@@ -1,4 +1,4 @@
-"""The exception of every failure to set up a target."""
+"""The exception for every failure to set up a target."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from brokerproof.harness.model.input_file import OneSentence
 
 class SetUpFailed(OneSentence):
     """A target could not be found, downloaded, configured or started. The message says what is
-    wrong, where, and what would be right. The command exits with 3."""
+    wrong, where, and what would be right. The command then exits with 3."""

@@ -1,6 +1,6 @@
 """Addresses with low limits, as configured on a broker: their names and limits. A case names a kind
-of address, and uses fresh addresses whose names begin with its prefix. The defaults are those of
-``fixtures/brokers``, which ``brokerproof init-target --show-broker-config`` prints."""
+of address, and uses fresh addresses whose names begin with that kind's prefix. The defaults are
+those in ``fixtures/brokers``, which ``brokerproof init-target --show-broker-config`` prints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "paged-messages": ("fail", "drop"),
     **dict.fromkeys(("vm", "file", "off"), ()),
 }
-"""The kinds of address, each with the words after its prefix. "limited" kinds hold three messages,
+"""The kinds of address, each with the words after its prefix. "limited" kinds hold three messages;
 pages of "paged-messages" hold twenty."""
 CAPABILITIES: Mapping[str, frozenset[str]] = {
     "address-full": frozenset(POLICIES) | {"limited", "reject"},
@@ -32,7 +32,7 @@ CAPABILITIES: Mapping[str, frozenset[str]] = {
 
 
 class BadAddresses(OneSentence):
-    """An unusable entry about addresses in a target file. The message has the key and what would be
+    """An unusable address entry in a target file. The message gives the key and what would be
     right."""
 
 
@@ -42,19 +42,19 @@ class FullAddresses:
 
     prefixes: Mapping[str, str] = field(default_factory=dict)
     max_size_bytes: int = 20_480
-    """The limit of each address that is not limited by messages."""
+    """The limit of every address that is not limited by messages."""
     max_size_bytes_reject_threshold: int = 40_960
-    """The threshold of the kind "reject"."""
+    """The threshold for the kind "reject"."""
     page_size_bytes: int = 10_240
     page_limit_bytes: int = 51_200
-    """The limit of the kind "pages"."""
+    """The limit for the kind "pages"."""
     memory_limit: int = 20_480
     """ActiveMQ's memoryLimit for the kinds "vm", "file" and "off"."""
     stated: frozenset[str] = frozenset()
-    """The limits that the target file states; others may be requested from the broker."""
+    """The limits that the target file states; the others may be requested from the broker."""
 
     def prefix(self, kind: str) -> str | None:
-        """Return the prefix of names of that kind, such as ``block`` or ``limited.fail``; None if
+        """Return the prefix for names of that kind, such as ``block`` or ``limited.fail``; None if
         the target has none."""
         first, dot, rest = kind.partition(".")
         prefix = self.prefixes.get(first)
@@ -80,7 +80,7 @@ class FullAddresses:
 
 
 SHIPPED = FullAddresses({kind: f"full.{'three' if kind == 'limited' else kind}." for kind in KINDS})
-"""The addresses of ``fixtures/brokers``."""
+"""The addresses in ``fixtures/brokers``."""
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "max_size_bytes": (16_384, 131_072),
     "max_size_bytes_reject_threshold": (32_768, 262_144),
@@ -88,7 +88,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "page_limit_bytes": (16_384, 524_288),
     "memory_limit": (16_384, 131_072),
 }
-"""The limits with which cases end in time: lower ones hold no messages, higher ones too many."""
+"""The limits with which cases end in time: lower limits hold no messages, higher ones too many."""
 
 
 def read(values: Mapping[str, Any]) -> FullAddresses:

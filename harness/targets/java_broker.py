@@ -1,5 +1,5 @@
-"""Runs a broker on Java: chooses ports, lays out files, starts it, and waits until every port
-accepts."""
+"""Runs a broker on Java: chooses ports, lays out files, starts the broker, and waits until every
+port accepts connections."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBro
 START_S = 60
 """Seconds until a broker must accept connections; 2 to 3 s are usual."""
 TRIES = 3
-"""The most attempts with other free ports, if another program took one before the broker
-listened."""
+"""The most attempts with other free ports if another program takes one before the broker
+listens."""
 SMALL = ("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC")
-"""The broker shares a small machine with its clients: it gets no heap of gigabytes, and no threads
-for garbage collection."""
+"""The broker shares a small machine with its clients, so it gets neither gigabytes of heap nor
+threads for garbage collection."""
 BRIEF = "-XX:TieredStopAtLevel=1"
-"""For a broker that runs a few minutes: half of its processor time would go into optimising code
-that does not run often enough to repay it."""
+"""For a broker that runs for only a few minutes: half of its processor time would otherwise go into
+optimising code that does not run often enough to repay it."""
 
 
 class JavaBroker(ManagedBroker):
     """One broker of ``version`` (None: the family's default), as a context manager that starts and
-    stops it. ``folder`` becomes the broker's: it is emptied at the start, and keeps the
+    stops it. ``folder`` becomes the broker's folder: it is emptied at the start, and keeps the
     configuration and the logs. ``ports="free"`` replaces every port in the file with a free one;
-    ``"file"`` keeps them. ``free`` leaves the broker running when the harness ends."""
+    ``"file"`` keeps them. With ``free``, the broker keeps running when the harness ends."""
 
     name: ClassVar[str]
     releases: ClassVar[JavaReleases]
     stop_s: ClassVar[float]
     """Seconds until a stopping broker is killed."""
     bind_failed: ClassVar[str]
-    """The words in the broker's log for a port that is already in use."""
+    """The words in the broker's log that show that a port is already in use."""
     reasons: ClassVar[Sequence[re.Pattern[str]]]
-    """Patterns of reasons for a failed start in its logs: the first match counts, with its groups
-    ``text`` and ``line``."""
+    """Patterns in the logs for the reason of a failed start. The first match is used, with its
+    groups ``text`` and ``line``."""
     java_options: Sequence[str] = ()
-    """JVM options besides :data:`SMALL`."""
+    """JVM options in addition to :data:`SMALL`."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class JavaBroker(ManagedBroker):
     @property
     @abstractmethod
     def log(self) -> Path:
-        """The broker's own log. The JVM's output is in ``console.log`` next to it."""
+        """The broker's own log. The JVM's output is next to it, in ``console.log``."""
 
     @abstractmethod
     def _wanted(self) -> dict[str, int]:
@@ -124,8 +124,8 @@ class JavaBroker(ManagedBroker):
 
     @abstractmethod
     def _installed(self) -> tuple[Path, int]:
-        """Return the release's folder, downloaded if necessary, and the oldest Java that runs it.
-        Raises :class:`SetUpFailed`."""
+        """Return the release's folder, downloaded if necessary, and the oldest Java version that
+        runs it. Raises :class:`SetUpFailed`."""
 
     @abstractmethod
     def _prepare(self, home: Path, ports: Mapping[str, int]) -> None:
@@ -136,7 +136,7 @@ class JavaBroker(ManagedBroker):
 
     @abstractmethod
     def _has_started(self, log: str) -> bool:
-        """True if the broker's log says that it is ready."""
+        """Return True if the broker's log says that it is ready."""
 
     @property
     def _console(self) -> Path:

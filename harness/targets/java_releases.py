@@ -1,4 +1,4 @@
-"""Releases of a Java broker: those in its ``versions.toml`` and those in the cache."""
+"""A Java broker's releases: those in its ``versions.toml`` and those in the cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class JavaReleases:
 
     @property
     def our_files(self) -> Path:
-        """The folder with the configuration that we ship."""
+        """The folder with the configuration files that we ship."""
         return Path(str(files("brokerproof.fixtures"))) / "brokers" / self.family
 
     @property
@@ -34,18 +34,18 @@ class JavaReleases:
 
     @property
     def default_version(self) -> str:
-        """The release used if none is named."""
+        """The release that is used if none is named."""
         return str(self.table["default"])
 
     def java_minimum(self, version: str) -> int:
-        """Return the oldest Java that runs release ``version``."""
+        """Return the oldest Java version that runs release ``version``."""
         known = self.table["java"]
         fitting = (entry for entry in known if version_key(version) >= version_key(entry["from"]))
         return int(next(fitting, known[-1])["minimum"])
 
     def checked(self, version: str | None) -> str:
-        """Return ``version``, or the default one. Raises :class:`SetUpFailed` if it is not a
-        release number."""
+        """Return ``version``, or the default release if it is None. Raises :class:`SetUpFailed` if
+        it is not a release number."""
         version = self.default_version if version is None else version
         if not _VERSION.fullmatch(version):
             raise SetUpFailed(
@@ -62,5 +62,5 @@ class JavaReleases:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Return ``version`` in a form that sorts as releases do."""
+    """Return ``version`` in a form that sorts in the order of releases."""
     return tuple(int(part) for part in version.split("."))

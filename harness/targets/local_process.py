@@ -1,4 +1,4 @@
-"""A broker as a process on this machine: started under a guard, watched until it listens,
+"""A broker as a process on this machine: started under a guard, watched until it listens, and
 stopped."""
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 from brokerproof.harness.targets.failure import SetUpFailed
 
 POLL_S = 0.05
-"""The interval at which a starting broker is checked, in seconds."""
+"""The interval, in seconds, at which a starting broker is checked."""
 PORTS = range(20_000, 32_000)
-"""The range in which free ports are chosen."""
+"""The range from which free ports are chosen."""
 
 
 class NativeProcess:
-    """One process. :meth:`stop` ends it, and so does the end of this process, unless ``free``.
+    """One process. :meth:`stop` ends it; so does the end of this process, unless ``free`` is true.
 
-    ``console`` receives its output. After ``grace_s`` seconds, a stopping process is killed.
+    ``console`` receives the output. A stopping process is killed after ``grace_s`` seconds.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class NativeProcess:
         self.pid: int | None = None
 
     def start(self) -> int:
-        """Start it; return its process id. Raises :class:`SetUpFailed` if it cannot be run at
+        """Start the process; return its id. Raises :class:`SetUpFailed` if it cannot be run at
         all."""
         guard = [sys.executable, "-I", str(Path(__file__).with_name("process_guard.py"))]
         guard += [
@@ -74,7 +74,7 @@ class NativeProcess:
         return self.pid
 
     def ended(self, within_s: float = 0) -> bool:
-        """True if it has ended by itself; wait for that up to ``within_s`` seconds."""
+        """Return True if it has ended by itself; wait for that for up to ``within_s`` seconds."""
         if self.pid is None:
             return True
         if self._free:
@@ -94,7 +94,7 @@ class NativeProcess:
                 os.killpg(self.pid, number)
 
     def stop(self) -> None:
-        """Stop it and wait until it has ended. Does nothing if it is not running."""
+        """Stop the process and wait until it has ended. Does nothing if it is not running."""
         if self.pid is None:
             return
         if self._free:
@@ -112,9 +112,9 @@ class NativeProcess:
     def wait_until_ready(
         self, ready: Callable[[], bool], *, within_s: float, reason: Callable[[], str]
     ) -> None:
-        """Wait until ``ready()``. If the process ends first or takes too long, stop it and raise
-        :class:`SetUpFailed`. ``reason()`` returns the reason from its logs, empty if they have
-        none."""
+        """Wait until ``ready()`` is true. If the process ends first or takes too long, stop it and
+        raise :class:`SetUpFailed`. ``reason()`` returns the reason found in the logs; empty if
+        there is none."""
         name = Path(self._command[0]).name
         for _ in range(max(1, round(within_s / POLL_S))):
             if ready():
@@ -129,7 +129,7 @@ class NativeProcess:
 
 
 def wait_for_end(pid: int, within_s: float) -> bool:
-    """True if process ``pid`` has ended; wait for that up to ``within_s`` seconds."""
+    """Return True if process ``pid`` has ended; wait for that for up to ``within_s`` seconds."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -143,8 +143,8 @@ def wait_for_end(pid: int, within_s: float) -> bool:
 
 
 def end(pid: int, grace_s: float) -> None:
-    """End a process of this user: SIGTERM, then SIGKILL after ``grace_s`` seconds. Does nothing if
-    it has ended."""
+    """End a process of this user with SIGTERM, then with SIGKILL after ``grace_s`` seconds. Does
+    nothing if it has ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.kill(pid, number)
@@ -155,8 +155,8 @@ def end(pid: int, grace_s: float) -> None:
 
 
 def started_at(pid: int) -> str | None:
-    """Return the start time of ``pid`` in the kernel's clock ticks: it distinguishes a process from
-    a later one with the same id."""
+    """Return the start time of ``pid`` in the kernel's clock ticks, which distinguishes a process
+    from a later one with the same id."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
     except OSError:
@@ -170,8 +170,8 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Return ``count`` different ports on which nothing listens now. Another program may take one
     before it is used.
 
-    They are below the system's range for outgoing connections, so that no client of ours can take
-    them. Raises :class:`SetUpFailed` if it finds too few.
+    The ports are below the system's range for outgoing connections, so that no client of ours can
+    take them. Raises :class:`SetUpFailed` if there are too few.
     """
     ports: list[int] = []
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
@@ -191,8 +191,8 @@ def listens(host: str, port: int) -> bool:
 
 
 def taken(ports: Iterable[int], host: str = "127.0.0.1") -> list[int]:
-    """Return the ``ports`` on which we cannot listen: another program does, or the system forbids
-    it."""
+    """Return those of ``ports`` on which we cannot listen because another program does or the
+    system forbids it."""
     in_use = []
     for port in ports:
         with socket.socket() as probe:

@@ -26,7 +26,7 @@ class RunningBroker:
 
 
 class ManagedBroker:
-    """One broker, from its start to its end. A context manager that starts and stops it."""
+    """One broker, from its start to its end: a context manager that starts and stops it."""
 
     clock_rate: int = 1
     """How many times as fast as the host's clock its clock runs. Set this before :meth:`start`."""
@@ -40,7 +40,7 @@ class ManagedBroker:
         raise NotImplementedError
 
     def ended(self, within_s: float = 0) -> bool:
-        """True if the broker is not running; waits up to ``within_s`` seconds for its end."""
+        """Return True if the broker is not running; wait up to ``within_s`` seconds for its end."""
         return self._process is None or self._process.ended(within_s)
 
     def signal(self, number: int) -> None:
@@ -49,7 +49,7 @@ class ManagedBroker:
             self._process.signal(number)
 
     def _make(self, *folders: Path) -> None:
-        """Make ``folders``, empty except for data to keep."""
+        """Make ``folders``, which are empty except for data to keep."""
         for folder in folders:
             if not (self.keeps_data and folder.name == "data"):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -58,8 +58,8 @@ class ManagedBroker:
     def _ready(
         self, log: Path, has_started: Callable[[str], bool], ports: Iterable[int]
     ) -> Callable[[], bool]:
-        """True once ``log`` says that the broker is ready and every port accepts connections; for
-        polling."""
+        """For polling: return True once ``log`` says that the broker is ready and every port
+        accepts connections."""
         waiting = list(ports)
 
         def ready() -> bool:

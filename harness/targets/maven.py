@@ -1,6 +1,7 @@
-"""Downloads by Maven coordinates: by ``mvn`` if installed, else over HTTPS from a repository that
-the user named. We name none. ``mvn`` knows its own; without it, ``$BROKERPROOF_MAVEN_REPOSITORY``
-or the mirror in ``~/.m2/settings.xml`` names one with the standard layout."""
+"""Downloads by Maven coordinates: with ``mvn`` if it is installed, otherwise over HTTPS from a
+repository that the user names. We name none. ``mvn`` knows its own repository; without ``mvn``,
+``$BROKERPROOF_MAVEN_REPOSITORY`` or the mirror in ``~/.m2/settings.xml`` names one with the
+standard layout."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 DOWNLOAD_TIMEOUT_S = 900
 """Seconds that one ``mvn`` call may take."""
 READ_TIMEOUT_S = 60
-"""Seconds that a repository may be silent."""
+"""Seconds for which a repository may be silent."""
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion>
 <groupId>brokerproof</groupId><artifactId>jars</artifactId><version>1</version>
@@ -51,7 +52,7 @@ class Coordinates:
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
     def __str__(self) -> str:
-        """Return them as ``mvn`` expects them:
+        """Return the coordinates as ``mvn`` expects them:
         ``group:artifact:version:packaging[:classifier]``."""
         parts = [self.group, self.artifact, self.version, self.packaging, self.classifier]
         return ":".join(part for part in parts if part)
@@ -60,10 +61,9 @@ class Coordinates:
 def download(
     candidates: Sequence[Coordinates], folder: Path, environment: Mapping[str, str] | None = None
 ) -> Path:
-    """Return the file of the first of ``candidates`` that a repository has, downloaded into
-    ``folder`` once. All candidates have the same file name. Checksums are verified if the
-    repository has them. Raises :class:`SetUpFailed`, with the result of each attempt, if none can
-    be downloaded."""
+    """Return the file of the first of ``candidates`` that a repository has, downloaded once into
+    ``folder``. All candidates have the same file name. Checksums are verified if the repository has
+    any. Raises :class:`SetUpFailed`, with the result of each attempt, if none can be downloaded."""
     environment = os.environ if environment is None else environment
 
     def make(scratch: Path) -> Path:
@@ -90,16 +90,16 @@ def download(
 
 
 def project(artifacts: Iterable[str]) -> str:
-    """Return the POM of a project that needs these, each ``group:artifact:version``."""
+    """Return the POM of a project that needs these artifacts, each ``group:artifact:version``."""
     return _POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in artifacts))
 
 
 def collect(
     pom: str, what: str, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Path:
-    """Return the jars that the project in ``pom`` needs at run time, downloaded into ``folder``
-    once. ``what`` names them in messages. Needs ``mvn``, since only that can resolve the releases.
-    Raises :class:`SetUpFailed`."""
+    """Return the jars that the project in ``pom`` needs at run time, downloaded once into
+    ``folder``. ``what`` names them in messages. This needs ``mvn``, which alone can resolve the
+    releases. Raises :class:`SetUpFailed`."""
     environment = os.environ if environment is None else environment
 
     def make(scratch: Path) -> Path:
@@ -121,7 +121,7 @@ def collect(
 
 
 def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
-    """Let ``mvn`` fetch the file; return the error, or None."""
+    """Let ``mvn`` fetch the file; return the error, or None if there is none."""
     problem = _ran(
         mvn, ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"], folder
     )
@@ -150,8 +150,8 @@ def _ran(mvn: str, arguments: Sequence[str], folder: Path) -> str | None:
 
 
 def _repository(environment: Mapping[str, str]) -> str | None:
-    """Return the base URL to use without ``mvn``: the variable, else a mirror of everything or of
-    ``central``."""
+    """Return the base URL to use without ``mvn``: the variable's, or else that of a mirror of
+    everything or of ``central``."""
     if named := environment.get("BROKERPROOF_MAVEN_REPOSITORY"):
         return named.rstrip("/")
     settings = Path(environment.get("HOME", str(Path.home()))) / ".m2" / "settings.xml"
@@ -172,7 +172,7 @@ def _repository(environment: Mapping[str, str]) -> str | None:
 
 
 def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None:
-    """Fetch by the standard layout and verify the file's published checksum; return the error, or
+    """Fetch the file by the standard layout and verify its published checksum; return the error, or
     None."""
     url, target = f"{base}/{coordinates.path}", folder / coordinates.file_name
     if not base.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
@@ -200,7 +200,7 @@ def _over_https(base: str, coordinates: Coordinates, folder: Path) -> str | None
 
 
 def _text(url: str) -> str | None:
-    """Return a small text file; None if it does not exist."""
+    """Return the content of a small text file; None if it does not exist."""
     try:
         with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as answer:
             return str(answer.read(4096).decode("ascii", "replace")).lower()

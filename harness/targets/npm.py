@@ -13,7 +13,7 @@ WITHIN_S = 120
 
 
 def call(arguments: list[str], folder: Path, what: str) -> None:
-    """``npm ARGUMENTS`` in ``folder``. Raises :class:`SetUpFailed`, saying that ``what`` is
+    """Run ``npm ARGUMENTS`` in ``folder``. Raises :class:`SetUpFailed`, which says that ``what`` is
     unavailable."""
     npm = shutil.which("npm")
     if npm is None:

@@ -1,8 +1,8 @@
 """The effective parameters of acceptors, calculated from a broker's own configuration file.
 
 The harness reads the file independently of the reference broker's reader, because a case's
-expectations must not rely on the code under test. It reads only parameters that the suites use; the
-broker itself checks the rest of the file.
+expectations must not depend on the code under test. It reads only parameters that the suites use;
+the broker itself checks the rest of the file.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ _ADDRESS_ELEMENTS: dict[str, tuple[str, type]] = {
 
 
 def describe(path: Path) -> str:
-    """Describe a configuration file for people: name and beginning of its SHA-256."""
+    """Describe a configuration file for people: its name and the beginning of its SHA-256."""
     return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"
 
 
 def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Return parameters by acceptor name from any broker's file. Raises :class:`SetUpFailed`."""
+    """Return the parameters in any broker's file, by acceptor name. Raises :class:`SetUpFailed`."""
     if path.suffix in (".conf", erlang_config.SUFFIX):
         return from_rabbitmq_conf(path, defaults)
     return (
@@ -80,7 +80,7 @@ def from_file(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
 
 
 def of_named_acceptors(path: Path) -> dict[str, dict[str, Value]]:
-    """Return what a broker's file states about each acceptor itself, without defaults and settings
+    """Return what a broker's file states about each acceptor itself, without defaults or settings
     of the whole broker."""
     if path.suffix != ".xml":
         return {}
@@ -120,7 +120,7 @@ def from_rabbitmq_conf(path: Path, defaults: Parameters) -> dict[str, dict[str, 
 
 
 def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield line, key and value of each setting."""
+    """Yield the line, key and value of each setting."""
     if path.suffix == erlang_config.SUFFIX:
         yield from (
             (setting.line, setting.key, str(setting.value))
@@ -137,8 +137,8 @@ def _settings(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def from_broker_xml(path: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Return parameters by acceptor name: ``defaults`` (the profile's), then broker-wide elements,
-    then the acceptor's URL.
+    """Return parameters by acceptor name: ``defaults`` (the profile's), overridden by broker-wide
+    elements, then by the acceptor's URL.
 
     Raises :class:`SetUpFailed` for a file that cannot be read or a value that is not a number.
     """
@@ -159,25 +159,26 @@ def _root(path: Path) -> etree._Element:
 
 
 def of_address(path: Path, name: str) -> dict[str, Value]:
-    """Return the address-settings of a broker.xml for the address ``name``, with a profile's names.
+    """Return the address-settings of a broker.xml for the address ``name``, named as in a profile.
 
-    Settings with more words in common take precedence (manual, chapter on address settings), then a
-    word over ``*``, and ``*`` over ``#``. Raises :class:`SetUpFailed` like :func:`from_broker_xml`.
+    Settings with more words in common take precedence (manual, chapter on address settings); then a
+    word precedes ``*``, and ``*`` precedes ``#``. Raises :class:`SetUpFailed` as
+    :func:`from_broker_xml` does.
     """
     return merged(_of_addresses(path, _number), name)
 
 
 def address_settings(path: Path) -> list[dict[str, Value]]:
-    """Return a broker.xml's address limits, with a profile's names and the pattern as ``match``;
-    empty for other files. Values that are not plain numbers are omitted, as nothing calculates with
-    them."""
+    """Return a broker.xml's address limits, named as in a profile, with the pattern as ``match``;
+    empty for other files. Values that are not plain numbers are omitted, because nothing calculates
+    with them."""
     if path.suffix != ".xml" or _is_activemq(path):
         return []
     return [address for address in _of_addresses(path, _plain) if len(address) > 1]
 
 
 def merged(settings: Iterable[Mapping[str, Value]], name: str) -> dict[str, Value]:
-    """Merge the ``settings`` (:func:`address_settings`) that match the address ``name``, the more
+    """Merge those ``settings`` (:func:`address_settings`) that match the address ``name``, the more
     specific ones last."""
     values: dict[str, Value] = {}
     matching = [setting for setting in settings if _matches(str(setting["match"]), name)]
@@ -255,8 +256,8 @@ def has_tls(parameters: Parameters) -> bool:
 
 
 def speaking(acceptors: Mapping[str, Parameters], protocol: str) -> dict[str, Parameters]:
-    """Return the acceptors that speak ``protocol`` without TLS. If its parameters name no
-    ``protocols``, an acceptor speaks any."""
+    """Return the acceptors that speak ``protocol`` without TLS. An acceptor whose parameters name
+    no ``protocols`` speaks any protocol."""
     return {
         name: parameters
         for name, parameters in acceptors.items()

@@ -25,11 +25,11 @@ from brokerproof.harness.worlds.world import World
 _READY_WITHIN_S = 30.0
 _STOP_WITHIN_S = 10.0
 CONTROL = "--control"
-"""The word in a command that shows that it accepts limits."""
+"""The word in a command that shows that the broker accepts limits."""
 _SHORT = {"memory": LimitsSet(memory=0), "disk": LimitsSet(disk=9 * 10**15)}
 """Limits that any machine exceeds, by resource."""
 _ENOUGH = {"memory": LimitsSet(memory=0.9), "disk": LimitsSet(disk=1_000_000)}
-"""Limits that a machine with enough memory and disk space does not reach, by resource."""
+"""Limits, by resource, that a machine with enough memory and disk space does not reach."""
 
 
 class ProcessTarget(SocketTarget):
@@ -40,7 +40,8 @@ class ProcessTarget(SocketTarget):
     A command with ``--control`` accepts limits for memory and disk space on its standard input, one
     JSON object per line.
 
-    The ready line has ``acceptors`` (port by name), ``broker`` (its name) and ``version``.
+    The ready line has ``acceptors`` (ports by name), ``broker`` (the broker's name) and
+    ``version``.
     """
 
     is_local = True  # asyncio sets TCP_NODELAY
@@ -135,8 +136,8 @@ class ProcessTarget(SocketTarget):
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """End the process and remove its folders. If another thread still waits for the ready line,
-        that wait ends."""
+        """End the process and remove its folders. If another thread is still waiting for the ready
+        line, that wait ends."""
         super().stop()
         self._end()
         folders, self._folders = self._folders, None

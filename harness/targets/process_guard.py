@@ -1,4 +1,5 @@
-"""Guards a broker's process so that it cannot outlive the harness. Run as a script, never imported.
+"""Guards a broker's process so that it cannot outlive the harness. This file is run as a script,
+never imported.
 
 ``process_guard.py held|free GRACE_S CONSOLE COMMAND…`` starts COMMAND in its own session, appends
 its output to the file CONSOLE, and prints one line: ``pid N``, or ``error TEXT``.
@@ -42,7 +43,7 @@ def _end(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def main() -> int:
-    """Return the exit code of COMMAND, or 128 + the signal's number if it was killed."""
+    """Return the exit code of COMMAND, or 128 + the signal's number if a signal killed it."""
     mode, grace_s, console, *command = sys.argv[1:]
     held = mode == "held"
     with Path(console).open("ab") as out:

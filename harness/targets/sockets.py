@@ -1,5 +1,5 @@
-"""Base of every target reached over sockets: endpoints by acceptor, a real world per case, and one
-canary."""
+"""The base class for targets reached over sockets: endpoints by acceptor, a real world for each
+case, and one canary."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from brokerproof.harness.worlds.world import World
 
 
 class SocketTarget:
-    """Base of targets in real time. ``config`` is the file whose acceptor parameters apply, or None
-    if unknown."""
+    """Base class for targets in real time. ``config`` is the file whose acceptor parameters apply;
+    None if unknown."""
 
     clock = Clock.REAL
     is_local = False
-    """True if the broker is a process of this machine that sends its writes immediately
-    (TCP_NODELAY), with nothing between its socket and ours. Otherwise its last bytes may wait for
-    our system's acknowledgement, and a reset drops them."""
+    """True if the broker is a process on this machine that sends its writes immediately
+    (TCP_NODELAY), with nothing between its socket and ours. Otherwise, its last bytes may wait for
+    our system's acknowledgement, and a reset would drop them."""
 
     def __init__(self, identity: Identity, config: Path | None = None) -> None:
         self.identity, self.config = identity, config
@@ -44,17 +44,17 @@ class SocketTarget:
         self.endpoints: dict[str, tuple[str, int]] = {}
         """Host and port by acceptor name; filled by ``start``."""
         self.tls: dict[str, Tls] = {}
-        """TLS settings by acceptor name, for those with TLS; filled by ``start``."""
+        """TLS settings by acceptor name, for acceptors with TLS; filled by ``start``."""
         self.bounds = RunBounds(identity.limits, self.host_clock)
         self.pages: Path | None = None
         """The broker's paging folder, if the harness started it; set by ``start``."""
         self.canary = Canary()
         self._watched: int | None = None
-        """The broker's process, if it is on this host."""
+        """The broker's process, if it runs on this host."""
         self._watched_since: str | None = None
-        """When that process began, as another process may get its number."""
+        """When that process began, because another process may get its id later."""
         self.brief = False
-        """True if a broker that the harness starts runs only for minutes and need not be fast."""
+        """True if a broker that the harness starts runs only for minutes, and need not be fast."""
         self.is_forked = False
         """True in a process forked from the one that started the target."""
 
@@ -67,7 +67,7 @@ class SocketTarget:
         return {name: self._known.get(name) or self._unknown(name) for name in self.endpoints}
 
     def _unknown(self, name: str) -> Parameters:
-        """Return the parameters of an acceptor that no file describes: its name shows its
+        """Return the parameters of an acceptor that no file describes; its name shows its
         protocol."""
         by_name = {self.identity.default_amqp_acceptor: "AMQP", MANAGEMENT: "HTTP"}
         protocol = by_name.get(name, "STOMP")
@@ -80,7 +80,7 @@ class SocketTarget:
         return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Do nothing: most brokers create addresses on use."""
+        """Do nothing, because most brokers create addresses on use."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
         """Raise :class:`SetUpFailed`: only some subclasses can raise alarms from outside."""
@@ -89,7 +89,7 @@ class SocketTarget:
         )
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Do nothing: :meth:`raise_alarm` caused no shortage."""
+        """Do nothing, because :meth:`raise_alarm` caused no shortage."""
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         """Raise :class:`SetUpFailed`, as :meth:`raise_alarm` does."""
@@ -109,7 +109,7 @@ class SocketTarget:
         )
 
     def shipped_configuration(self) -> str:
-        """Raise :class:`SetUpFailed`: only some releases ship a readable configuration."""
+        """Raise :class:`SetUpFailed`, because only some releases ship a readable configuration."""
         raise SetUpFailed(
             f"target {self.identity.name}: the configuration shipped with its release is unknown"
         )
@@ -123,8 +123,9 @@ class SocketTarget:
         }
 
     def watch_the_host(self, broker: int | None = None) -> None:
-        """Start the canary, once the broker is up so that its start does not count. A restarted
-        target gets a new one. ``broker`` is its process if that is on this host."""
+        """Start the canary once the broker is up, so that the broker's start has no influence. A
+        restarted target gets a new canary. ``broker`` is the broker's process if it is on this
+        host."""
         self._watched = broker
         self._watched_since = None if broker is None else started_at(broker)
         self._measure(self.identity.limits)
@@ -140,8 +141,8 @@ class SocketTarget:
     def continue_in_fork(self, limits: Limits) -> None:
         """Make this copy of a started target usable in a forked process, with separate ``limits``.
         A fork does not copy threads, and a connection cannot be shared, so the canary and the
-        bounds are new, and a subclass with connections opens new ones. The process that started the
-        broker still stops it."""
+        bounds are new, and a subclass that has connections opens new ones. The process that started
+        the broker also stops it."""
         self.is_forked = True
         self._measure(limits)
 
@@ -155,16 +156,16 @@ class SocketTarget:
         return ""
 
     def has_ended(self) -> bool:
-        """True if the broker's process was on this host and has ended."""
+        """Return True if the broker's process was on this host and has ended."""
         pid = self._watched
         return pid is not None and started_at(pid) != self._watched_since
 
     def watch_again(self) -> None:
-        """Watch the process that serves now, after the earlier one ended."""
+        """Watch the process that serves now, because the earlier one ended."""
 
     def kill(self) -> None:
-        """Kill the broker's process if the harness started it on this host. A broker harmed by a
-        case might spend all its time on a clean shutdown. The caller stops the target
+        """Kill the broker's process if the harness started it on this host, because a broker that a
+        case has harmed might take too long for a clean shutdown. The caller stops the target
         afterwards."""
         pid = self._watched
         if pid is None or not self.identity.started_here or self._watched_since is None:

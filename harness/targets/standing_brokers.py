@@ -1,7 +1,7 @@
 """Real brokers that stay running between commands: install, start, stop, list.
 
 Each running broker is recorded in a small JSON file in the cache folder, with its process id and
-start time, so that a later process with the same id is never mistaken for it.
+start time, so that a later process with the same id is never mistaken for the broker.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Installation of brokers of one name. ``stop_s``: seconds until a stopping broker is
+    """How brokers of one name are installed. ``stop_s``: seconds until a stopping broker is
     killed."""
 
     install: Callable[[str | None], Path]
     installed: Callable[[], Mapping[str, Path]]
-    """Folder by release."""
+    """The folder of each release."""
     release: Callable[[str | None], str]
-    """Returns the release that starts if this one, or none, is named."""
+    """Returns the release that starts if this release, or none, is named."""
     start: Callable[[str, Path, Path | None, str], RunningBroker]
     """Starts the broker, given release, folder, configuration file and choice of ports."""
     stop_s: float
@@ -115,7 +115,7 @@ NAMES = tuple(_KINDS)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An installed release, and its running broker (None if it is not running)."""
+    """An installed release, and its running broker (None if none is running)."""
 
     name: str
     version: str
@@ -124,7 +124,7 @@ class Listed:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Download and unpack a release unless that has been done; return its folder. Raises
+    """Download and unpack a release, unless that has been done already; return its folder. Raises
     :class:`SetUpFailed`."""
     return _known(name).install(version)
 
@@ -139,9 +139,9 @@ def start(
 ) -> RunningBroker:
     """Start a broker that continues after this process ends.
 
-    ``config`` is its configuration file (None: ours), ``ports`` is "free" or "file", ``folder`` the
-    instance's (None: one in the cache). Raises :class:`SetUpFailed`, including if that release is
-    already running.
+    ``config`` is the configuration file (None: ours), ``ports`` is "free" or "file", and ``folder``
+    is the instance's folder (None: one in the cache). Raises :class:`SetUpFailed`, also if that
+    release is already running.
     """
     kind = _known(name)
     version = kind.release(version)
@@ -163,7 +163,7 @@ def start(
 
 
 def stop(name: str, version: str | None = None) -> list[RunningBroker]:
-    """Stop the broker of that name and release (None: every release); return those that ran."""
+    """Stop the broker with that name and release (None: every release); return those that ran."""
     kind = _known(name)
     ended = []
     for state in sorted(_folder().glob(f"{name}-{version or '*'}.json")):
@@ -177,7 +177,7 @@ def stop(name: str, version: str | None = None) -> list[RunningBroker]:
 
 
 def listing() -> list[Listed]:
-    """Return every installed release, and whether :func:`start` left it running."""
+    """Return every installed release and whether :func:`start` left it running."""
     return [
         Listed(name, version, home, _running(_state(name, version)))
         for name, kind in _KINDS.items()
@@ -200,7 +200,7 @@ def _state(name: str, version: str) -> Path:
 
 
 def _running(state: Path) -> RunningBroker | None:
-    """Return the broker described in a state file, if it still runs."""
+    """Return the broker described in a state file if it is still running."""
     try:
         values: dict[str, Any] = json.loads(state.read_text("utf-8"))
         moment = values.pop("started_at")

@@ -1,5 +1,5 @@
 """Brokers without a target file: a release is fetched from its registry, started here, and judged
-by its address alone. Such a target is named ``stranger:NAME@RELEASE``."""
+by its address alone. Such a target is called ``stranger:NAME@RELEASE``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAMES = ("coilmq", "go-stomp", *JARS)
 
 @contextmanager
 def options_for(target: str, log: Path) -> Iterator[list[str]]:
-    """Yield the options of ``brokerproof run`` for a target. A stranger runs during the block and
+    """Yield the options of ``brokerproof run`` for a target. A stranger runs during the block, and
     is restarted if it dies. Raises :class:`SetUpFailed`."""
     if not target.startswith(WORD):
         yield ["--target", target]

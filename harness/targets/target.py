@@ -21,11 +21,11 @@ from brokerproof.harness.worlds.world import World
 
 Value: TypeAlias = int | float | str | bool | None
 Parameters: TypeAlias = Mapping[str, Value]
-"""Effective parameters of an acceptor, by their names in profiles (``connection_ttl_ms`` …)."""
+"""Effective parameters of an acceptor, named as in profiles (``connection_ttl_ms`` …)."""
 
 Overrides: TypeAlias = Mapping[str, Mapping[str, Value]]
-"""Parameters that a case changes: ``{"acceptor": {…}, "broker": {…}, "address": {…}}``, the last
-for every address. Only for reconfigurable targets."""
+"""Parameters that a case changes: ``{"acceptor": {…}, "broker": {…}, "address": {…}}``, where the
+last apply to every address. Only for reconfigurable targets."""
 
 RECONFIGURABLE = "reconfigurable"
 """The capability of a target whose parameters a case may choose."""
@@ -38,28 +38,28 @@ def host_of_amqp091(parameters: Parameters) -> str:
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """Facts about a target that a run records once the target is up."""
+    """Facts about a target, which a run records once the target is up."""
 
     broker: str
     version: str
     configuration: str
-    """The configuration as text for people: a file's name and digest, or "unknown"."""
+    """The configuration, described for people: a file's name and digest, or "unknown"."""
     endpoint: str
     tls: str = ""
-    """How TLS verified the broker's identity; empty if it has no TLS."""
+    """How TLS verified the broker's identity; empty without TLS."""
     judged_as: str = ""
-    """The sentence on the rules by which a broker at an address is judged, unless its user named
+    """The sentence that says by which rules a broker at an address is judged, unless the user named
     them."""
     dialect: Sequence[str] = ()
-    """Sentences on the inferred dialect, if only the address was known."""
+    """Sentences about the inferred dialect, if only the address was known."""
     addresses: Sequence[Mapping[str, Value]] = ()
-    """Limits of addresses in the configuration: see
+    """The limits of addresses in the configuration; see
     :func:`brokerproof.harness.targets.parameters.address_settings`."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The facts in a target file, known before anything is started."""
+    """The facts in a target file, which are known before anything is started."""
 
     name: str
     kind: str
@@ -70,27 +70,26 @@ class Identity:
     default_amqp_acceptor: str = "amqp"
     capabilities: frozenset[str] = field(default_factory=frozenset)
     not_offered: Mapping[str, str] = field(default_factory=dict)
-    """The reasons for capabilities that the target does not offer."""
+    """Why the target does not offer certain capabilities."""
     judged_on: Mapping[str, str] = field(default_factory=dict)
-    """Capabilities that the target may have, each with the shipped target on which they are
-    judged."""
+    """Capabilities that the target may have, each with the shipped target on which it is judged."""
     unmet: Mapping[str, str] = field(default_factory=dict)
-    """Why a kind of address cannot be used for judging: a plain message did not pass through it. By
-    protocol and routing, such as "amqp ANYCAST"; "stomp SEND" says why its RECEIPT never
-    arrives."""
+    """Why a kind of address cannot be used for judging: a plain message did not pass through it.
+    Keys are protocol and routing, such as "amqp ANYCAST"; "stomp SEND" says why the RECEIPT of a
+    SEND never arrives."""
     scope: frozenset[str] = frozenset()
     """Cases that need one of these capabilities are judged here."""
     cases: frozenset[str] = frozenset()
-    """Ids of further cases that are judged here. Without these and without a scope, every case is
-    judged here."""
+    """Ids of further cases that are judged here. Without such ids and without a scope, every case
+    is judged here."""
     others_judged_on: str = ""
     """The shipped target on which all other cases are judged."""
     deviations: Path | None = None
-    """The list of known deviations of this broker family, if any."""
+    """The list of the broker family's known deviations, if any."""
 
     @property
     def started_here(self) -> bool:
-        """True if the harness starts the broker, so that nobody else needs it."""
+        """Return True if the harness starts the broker, so that nobody else needs it."""
         return self.kind != "address"
 
     def skip_reason(self, needs: frozenset[str], case: str) -> str:
@@ -105,27 +104,27 @@ class Identity:
         return ""
 
     def is_bound_by(self, vendor: str | None, needs: Set[str]) -> bool:
-        """True if a document binds the target in a case that needs these capabilities. A
-        specification binds every broker; a vendor's document binds that vendor's brokers, and
-        others only if they offer something that only the vendor describes."""
+        """Return True if a document binds the target in a case that needs these capabilities. A
+        specification binds every broker. A vendor's document binds that vendor's brokers, and other
+        brokers only if they offer something that only the vendor describes."""
         listed = capabilities.listed()
         promised = {listed[name].family for name in needs if name in listed}
         return vendor in (None, self.profile.vendor) or vendor in promised
 
     def lack_of(self, needs: Set[str]) -> str:
-        """Return the sentence on those of these capabilities that the target lacks; empty if it has
-        all."""
+        """Return the sentence about those of these capabilities that the target lacks; empty if it
+        has them all."""
         missing = needs - self.capabilities
         return capabilities.missing(missing, self.absent, self.profile.name) if missing else ""
 
     @property
     def absent(self) -> dict[str, str]:
-        """Return why cases that need these capabilities are not judged here, by capability."""
+        """Return, by capability, why cases that need these capabilities are not judged here."""
         elsewhere = {name: f"judged on the target {on}" for name, on in self.judged_on.items()}
         return {**self.not_offered, **elsewhere}
 
     def without(self, reasons: Mapping[str, str]) -> Identity:
-        """Return this identity for a broker that does not offer these capabilities after all."""
+        """Return this identity for a broker that turns out not to offer these capabilities."""
         return dataclasses.replace(
             self,
             capabilities=self.capabilities - reasons.keys(),
@@ -134,28 +133,28 @@ class Identity:
         )
 
     def is_out_of_scope(self, needs: frozenset[str], case: str) -> bool:
-        """True if ``case``, which needs these capabilities, is judged on another target."""
+        """Return True if ``case``, which needs these capabilities, is judged on another target."""
         return bool(self.scope or self.cases) and case not in self.cases and not needs & self.scope
 
     @cached_property
     def redaction(self) -> Redaction:
-        """Return the object that removes this target's credentials from everything that a run
+        """Return the object that removes the target's credentials from everything that a run
         keeps."""
         return Redaction(self.login, self.passcode)
 
     manual: str = ""
-    """The release whose manual binds the target; empty for the release that runs."""
+    """The release whose manual binds the target; empty for the release that is running."""
     tag: str = ""
-    """Part of every name in a run on a broker that outlives it; otherwise another run with the same
-    seed would find the leftovers of the one before."""
+    """A part of every name in a run on a broker that outlives the run; otherwise another run with
+    the same seed would find the leftovers of the earlier run."""
     websockets: frozenset[str] = frozenset()
     """Acceptors that speak only STOMP over WebSocket."""
     addresses: FullAddresses = SHIPPED
     """Addresses with low limits, as configured."""
     limits: Limits = field(default_factory=Limits)
-    """Bounds of a run in real time."""
+    """The bounds of a run in real time."""
     clock_rate: int = 1
-    """How many times as fast as the host's clock the broker's and the harness's clocks run."""
+    """The clocks of the broker and the harness run this many times as fast as the host's clock."""
 
 
 class Target(Protocol):
@@ -166,36 +165,36 @@ class Target(Protocol):
     def clock(self) -> Clock: ...
 
     def start(self, folder: Path) -> TargetFacts:
-        """Make it ready; ``folder`` is for logs. Raises :class:`SetUpFailed`."""
+        """Make the target ready; ``folder`` is for logs. Raises :class:`SetUpFailed`."""
 
     def stop(self) -> None:
-        """Undo :meth:`start`. Harmless if it was never started."""
+        """Undo :meth:`start`. Does nothing if the target was never started."""
 
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
-        """Effective parameters by acceptor name."""
+        """Effective parameters, by acceptor name."""
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Create the AMQP address of that name, on brokers that do not create it when a link is
-        attached."""
+        """Create the AMQP address with that name, on brokers that do not create addresses when a
+        link is attached."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Cause an alarm for ``resource`` (memory or disk). For targets with the "alarms"
-        capability; raises :class:`SetUpFailed`. ``node``: a node of a target with "cluster"
-        (default: the first)."""
+        """Cause an alarm for ``resource`` (memory or disk) on a target with the "alarms"
+        capability. Raises :class:`SetUpFailed`. ``node`` is a node of a target with "cluster" (by
+        default, the first)."""
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
         """End the alarm that :meth:`raise_alarm` raised."""
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
-        """Set the limits of memory and disk alarms, as the broker's administrator can. See
+        """Set the limits of the memory and disk alarms, as the broker's administrator can. See
         :meth:`raise_alarm`."""
 
     def shipped_configuration(self) -> str:
-        """Return the text of the configuration that the release ships. For targets with the
-        "shipped-configuration" capability; raises :class:`SetUpFailed`."""
+        """Return the text of the configuration that the release ships, for targets with the
+        "shipped-configuration" capability. Raises :class:`SetUpFailed`."""
 
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> World:
-        """Return a fresh world around this target; virtual targets start a separate broker in
-        it."""
+        """Return a fresh world around this target, in which a virtual target starts a separate
+        broker."""

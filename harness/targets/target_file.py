@@ -80,13 +80,13 @@ from brokerproof.harness.trace.redaction import without_passcode
 
 GROUP = "brokerproof.targets"
 CLIENT = "client"
-"""The word before the name of a client library that has a driver here."""
+"""The word that precedes the name of a client library that has a driver here."""
 CLIENT_CLOCKS = "client-clocks"
 """The capability of a target whose clock is not accelerated."""
 SOCKETS = "sockets"
 """The capability of a target in real time: clients may use their own sockets."""
 LOGIN = "login"
-"""The capability of a target with a login, so that right and wrong ones exist."""
+"""The capability of a target with a login, so that both right and wrong logins exist."""
 
 _COMMON: dict[str, type] = {
     "kind": str,
@@ -137,12 +137,12 @@ _OPTIONAL = {
 
 
 class BadTarget(OneSentence):
-    """A ``--target`` that names no target. The message has the file, the key, and what would be
+    """A ``--target`` that names no target. The message gives the file, the key, and what would be
     right."""
 
 
 def load(text: str, limits: Mapping[str, int] = MappingProxyType({})) -> Target:
-    """Return the target that ``text`` names; ``limits`` override those of its file. Raises
+    """Return the target that ``text`` names; ``limits`` override those in the target's file. Raises
     :class:`BadTarget`."""
     known = shipped_targets.paths()
     if text in known:
@@ -306,7 +306,7 @@ def _check_capabilities(values: Mapping[str, Any], path: Path) -> None:
 
 def _check_scope(values: Mapping[str, Any], path: Path) -> None:
     """Raise :class:`BadTarget` unless ``scope`` names capabilities that the file adds, and
-    ``others_judged_on`` accompanies it or ``cases`` and names a shipped target."""
+    ``others_judged_on`` names a shipped target and accompanies ``scope`` or ``cases``."""
     named = [key for key in ("scope", "cases") if key in values]
     if bool(named) != ("others_judged_on" in values):
         raise BadTarget(
@@ -333,7 +333,7 @@ def _check_shipped(target: Any, place: str) -> None:
 
 
 def _not_offered(profile: profiles.Profile, values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the reasons for capabilities that the profile or the file states as not offered."""
+    """Return the reasons for capabilities that the profile or the file declares as not offered."""
     stated = {**profile.not_offered, **values.get("not_offered", {})}
     of_protocols = {
         name: stated[capability.protocol]
@@ -418,7 +418,7 @@ def _address(
     where: object,
     as_family: Callable[..., Target] | None,
 ) -> AddressTarget:
-    """Return the target; ``as_family`` makes it again with the family that the broker names."""
+    """Return the target; ``as_family`` makes it again, with the family that the broker names."""
     given = values["endpoints"]
     endpoints = {key: _endpoint(key, value, path) for key, value in given.items()}
     if not endpoints:
@@ -464,7 +464,7 @@ def _stated_parameters(
     endpoints: Mapping[str, object],
     where: object,
 ) -> dict[str, Any]:
-    """Return the parameters by endpoint: those of the family's configuration and those in the
+    """Return the parameters by endpoint: those in the family's configuration and those in the
     file."""
     known: dict[str, Any] = {}
     if like := values.get("like"):
@@ -501,7 +501,7 @@ def _is_stranger(profile: profiles.Profile) -> bool:
 
 
 _PARAMETERS_OF_ONE = {"connection_ttl_ms", "amqp_idle_timeout_ms"}
-"""Parameters that a profile omits on purpose: only an acceptor can have them."""
+"""Parameters that a profile omits on purpose, because only an acceptor can have them."""
 
 
 def _endpoint(name: str, value: object, path: Path) -> endpoint.Endpoint:
@@ -519,8 +519,8 @@ def _endpoint(name: str, value: object, path: Path) -> endpoint.Endpoint:
 
 
 def _first(endpoints: Mapping[str, endpoint.Endpoint], protocols: tuple[str, ...]) -> str:
-    """Return the endpoint that cases use by default: the one with the protocol's name, or the first
-    that speaks it."""
+    """Return the endpoint that cases use by default: the one with the protocol's name, or else the
+    first that speaks the protocol."""
     if protocols[0] in endpoints:
         return protocols[0]
     speaking = (name for name, given in endpoints.items() if given.protocol in protocols)

@@ -1,8 +1,8 @@
 """Targets written as URLs, one for each endpoint, separated by commas.
 
 The first URL has the login and, as options, settings of the whole target: ``like`` or ``profile``,
-``local=true``, a passcode's source, and any parameter of the profile. A name may precede each, as
-in ``ttl-2000=stomp://HOST:PORT``; otherwise its name is its protocol's.
+``local=true``, a passcode's source, and any parameter of the profile. A name may precede each URL,
+as in ``ttl-2000=stomp://HOST:PORT``; otherwise the endpoint has the protocol's name.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def _with_scheme(text: str) -> str:
 
 
 def values(text: str) -> dict[str, Any]:
-    """Return what URLs state about a target, in the form of a target file, with its ``endpoints``
-    by name as :class:`Endpoint`. Raises :class:`BadEndpoint` and ``NoCredentials``."""
+    """Return what URLs state about a target, in the form of a target file, with the target's
+    ``endpoints`` by name, each an :class:`Endpoint`. Raises :class:`BadEndpoint` and
+    ``NoCredentials``."""
     urls = _NEXT.split(text)
     result: dict[str, Any] = {"kind": "address", "endpoints": {}}
     for number, url in enumerate(urls):
@@ -73,7 +74,7 @@ def values(text: str) -> dict[str, Any]:
 
 
 def _options(address: str) -> tuple[str, ...]:
-    """Return the options of a first URL: any are allowed, because they include the profile's
+    """Return the options of the first URL. All are allowed, because they include the profile's
     parameters."""
     try:
         given = [name for name, _ in parse_qsl(urlsplit(address).query, keep_blank_values=True)]

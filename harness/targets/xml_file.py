@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 def parsed(config: Path, root_name: str = "a broker.xml") -> etree._ElementTree:
-    """Return the file as a tree. Raises :class:`SetUpFailed` if it cannot be read (the message
-    calls it ``root_name``) or is not XML."""
+    """Return the file as a tree. Raises :class:`SetUpFailed` if the file cannot be read (the
+    message calls it ``root_name``) or is not XML."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(input_file.read_bytes(config), parser)
@@ -30,8 +30,9 @@ def parsed(config: Path, root_name: str = "a broker.xml") -> etree._ElementTree:
 
 
 def number(kind: Callable[[str], T], text: str) -> T:
-    """Return ``text`` as ``kind``: int, float, or another type that converts text. Raises
-    ``ValueError`` for a number that is malformed, not finite, or beyond a trace's 64 bits."""
+    """Return ``text`` as ``kind``: int, float, or another type that accepts text. Raises
+    ``ValueError`` for a number that is malformed, not finite, or too large for a trace's 64
+    bits."""
     value = kind(text)
     if isinstance(value, int | float) and not abs(value) < 1 << 64:
         raise ValueError(text)

@@ -87,21 +87,21 @@ class VirtualBroker(Protocol):
 class Made:
     broker: VirtualBroker
     acceptors: dict[str, dict[str, object]]
-    """By acceptor name the parameters in force, under the names of a profile; None if not set."""
+    """By acceptor name, the parameters in force, named as in a profile; None if not set."""
     version: str
     disk: MemoryDisk | None
-    """Its files; None if everything is kept in memory."""
+    """The broker's files; None if everything is kept in memory."""
 
 
 def make(config: str | None, overrides: Mapping[str, object], *, start: Instant) -> Made:
     """Return a broker whose clock begins at ``start`` (ns).
 
-    ``config`` is the path of a broker.xml, an activemq.xml or a rabbitmq.conf; None: one acceptor
-    ``stomp`` with defaults. ``overrides`` may have ``{"acceptor": {field: value}, "broker": {field:
-    value}, "address": {field: value}}``, replacing fields of every :class:`Acceptor`, of
-    :class:`Settings`, and of every :class:`AddressSetting`, including one for all addresses. Raises
-    :class:`BadSetting` for an unacceptable file, and for an override of an unknown or fixed field
-    or with the wrong type."""
+    ``config`` is the path of a broker.xml, an activemq.xml or a rabbitmq.conf; None means a single
+    acceptor ``stomp`` with defaults. ``overrides`` may have ``{"acceptor": {field: value},
+    "broker": {field: value}, "address": {field: value}}``, replacing fields of every
+    :class:`Acceptor`, of :class:`Settings`, and of every :class:`AddressSetting`, including one for
+    all addresses. Raises :class:`BadSetting` for an unacceptable file, and for an override that has
+    the wrong type or changes an unknown or fixed field."""
     settings = settled(config, overrides)
     limited = settings.global_max_size_bytes >= 0 or settings.global_max_messages >= 0
     limited = (
@@ -121,7 +121,7 @@ def made_of(broker: VirtualBroker, settings: Settings, disk: MemoryDisk | None) 
 
 
 def settled(config: str | None, overrides: Mapping[str, object]) -> Settings:
-    """Return a file's settings with overrides, as for :func:`make`."""
+    """Return a file's settings with the overrides of :func:`make`."""
     settings = _read(config)
     for name in overrides:
         if name not in ("acceptor", "broker", "address"):
@@ -152,7 +152,7 @@ def _is_limited(setting: AddressSetting) -> bool:
 
 
 def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSetting]:
-    """Return the address settings, each ``changed``, and one for all addresses if missing."""
+    """Return the address settings, each ``changed``, with one for all addresses if missing."""
     everything = settings.wildcard_any_words
     for setting in settings.address_settings:
         yield _replaced(setting, changed, "address")
@@ -161,8 +161,8 @@ def _of_addresses(settings: Settings, changed: object) -> Iterator[AddressSettin
 
 
 def _read(config: str | None) -> Settings:
-    """Read a file again only if it, the files next to it, or an environment variable that it names
-    has changed: every example of a property creates a world."""
+    """Read a file again only if the file, its neighbours, or an environment variable that it names
+    has changed, because every example of a property creates a world."""
     if config is None:
         return Settings()
     path = Path(config)
@@ -189,7 +189,7 @@ def _read_file(path: Path, environment: Mapping[str, str]) -> Settings:
 
 
 class _Environment(Mapping[str, str]):
-    """The variables of this process, remembering which were requested."""
+    """This process's environment variables; remembers which ones were requested."""
 
     def __init__(self) -> None:
         self._asked: dict[str, str | None] = {}
@@ -205,7 +205,7 @@ class _Environment(Mapping[str, str]):
         return len(os.environ)
 
     def same(self) -> bool:
-        """Return True if all requested variables still have the same values."""
+        """Return True if all variables requested so far still have the same values."""
         return all(os.environ.get(name) == value for name, value in self._asked.items())
 
 
@@ -217,7 +217,7 @@ class _File:
 
 
 _files: dict[str, _File] = {}
-"""Contents last read, by path as it was given."""
+"""The contents read last, by path as it was given."""
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -229,7 +229,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 _last_description: tuple[Settings, dict[str, dict[str, object]]] | None = None
-"""Description of the settings read last, kept because they are usually read again."""
+"""A description of the settings read last, kept because they are usually read again."""
 
 
 def _described(settings: Settings) -> dict[str, dict[str, object]]:
@@ -281,7 +281,7 @@ def _replaced(what: Overridden, changed: object, group: str) -> Overridden:
 
 
 def _member(value: object, hint: Any) -> object:
-    """Return a word as a member of the expected enumeration; other values unchanged."""
+    """Return a word as a member of the expected enumeration, and other values unchanged."""
     for kind in typing.get_args(hint):
         if (
             isinstance(value, str)

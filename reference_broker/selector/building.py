@@ -1,4 +1,4 @@
-"""Turns rules that the grammar recognises into functions; each rule becomes a :class:`Part`."""
+"""Turns the rules that the grammar recognises into functions; each rule becomes a :class:`Part`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brokerproof.reference_broker.selector.values import (
 )
 
 DEPTH = 200
-"""The deepest nesting of a selector, which evaluation follows recursively."""
+"""The deepest nesting of a selector, since its evaluation is recursive."""
 
 
 class Kind(enum.Enum):
@@ -45,7 +45,7 @@ class Misuse(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a selector: its evaluation, its position, and its depth."""
+    """A part of a selector: its evaluation, position and depth."""
 
     evaluate: Evaluate
     kind: Kind
@@ -58,10 +58,11 @@ _CONDITIONS = (Kind.CONDITION, Kind.TRUTH, Kind.NULL)
 
 
 def condition(part: Part) -> Part:
-    """``part`` as an operand of AND, OR and NOT, or as a whole selector. Raises :class:`Misuse`.
+    """Return ``part`` as an operand of AND, OR and NOT, or as a whole selector. Raises
+    :class:`Misuse`.
 
-    A name counts as a condition: its value if that is a truth value, else false (as in release
-    2.56.0).
+    A name may be a condition: it stands for its value if that is a truth value, else for false (as
+    in release 2.56.0).
     """
     if part.kind in _CONDITIONS:
         return part
@@ -101,7 +102,7 @@ def _named(name: str, token: Token) -> Part:
 
 @v_args(inline=True)
 class Builder(Transformer[Token, Part]):
-    """``convert``: strings become numbers next to numbers."""
+    """With ``convert``, strings next to numbers are read as numbers."""
 
     def __init__(self, convert: bool) -> None:
         super().__init__()
@@ -263,8 +264,8 @@ class Builder(Transformer[Token, Part]):
 
 
 def _joined(parts: tuple[Part, ...], decides: bool) -> Part:
-    """AND (false decides) or OR (true decides): if nothing decides, unknown if any part is unknown,
-    else the other value."""
+    """Evaluate AND (false decides) or OR (true decides). If nothing decides, the result is unknown
+    if any part is, and otherwise the other value."""
     conditions = [condition(part) for part in parts]
     evaluates = tuple(condition.evaluate for condition in conditions)
     otherwise = not decides

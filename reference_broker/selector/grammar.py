@@ -1,13 +1,13 @@
-"""The grammar of selectors, for lark: SQL-92 conditions as JMS defines them, and the additions of
-core filters.
+"""The grammar of selectors, for lark: SQL-92 conditions as JMS defines them, and what core filters
+add.
 
 From loosest to tightest: OR; AND; NOT; ``=`` ``<>`` ``IS NULL``; ``<`` ``>`` ``<=`` ``>=`` BETWEEN
 LIKE IN; ``+`` ``-``; ``*`` ``/`` ``%``; signs. Keywords are case-insensitive; names are
 case-sensitive.
 
 A name starts with a letter, ``_`` or ``$`` and continues with these or digits. Any other name is
-written between quotation marks; a mark inside is doubled. In the hyphenated dialect, a hyphen
-counts as a letter.
+written between quotation marks; a quotation mark inside it is doubled. In the hyphenated dialect, a
+hyphen is treated as a letter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LETTERS_AND_HYPHEN = r"[\w$-]"
 
 
 def grammar(hyphenated: bool) -> str:
-    """Return the grammar; in the ``hyphenated`` dialect names may contain hyphens."""
+    """Return the grammar; names may contain hyphens in the ``hyphenated`` dialect."""
     text = Path(__file__).with_name("selector.lark").read_text("utf-8")
     return text.replace("LETTER", _LETTERS_AND_HYPHEN if hyphenated else _LETTERS)
 
@@ -59,4 +59,4 @@ WORDS = {
     "COMMA": ",",
     "$END": "the end",
 }
-"""Names of the grammar's terminals in messages; others keep their names, without the underscore."""
+"""How messages name the grammar's terminals; others keep their name without the underscore."""

@@ -1,10 +1,10 @@
 """Selectors: parsed once per subscription into a function that is called for each message.
 
-Three-valued logic: a property that a message lacks is NULL, comparing with NULL is unknown, and a
-message is selected only if the condition is true. Header values are strings, and a string is not a
-number: ``age > 18`` selects no message that STOMP sent. A selector that begins with
+The logic has three values: a property that a message lacks is NULL, a comparison with NULL is
+unknown, and a message is selected only if the condition is true. Header values are strings, and a
+string is not a number: ``age > 18`` selects no message that STOMP sent. A selector that begins with
 ``convert_string_expressions:`` reads strings next to numbers as numbers; ``hyphenated_props:`` lets
-names have hyphens. ``no_`` before either revokes it, and the last one counts.
+names have hyphens. ``no_`` before either prefix revokes it, and the last prefix takes precedence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PREFIXES = {
 
 
 class SelectorError(Exception):
-    """A text is not a selector. The message has the position (``at``), in characters from 1."""
+    """The text is not a selector. The message gives the position (``at``), in characters from 1."""
 
     def __init__(self, at: int, sentence: str) -> None:
         super().__init__(f"at character {at}: {sentence}")
@@ -35,7 +35,7 @@ class SelectorError(Exception):
 
 
 class Selector:
-    """One condition. ``text`` is the original."""
+    """One condition. ``text`` is the original text."""
 
     __slots__ = ("_evaluate", "text")
 
@@ -44,12 +44,12 @@ class Selector:
         self._evaluate = evaluate
 
     def matches(self, subject: Subject) -> bool:
-        """True if the condition is true; false and unknown are the same here."""
+        """Return True if the condition is true, and False if it is false or unknown."""
         return self._evaluate(subject) is True
 
 
 def parse(text: str) -> Selector:
-    """The selector that ``text`` spells. Raises :class:`SelectorError`."""
+    """Return the selector in ``text``. Raises :class:`SelectorError`."""
     options = {"convert": False, "hyphenated": False}
     rest = text
     while (

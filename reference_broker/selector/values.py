@@ -1,12 +1,11 @@
 """Values of selectors and their operations. None is SQL's NULL and the truth value "unknown".
 
-Numbers are 64-bit integers, which wrap like those of Java, and floating point numbers. Division and
-remainder are always done in floating point, as release 2.56.0 does them; a result that cannot be
+Numbers are 64-bit integers, which wrap as in Java, and floating-point numbers. As in release
+2.56.0, division and remainder are always done in floating point; a result that cannot be
 represented is infinite or NaN, never an error.
 
 Any comparison of values of different kinds (strings, numbers, truth values) is false. With
-``convert``, a string that is compared with a number is read as a number, and one that is compared
-with a truth value as a truth value.
+``convert``, a string that is compared with a number or a truth value is read as one.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Value: TypeAlias = str | int | float | bool | None
 class Subject(Protocol):
     @property
     def body(self) -> bytes:
-        """Return the bytes that XPATH looks into."""
+        """Return the bytes that XPATH examines."""
 
     def property(self, name: str) -> Value:
         """Return the value of the property ``name``; None if there is none."""
@@ -59,7 +58,7 @@ def _kind(value: Value) -> type:
 def compare(
     left: Value, right: Value, holds: Callable[[Any, Any], bool], convert: bool
 ) -> bool | None:
-    """True if ``holds`` is true of both; unknown if either is NULL, false if their kinds differ."""
+    """Return True if ``holds`` is true of both; None if either is NULL; False if kinds differ."""
     if left is None or right is None:
         return None
     kinds = _kind(left), _kind(right)
@@ -73,17 +72,17 @@ def compare(
 
 
 def _alike(value: Value, kind: type) -> Value:
-    """Return a string as a value of ``kind`` (None if it is not one), and anything else unchanged
-    (None if a string is wanted)."""
+    """Return a string as a value of ``kind`` (None if it is no such value), and anything else
+    unchanged (None if a string is wanted)."""
     if not isinstance(value, str):
         return value if kind is str else None
     return number(value) if kind is float else value.lower() == "true" if kind is bool else value
 
 
 def calculate(left: Value, right: Value, sign: str, convert: bool) -> Value:
-    """``left sign right``; NULL if either is NULL or not a number. Like release 2.56.0, it joins a
-    string on the left of ``+`` with the value on the right, unless ``convert`` turns strings into
-    numbers.
+    """Return ``left sign right``; NULL if either is NULL or not a number. As in release 2.56.0,
+    ``+`` joins a string on its left with the value on its right, unless ``convert`` turns strings
+    into numbers.
     """
     if left is None or right is None:
         return None
@@ -106,13 +105,13 @@ def calculate(left: Value, right: Value, sign: str, convert: bool) -> Value:
 
 
 def negative(value: Value, convert: bool) -> Value:
-    """``-value``; NULL if it is not a number."""
+    """Return ``-value``; NULL if ``value`` is not a number."""
     parsed = _number(value, convert)
     return None if parsed is None else wrapped(-parsed)
 
 
 def wrapped(value: int | float) -> int | float:
-    """An integer within 64 bits; a floating point number unchanged."""
+    """Return an integer wrapped to 64 bits; a floating-point number is unchanged."""
     return value if isinstance(value, float) else (value + 2**63) % 2**64 - 2**63
 
 
@@ -137,11 +136,11 @@ def _written(value: Value) -> str:
 
 
 def pattern(like: str, escape: str | None) -> re.Pattern[str]:
-    """Return the LIKE pattern's meaning: ``%`` is any characters, ``_`` is one; each of these, and
-    ``escape``, stands for itself after ``escape``.
+    """Return the LIKE pattern's meaning: ``%`` matches any characters, ``_`` matches one; after
+    ``escape``, each of these and ``escape`` itself stand for themselves.
 
     Each run between two ``%`` is matched at its first occurrence and never searched again, so that
-    a match costs no more than the product of the two lengths, whatever a peer writes.
+    a match never takes more steps than the product of the two lengths, whatever a peer writes.
     """
     runs = [""]
     at = 0

@@ -12,7 +12,7 @@ from lxml import etree
 from brokerproof.reference_broker.selector.values import Evaluate, Subject, Value
 
 BODY = 100 * 1024
-"""Bytes; larger bodies are not examined (the document: large messages are not supported)."""
+"""Larger bodies, in bytes, are not examined; the document does not support large messages."""
 
 
 class BadXPath(Exception):
@@ -20,7 +20,7 @@ class BadXPath(Exception):
 
 
 def compiled(text: str) -> Evaluate:
-    """Return a predicate over bodies that evaluates the expression like XPath's ``boolean()``."""
+    """Return a predicate on bodies that evaluates the expression as XPath's ``boolean()`` does."""
     try:
         etree.XPath(text)
         holds = etree.XPath(f"boolean({text})")

@@ -1,1 +1,1 @@
-"""The settings model: a broker's configuration, whichever file it was read from."""
+"""The settings model: a broker's configuration, whatever file it was read from."""

@@ -1,8 +1,8 @@
 """Settings of an ActiveMQ Classic besides its connectors: destination policies and usage limits.
 
 The defaults are those of ActiveMQ 6.3.1 (``PolicyEntry``, ``BaseDestination``,
-``BrokerService.getSystemUsage``, ``ActiveMQPrefetchPolicy``). Bytes and milliseconds, as in the
-files.
+``BrokerService.getSystemUsage``, ``ActiveMQPrefetchPolicy``). Values are in bytes and milliseconds,
+as in the files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GIB = 1024**3
 
 
 class Cursor(enum.StrEnum):
-    """The kind of cursor that keeps the waiting messages of a queue (``pendingQueuePolicy``)."""
+    """The kind of cursor that keeps a queue's waiting messages (``pendingQueuePolicy``)."""
 
     STORE = "storeCursor"
     FILE = "fileQueueCursor"
@@ -26,33 +26,33 @@ class Cursor(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DestinationPolicy:
-    """A ``policyEntry``. ``pattern`` is qualified (``queue://FOO.>``); the default entry's is
-    empty."""
+    """A ``policyEntry``. ``pattern`` is qualified (``queue://FOO.>``), or empty for the default
+    entry."""
 
     pattern: str = ""
     memory_limit: int = 0
-    """``memoryLimit``; 0 means the limit of the whole broker."""
+    """``memoryLimit``; 0 means that only the limit of the whole broker applies."""
     producer_flow_control: bool = True
     cursor: Cursor = Cursor.STORE
     cursor_memory_high_water_mark: int = 70
     store_usage_high_water_mark: int = 100
-    """Percent of the memory limit beyond which cursors keep messages elsewhere, and of the store
-    limit at which it is full."""
+    """The percentage of the memory limit above which cursors keep messages elsewhere, and of the
+    store limit at which the store is full."""
     max_page_size: int = 200
-    """Messages that a queue has in memory for its consumers beyond those delivered."""
+    """Messages that a queue holds in memory for its consumers, beyond those already delivered."""
     minimum_message_size: int = 1024
-    """Bytes charged for a message besides its own."""
+    """Bytes charged for a message in addition to its own size."""
     queue_prefetch: int = 1000
     queue_browser_prefetch: int = 500
     topic_prefetch: int = 32767
     durable_topic_prefetch: int = 100
     send_fail_if_no_space: bool | None = None
     send_fail_after_ms: int | None = None
-    """None: as ``systemUsage`` says."""
+    """If None, ``systemUsage`` decides."""
 
     def matches(self, name: str) -> bool:
-        """True if the entry applies to the destination of this qualified name. ``*`` is one word,
-        ``>`` at the end any number of words, even none."""
+        """Return True if the entry applies to the destination with this qualified name. ``*`` is
+        one word; ``>`` at the end is any number of words, even none."""
         kind, _, pattern = self.pattern.partition("://")
         other, _, destination = name.partition("://")
         if kind != other:
@@ -71,18 +71,18 @@ class DestinationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SystemUsage:
-    """``systemUsage``: what all destinations together may use. A limit of 0 means unlimited."""
+    """``systemUsage``: what all destinations together may use. A limit of 0 means no limit."""
 
     memory: int = GIB
     memory_percent: int = 0
-    """``percentOfJvmHeap``, which wins unless it is 0."""
+    """``percentOfJvmHeap``, which takes precedence unless it is 0."""
     store: int = 100 * GIB
     store_percent: int = 0
     store_total: int = 0
     temp: int = 50 * GIB
     temp_percent: int = 0
     temp_total: int = 0
-    """``percentLimit`` refers to ``total``, or to the disk if that is 0."""
+    """``percentLimit`` is a share of ``total``, or of the disk if ``total`` is 0."""
     send_fail_if_no_space: bool = False
     send_fail_after_ms: int = 0
 
@@ -95,14 +95,14 @@ class ActiveMq(Options):
     default_policy: DestinationPolicy = DestinationPolicy()
     usage: SystemUsage = SystemUsage()
     statistics: bool = False
-    """``statisticsBrokerPlugin``: messages to ``ActiveMQ.Statistics.*`` are answered."""
+    """``statisticsBrokerPlugin``: the broker answers messages to ``ActiveMQ.Statistics.*``."""
     stalls_at_the_store: bool = False
-    """True: a send for which the store has no space stalls its connection even if it waits for an
-    answer, as in release 6.3.1. False: only the send waits (ACTIVEMQ-PFC-1)."""
+    """True: a send for which the store has no space stalls its connection even if the producer
+    waits for an answer, as in release 6.3.1. False: only the send waits (ACTIVEMQ-PFC-1)."""
     heap: int = GIB
-    """Bytes of the Java heap, of which ``percentOfJvmHeap`` is a part."""
+    """Bytes in the Java heap, of which ``percentOfJvmHeap`` is a share."""
     disk_space: int | None = None
-    """Bytes of the disk available to messages: no limit exceeds it. None: unlimited."""
+    """Bytes of disk space available to messages, which no limit exceeds. None means unlimited."""
 
     def policy(self, name: str) -> DestinationPolicy:
         """Return the entry for this qualified name: an equal one, or else the closest match."""
@@ -125,7 +125,7 @@ def _closer(left: DestinationPolicy, right: DestinationPolicy) -> int:
 
 
 def limit_of(size: int, percent: int, of: int | None) -> int:
-    """A limit in bytes: ``percent`` of ``of`` if both are known, else ``size``, and never
+    """Return a limit in bytes: ``percent`` of ``of`` if both are known, else ``size``, and never
     more than ``of``."""
     if of is None:
         return size

@@ -1,11 +1,12 @@
 """Matching of ``address-setting`` elements to an address, and their precedence.
 
 A match is a literal name, or has wildcards: ``#`` (any words or none, together with the delimiter
-before it) and ``*`` (one word or a part of one). Of several elements that match, each value comes
-from the most specific one that gives it (ARTEMIS-STOMP-routing-6). One without ``#`` precedes one
-with it, as does the longer of two with ``#``; then one without ``*`` precedes one with it; of two
-with ``*`` the one whose ``*`` comes later as a word of its own is first, and then the shorter (the
-order of release 2.56.0, ``HierarchicalObjectRepository``; the document is silent there).
+before it) and ``*`` (one word or a part of one). If several elements match, each value comes from
+the most specific element that gives it (ARTEMIS-STOMP-routing-6). A match without ``#`` precedes a
+match with ``#``, and of two with ``#``, the longer is first. Then a match without ``*`` precedes a
+match with ``*``; of two with ``*``, the one whose ``*`` comes later as a word of its own is first,
+and then the shorter (the order of release 2.56.0, ``HierarchicalObjectRepository``, since the
+document does not say).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from brokerproof.reference_broker.settings.settings import AddressSetting, Setti
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The complete settings of one address. The defaults are the vendor's documented ones."""
+    """The complete settings of one address. The defaults are those that the vendor documents."""
 
     default_address_routing_type: RoutingType = RoutingType.MULTICAST
     default_queue_routing_type: RoutingType = RoutingType.MULTICAST
@@ -40,7 +41,7 @@ class Rule:
     page_size_bytes: int = 10 * 1024 * 1024
     page_max_cache_size: int = 5
     max_read_page_bytes: int | None = None
-    """None: twice ``page_size_bytes``. -1 means no limit."""
+    """None means twice ``page_size_bytes``; -1 means no limit."""
     max_read_page_messages: int = -1
     page_limit_bytes: int = -1
     page_limit_messages: int = -1
@@ -49,7 +50,7 @@ class Rule:
 
 
 class AddressRules:
-    """The settings of any address. Results are remembered for up to 1024 addresses."""
+    """The settings of any address. Results for up to 1024 addresses are remembered."""
 
     def __init__(self, settings: Settings) -> None:
         self._delimiter = settings.wildcard_delimiter
@@ -61,8 +62,8 @@ class AddressRules:
 
     @classmethod
     def for_(cls, settings: Settings) -> AddressRules:
-        """The rules of ``settings``, reused while the very same address settings are requested. In
-        virtual time every example creates a broker, thousands of them from one file.
+        """Return the rules of ``settings``, reused while the very same address settings are
+        requested. In virtual time, every example creates a broker, so one file may serve thousands.
         """
         words = (
             settings.wildcard_delimiter,

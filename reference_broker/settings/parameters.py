@@ -1,9 +1,9 @@
 """Flat names for the fields of nested settings records.
 
-Configuration readers, profiles and overrides name a parameter by one word
-(``stomp_consumer_window_size``). The settings group such parameters into a record per protocol
-(``acceptor.stomp.consumer_window_size``). A parameter's name is the prefix of its record followed
-by the name of the field.
+Configuration readers, profiles and overrides name a parameter with a single word
+(``stomp_consumer_window_size``). The settings group these parameters into one record for each
+protocol (``acceptor.stomp.consumer_window_size``). A parameter's name is the prefix of its record
+followed by the name of the field.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Parameter:
     type: Any
 
     def is_set(self, record: object) -> bool:
-        """True if ``record`` has the options that the parameter belongs to."""
+        """Return True if ``record`` has the options that the parameter belongs to."""
         return not self.options or getattr(record, self.options) is not None
 
     def of(self, record: object) -> Any:

@@ -1,8 +1,8 @@
 """Quotas of one connection.
 
-They limit how much a single peer can make the broker keep. Each is far above what clients use and
-below what would harm other peers. A peer that asks for more is refused as its protocol provides,
-and others notice nothing.
+The quotas limit how much a single peer can make the broker keep. Each quota is far above what
+clients use and below what would harm other peers. A peer that exceeds a quota is refused in the way
+that its protocol provides, and other peers notice nothing.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from brokerproof.reference_broker.settings.parameters import Options
 
 @dataclass(frozen=True, slots=True)
 class Quotas(Options):
-    """The most resources of each kind that one connection may have at a time."""
+    """The most resources of each kind that one connection may have at one time."""
 
     prefix: ClassVar[str] = "quota_"
 
     subscriptions: int = 20_000
-    """Subscriptions of STOMP, consumers of AMQP 0-9-1, CORE and OpenWire, and links on which an
-    AMQP 1.0 peer receives or sends."""
+    """STOMP subscriptions, consumers of AMQP 0-9-1, CORE and OpenWire, and links on which an AMQP
+    1.0 peer receives or sends."""
     producers: int = 20_000
-    """Producers of OpenWire, and addresses for which a CORE session has asked for credit."""
+    """OpenWire producers, and addresses for which a CORE session has asked for credit."""
     sessions: int = 10_000
-    """Sessions of AMQP 1.0, CORE and OpenWire. AMQP 0-9-1 channels are limited by channel-max
-    too."""
+    """Sessions of AMQP 1.0, CORE and OpenWire. For AMQP 0-9-1 channels, channel-max also
+    applies."""
     transactions: int = 10_000
-    """Open transactions of STOMP, AMQP 1.0 and OpenWire. CORE has one for each session, AMQP 0-9-1
-    one for each channel."""
+    """Open transactions of STOMP, AMQP 1.0 and OpenWire. CORE has one transaction for each session,
+    AMQP 0-9-1 has one for each channel."""
     addresses: int = 20_000
     """Addresses that this connection was the first to use; with AMQP 0-9-1, queues."""
     exchanges: int = 10_000
-    """Exchanges of AMQP 0-9-1 that this connection was the first to declare."""
+    """AMQP 0-9-1 exchanges that this connection was the first to declare."""
     bindings: int = 50_000
-    """Bindings of AMQP 0-9-1 that this connection has made."""
+    """AMQP 0-9-1 bindings that this connection has made."""
     unfinished_bytes: int = 256 * 1024 * 1024
     """Bytes of incomplete bodies: of AMQP 1.0 deliveries on all links, and of AMQP 0-9-1 contents
-    on all channels. Other protocols have one incomplete body at a time, with its own limit."""
+    on all channels. Other protocols have one incomplete body at a time, which has a limit of its
+    own."""
 
     def exceeded(self, resource: str, count: int) -> str | None:
         """Return why a connection with ``count`` of ``resource`` gets no more; None if it may."""

@@ -1,8 +1,8 @@
 """The settings of a broker.
 
-Plain frozen data with the defaults of the ``artemis`` profile (the vendor's documentation; where a
-release differs, the profile data says so). The readers of configuration files produce
-:class:`Settings`. Durations are milliseconds and sizes are bytes, as in the files; the
+The settings are plain frozen data with the defaults of the ``artemis`` profile (from the vendor's
+documentation; where a release differs, the profile says so). The readers of configuration files
+produce :class:`Settings`. Durations are milliseconds and sizes are bytes, as in the files; the
 kernel converts to nanoseconds once.
 """
 
@@ -19,12 +19,12 @@ from brokerproof.reference_broker.settings.rabbitmq import RabbitMq
 
 
 class BadSetting(OneSentence):
-    """A refused setting. The message has file, line, name and the correct form."""
+    """A refused setting. The message gives the file, the line, the name and the correct form."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressSetting:
-    """An ``address-setting`` element for addresses that ``match``; None for values not given."""
+    """An ``address-setting`` element for addresses that ``match``; values not given are None."""
 
     match: str
     default_address_routing_type: RoutingType | None = None
@@ -58,7 +58,7 @@ QUEUES_STAY = AddressSetting(
     auto_delete_addresses=False,
     max_delivery_attempts=0,
 )
-"""For brokers whose queues stay until somebody deletes them, and that redeliver a message any
+"""For brokers on which queues stay until somebody deletes them, and messages are redelivered any
 number of times."""
 
 
@@ -87,14 +87,14 @@ class Settings:
     connection_ttl_check_interval_ms: int = 2000
     security_enabled: bool = False
     users: dict[str, str] = field(default_factory=dict)
-    """Passcode by login, plain or hashed (:mod:`brokerproof.reference_broker.kernel.passwords`);
-    used only if ``security_enabled``."""
+    """Passcodes by login, plain or hashed (:mod:`brokerproof.reference_broker.kernel.passwords`),
+    which are used only if ``security_enabled``."""
     certificate_users: dict[str, str] = field(default_factory=dict)
-    """Login by the subject of a client's certificate."""
+    """Logins by the subject of a client's certificate."""
     address_settings: tuple[AddressSetting, ...] = ()
     addresses: tuple[ConfiguredAddress, ...] = ()
     global_max_size_bytes: int = -1
-    """``global-max-size``: bytes at which all addresses together are full; -1: no limit."""
+    """``global-max-size``: the bytes at which all addresses together are full; -1: no limit."""
     global_max_messages: int = -1
     """``global-max-messages``: the same limit in messages."""
     persistence_enabled: bool = True
@@ -104,26 +104,27 @@ class Settings:
     large_messages_directory: str = "large-messages"
     """Folders of pages, journal and large bodies, relative to the data folder unless absolute."""
     journal_file_size: int = 10 * 1024 * 1024
-    """``journal-file-size``: bytes after which the journal continues in another file."""
+    """``journal-file-size``: the bytes after which the journal continues in another file."""
     stomp_transactional_acks_ignored: bool = False
-    """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: it
-    is part of the transaction, as in the specification (STOMP11-ACK-04, STOMP12-ACK-03)."""
+    """True: an ACK or NACK with a transaction header does nothing (ARTEMIS-STOMP-tx-1). False: the
+    ACK or NACK is part of the transaction, as in the specification (STOMP11-ACK-04,
+    STOMP12-ACK-03)."""
     core_grants_within_room: bool = True
     """True: a CORE producer is granted no more credit than its address has room for
-    (ARTEMIS-FLOW-producer-2). False: everything it requests while the address is not full, as in
-    release 2.56.0."""
+    (ARTEMIS-FLOW-producer-2). False: while the address is not full, the producer is granted
+    everything that it requests, as in release 2.56.0."""
     quotas: Quotas = field(default_factory=Quotas)
-    """Most resources of each kind that one connection may have at a time."""
+    """The most resources of each kind that one connection may have at one time."""
     activemq: ActiveMq | None = None
-    """Set for a broker of ActiveMQ's family."""
+    """Set for a broker of the ActiveMQ family."""
     rabbitmq: RabbitMq | None = None
-    """Set for a broker of RabbitMQ's family. Without either record the family is Artemis."""
+    """Set for a broker of the RabbitMQ family. Without either record, the family is Artemis."""
     wildcard_delimiter: str = "."
     wildcard_any_words: str = "#"
     wildcard_single_word: str = "*"
 
     def acceptor(self, name: str) -> Acceptor:
-        """Return the acceptor of that name. Raises ``KeyError`` if there is none."""
+        """Return the acceptor with that name. Raises ``KeyError`` if there is none."""
         for acceptor in self.acceptors:
             if acceptor.name == name:
                 return acceptor

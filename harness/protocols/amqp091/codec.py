@@ -1,10 +1,10 @@
-"""Writes AMQP 0-9-1 frames, methods and contents with any given values, and reads those of both
-sides.
+"""Writes AMQP 0-9-1 frames, methods and contents with any given values, and reads those that either
+side sends.
 
 Nothing here decides whether a broker is right. A frame (2.3.5, 4.2.3) is one byte for the type (1
-method, 2 content header, 3 content body, 8 heartbeat), two for the channel, four for the size, a
-payload and the byte CE. On its channel, a method that carries content is followed by one content
-header and as many bodies as needed (4.2.6); :class:`Contents` reassembles them.
+method, 2 content header, 3 content body, 8 heartbeat), two bytes for the channel, four for the
+size, a payload and the byte CE. On its channel, a method that carries content is followed by one
+content header and as many body frames as needed (4.2.6); :class:`Contents` reassembles them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 """Types of frames."""
 END = 0xCE
 OVERHEAD = 8
-"""Bytes of a frame besides its payload."""
+"""Bytes of a frame in addition to its payload."""
 LEAST_FRAME_MAX = 4096
 PREFIX = b"AMQP"
 PROTOCOL_HEADER, CONTENT_HEADER, CONTENT_BODY, HEART_BEAT = (
@@ -41,7 +41,7 @@ PROTOCOL_HEADER, CONTENT_HEADER, CONTENT_BODY, HEART_BEAT = (
 )
 """Names of units that are not methods."""
 MOST_READ = 64 * 1024 * 1024
-"""The longest frame that is waited for."""
+"""The longest frame that the reader waits for."""
 
 FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -50,7 +50,7 @@ FieldList: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def protocol_header(id: int = 0, major: int = 0, minor: int = 9, revision: int = 1) -> bytes:
-    """The eight bytes that begin a connection."""
+    """Return the eight bytes that begin a connection."""
     return PREFIX + bytes((id, major, minor, revision))
 
 
@@ -66,7 +66,8 @@ def encode_method(name: str, fields: Mapping[str, Any] | None = None) -> bytes:
     """Return the payload of a method frame. Missing fields are 0, empty or false.
 
     Fields are named as in the specification or with underscores. Raises ``ValueError`` for an
-    unknown field or a value outside its type; :class:`amqp091_values.Raw` is written as it is.
+    unknown field or a value that its type cannot hold; :class:`amqp091_values.Raw` is written as it
+    is.
     """
     table = BY_NAME[name]
     given = hyphened(fields)
@@ -77,7 +78,7 @@ def encode_method(name: str, fields: Mapping[str, Any] | None = None) -> bytes:
 
 
 def hyphened(fields: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return ``fields`` with the names of the specification."""
+    """Return ``fields`` with the names in the specification."""
     return {name.replace("_", "-"): value for name, value in (fields or {}).items()}
 
 
@@ -104,8 +105,8 @@ def encode_content_header(
     class_id: int = BASIC,
     weight: int = 0,
 ) -> bytes:
-    """Return the payload of a content header frame. Raises ``ValueError`` like
-    :func:`encode_method`."""
+    """Return the payload of a content header frame. Raises ``ValueError`` as :func:`encode_method`
+    does."""
     given = hyphened(properties)
     unknown = given.keys() - {name for name, _ in PROPERTIES}
     if unknown:
@@ -123,7 +124,7 @@ def encode_content_header(
 def encode_content(
     channel: int, body: bytes, properties: Mapping[str, Any] | None = None, *, frame_max: int = 0
 ) -> bytes:
-    """Return content header and bodies in frames of at most ``frame_max`` bytes (0: no limit)."""
+    """Return a content header and bodies in frames of at most ``frame_max`` bytes (0: no limit)."""
     most = frame_max - OVERHEAD if frame_max else max(1, len(body))
     bodies = (encode_frame(BODY, channel, body[at : at + most]) for at in range(0, len(body), most))
     return encode_frame(HEADER, channel, encode_content_header(len(body), properties)) + b"".join(
@@ -136,10 +137,10 @@ def encode_content(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as read, or a protocol header. ``name`` is the method's, or names another unit.
+    """One frame as read, or a protocol header. ``name`` is the name of the method or other unit.
 
     ``fields`` are the method's or the content header's (``class-id``, ``weight``, ``body-size``,
-    and the properties). ``payload`` is a body. ``size`` counts every byte of the frame.
+    and the properties). ``payload`` is a body. ``size`` includes every byte of the frame.
     """
 
     name: str
@@ -194,7 +195,7 @@ class Reader(LengthPrefixedReader[Frame]):
 
 
 def read_payload(type: int, channel: int, data: bytes) -> Read:
-    """Return the complete frame ``data``, whose type and channel are known."""
+    """Return the complete frame in ``data``, whose type and channel are known."""
     payload = data[7:-1]
     if type == BODY:
         return Frame(CONTENT_BODY, {}, payload, channel, type, len(data))
@@ -263,8 +264,8 @@ def _content_header(payload: bytes) -> tuple[str, dict[str, Any]]:
 class Method:
     """A method with its content, or another unit (a protocol header, a stray frame).
 
-    ``properties`` and ``body`` are the content's; not ``complete`` if another frame interrupted it.
-    ``size`` counts the bytes of all its frames, ``frames`` those of each.
+    ``properties`` and ``body`` are the content's, which is not ``complete`` if another frame
+    interrupted it. ``size`` is the number of bytes in all frames, ``frames`` the number in each.
     """
 
     name: str
@@ -277,8 +278,8 @@ class Method:
     complete: bool = True
 
     def __getitem__(self, name: str) -> Any:
-        """Return a field or property as plain Python, text as ``str``. Raises ``KeyError`` if there
-        is none."""
+        """Return a field or property as plain Python, with text as ``str``. Raises ``KeyError`` if
+        there is none."""
         name = name.replace("_", "-")
         value = self.fields[name] if name in self.fields else self.properties[name]
         return values.text(value) if isinstance(value, bytes) else values.plain(value)
@@ -322,7 +323,7 @@ class _Open:
 
     def add(self, frame: Frame) -> None:
         """Add a content header or the next body. The content also ends if more bytes arrive than
-        were announced: nothing is judged here."""
+        were announced, because nothing is judged here."""
         self.method = replace(
             self.method,
             size=self.method.size + frame.size,
@@ -347,15 +348,15 @@ class _Open:
 
 
 class Contents:
-    """Assembles the methods of one direction of a connection with their contents, one at a time per
+    """Assembles methods with their contents in one direction of a connection, one at a time on each
     channel."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}
 
     def feed(self, frame: Frame) -> Iterator[Method]:
-        """Return the methods that ``frame`` completes: one, or an interrupted one followed by its
-        interruption."""
+        """Return the methods that ``frame`` completes: one method, or an interrupted one followed
+        by its interruption."""
         begun = self._open.get(frame.channel)
         if (
             begun is not None

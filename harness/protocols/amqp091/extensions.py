@@ -1,6 +1,6 @@
 """Extensions of AMQP 0-9-1, which a client may use only with a broker that offers them.
 
-A broker may refuse extensions without violating the specification. Their names are those of
+A broker may refuse extensions without violating the specification. Extensions are named like the
 capabilities in ``fixtures/capabilities.toml``.
 """
 
@@ -24,7 +24,7 @@ ANNOUNCED: Mapping[str, str] = {
     "consumer_cancel_notify": CANCEL_NOTIFY,
     "per_consumer_qos": CONSUMER_PREFETCH,
 }
-"""The capability by its name in ``capabilities`` of the server-properties."""
+"""Our capability for each name in the ``capabilities`` of the server-properties."""
 _METHODS = {
     "basic.nack": NACK,
     "confirm.select": CONFIRMS,
@@ -32,12 +32,12 @@ _METHODS = {
     "exchange.unbind": EXCHANGE_BINDINGS,
 }
 _DECLARING = ("queue.declare", "exchange.declare", "basic.consume")
-"""Methods with arguments that depend on the server (1.7.2.1, 1.6.2.1, 1.8.3.3)."""
+"""Methods whose arguments depend on the server (1.7.2.1, 1.6.2.1, 1.8.3.3)."""
 
 
 def needed(name: str, fields: Mapping[str, Any]) -> str:
-    """Return the capability that a method with these fields needs; empty if the specification has
-    it."""
+    """Return the capability that a method with these fields needs; empty if it is in the
+    specification."""
     if name in _METHODS:
         return _METHODS[name]
     if name == "exchange.declare" and fields.get("internal"):

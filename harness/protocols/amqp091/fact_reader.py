@@ -2,13 +2,14 @@
 outcomes.
 
 The reader takes events one by one, like :mod:`brokerproof.harness.protocols.stomp.fact_reader`, and
-yields the same facts. For the default exchange, a queue is named by the routing key; through
-another exchange, a message may reach any number of queues, and is named ``/exchange/NAME/KEY`` both
-when published and when delivered. A subscription is ``CHANNEL:TAG``.
+yields the same facts. For the default exchange, a queue is named by the routing key. Through
+another exchange, a message may reach any number of queues, so its queue is named
+``/exchange/NAME/KEY`` both when published and when delivered. A subscription is named
+``CHANNEL:TAG``.
 
 A message is confirmed by the broker's basic.ack in confirm mode, or by tx.commit-ok. Its loss is
-certain only if a queue for it certainly existed: it was mandatory and not returned, or its own
-connection had declared the queue.
+certain only if a queue for it certainly existed: the message was mandatory and not returned, or its
+own connection had declared the queue.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ STRANGE = ("priority", "expiration")
 DEAD = "x-death"
 """The header of a message that one queue dead-lettered to another: nobody published it there."""
 CHANGEABLE = ("x-message-ttl", "x-expires", "x-max-", "x-dead-letter", "x-overflow")
-"""Arguments of queues (prefixes of names) that may drop or reorder messages."""
+"""Prefixes of queue arguments that let a queue drop or reorder messages."""
 
 
 def queue_of(headers: Mapping[str, str]) -> str:
-    """Return the queue or exchange path of a message, by its exchange and its routing key."""
+    """Return the queue or exchange path of a message, given its exchange and its routing key."""
     exchange, key = headers.get("exchange", ""), headers.get("routing-key", "")
     return f"{EXCHANGE}{exchange}/{key}" if exchange else key
 
 
 @dataclass(slots=True)
 class _Channel:
-    """One channel. ``published`` counts from confirm.select; None if that was not seen."""
+    """One channel. ``published`` is counted from confirm.select; None if that was not seen."""
 
     number: int
     published: int | None = None
@@ -62,23 +63,23 @@ class _Channel:
     sends: list[Sent] = field(default_factory=list)
     committing: list[Sent] = field(default_factory=list)
     consumers: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """By tag: the queue, and whether deliveries must be acknowledged."""
+    """For each tag, the queue and whether deliveries must be acknowledged."""
     asking: deque[tuple[str, str, bool]] = field(default_factory=deque)
-    """Unanswered basic.consume: tag, queue, and whether deliveries must be acknowledged."""
+    """Each unanswered basic.consume: tag, queue, and whether deliveries must be acknowledged."""
     getting: deque[tuple[str, bool]] = field(default_factory=deque)
     declaring: deque[str] = field(default_factory=deque)
     leaving: dict[str, Unsubscribed] = field(default_factory=dict)
     held: dict[int, Delivered] = field(default_factory=dict)
     gotten: set[str] = field(default_factory=set)
-    """Queues that basic.get asked."""
+    """Queues that basic.get has asked."""
     queue: str = ""
-    """The last declared queue, to which an empty name refers."""
+    """The queue declared last, to which an empty name refers."""
     closing: bool = False
 
 
 @dataclass
 class Amqp091FactReader:
-    """Reads one connection. Memory holds only messages in flight."""
+    """Reads one connection. Only messages in flight are kept in memory."""
 
     conn: int
     _channels: dict[int, _Channel] = field(default_factory=dict)
@@ -299,7 +300,7 @@ class Amqp091FactReader:
                 yield replace(sent, confirmed=row.command == "basic.ack")
 
     def _returned(self, channel: _Channel, row: Row, key: Key) -> Iterator[Fact]:
-        """Record that a message was returned: it has no queue, and its confirmation no longer means
+        """Record that a message was returned: it has no queue, so its confirmation no longer means
         anything."""
         queue = queue_of(row.headers)
         for tag, sent in channel.awaiting.items():
@@ -338,5 +339,5 @@ class Amqp091FactReader:
 
 
 def _torn(row: Row) -> bool:
-    """True if some content was interrupted."""
+    """Return True if any content was interrupted."""
     return row.headers.get("complete") == "false"

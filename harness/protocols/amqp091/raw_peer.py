@@ -2,7 +2,7 @@
 
 Every verb fills in the values of a correct peer; :meth:`Amqp091Peer.send`,
 :meth:`Amqp091Peer.send_frame` and :meth:`Amqp091Peer.write` send anything else. Sent bytes are
-recorded as the harness's own codec reads them, so bytes that are not a frame are recorded as such.
+recorded as the harness's own codec reads them; bytes that are not a frame are recorded as bytes.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CAPABILITIES: dict[str, bool] = {
     "connection.blocked": True,
     "authentication_failure_close": True,
 }
-"""Capabilities of a usual client."""
+"""The capabilities that clients usually have."""
 BARRIER = "amq.direct"
-"""An exchange that always exists (3.1.3): asking for it is harmless, and its answer follows all
-others."""
+"""An exchange that always exists (3.1.3): asking for it is harmless, and the answer follows all
+earlier answers."""
 
 
 def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[Method]:
-    """Match a method by name, channel and plain values of fields and properties (None: must be
+    """Match a method by name, channel, and plain values of fields and properties (None: must be
     absent)."""
     expected = codec.hyphened(fields)
     words = " ".join([name, *(f"{key}={value}" for key, value in expected.items())])
@@ -76,11 +76,11 @@ class Amqp091Peer(Conversation[Method]):
         self.require: Callable[[str], None] = lambda capability: None
         """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.started: Method | None = None
-        """The broker's connection.start, once received."""
+        """The broker's connection.start, once it has arrived."""
         self.tuned: Method | None = None
         """The broker's connection.tune."""
         self.frame_max = 0
-        """The frame size into which :meth:`publish` splits contents, as in tune-ok; 0 for no
+        """The largest frames that :meth:`publish` splits contents into, as in tune-ok; 0: no
         limit."""
         self._recorder = Amqp091TraceRecorder(judge, conn)
 
@@ -103,7 +103,7 @@ class Amqp091Peer(Conversation[Method]):
     # sending
 
     def write(self, data: bytes, *, as_event: bool = True) -> None:
-        """Write bytes, recorded as frames if they are frames and as raw bytes otherwise."""
+        """Write bytes; record them as frames if they are frames, and otherwise as raw bytes."""
         if as_event:
             self._recorder.on_bytes_sent(self.world.now(), data)
         super().write(data, as_event=False)
@@ -115,7 +115,7 @@ class Amqp091Peer(Conversation[Method]):
         self.write(codec.protocol_header(id, major, minor, revision))
 
     def send_frame(self, type: int, channel: int, payload: bytes = b"", **lies: int) -> None:
-        """Send one frame; ``size`` and ``end`` may be given wrongly."""
+        """Send one frame; ``size`` and ``end`` may be wrong."""
         self.write(codec.encode_frame(type, channel, payload, **lies))
 
     def send(
@@ -141,7 +141,7 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
         within: Duration = PATIENCE,
     ) -> Method:
-        """Send a synchronous method; return its answer, the method of the same name with
+        """Send a synchronous method; return its answer: the method of the same name with
         ``-ok``."""
         self.send(name, fields, channel=channel)
         return self.expect(method(f"{name}-ok", channel=channel), within=within, proves=proves)
@@ -199,7 +199,7 @@ class Amqp091Peer(Conversation[Method]):
         self.send("connection.tune-ok", fields)
 
     def open(self, vhost: str | None = None, *, proves: Requirements | None = None) -> Method:
-        """Open a virtual host; by default that of the target's clients."""
+        """Open a virtual host, by default the one that the target's clients use."""
         fields = {"virtual-host": self.virtual_host if vhost is None else vhost}
         return self.call("connection.open", fields, channel=0, proves=proves)
 
@@ -216,7 +216,7 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
     ) -> Method:
         """Wait for a close of ``scope`` (``connection``, ``channel``, or ``exception`` for either)
-        with any of ``codes``, and answer it."""
+        with one of ``codes``, and answer it."""
         closes = ("channel", "connection") if scope == "exception" else (scope,)
         words = " or ".join(f"{name}.close" for name in closes)
         words += f" with {' or '.join(map(str, codes)) or 'any reply code'}"

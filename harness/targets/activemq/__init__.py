@@ -1,1 +1,1 @@
-"""ActiveMQ Classic as a target: installation, configuration, start and stop."""
+"""ActiveMQ Classic as a target: installing, configuring, starting and stopping it."""

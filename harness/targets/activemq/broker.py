@@ -1,5 +1,5 @@
-"""Runs Apache ActiveMQ Classic as a native process: collects its jars, prepares its folder, starts
-and stops it."""
+"""Runs Apache ActiveMQ Classic as a native process: collects its jars, prepares its folder, and
+starts and stops it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _POM = Template("""<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def install(version: str | None = None) -> Path:
-    """Collect the jars of a release unless that has been done; return their folder. Raises
+    """Collect the jars of a release, unless that has been done already; return their folder. Raises
     :class:`SetUpFailed`."""
     version = RELEASES.checked(version)
     data = RELEASES.table
@@ -68,7 +68,7 @@ class ActivemqProcess(JavaBroker):
     """One ActiveMQ broker; see :class:`JavaBroker`.
 
     ``config`` is an ``activemq.xml``, in which ``${brokerproof.data}`` is a folder of this run.
-    ``version`` is a release (None: the default one).
+    ``version`` is a release (None: the default release).
     """
 
     name = "ActiveMQ"

@@ -1,8 +1,8 @@
-"""The parts of an ``activemq.xml`` that the harness reads or changes: its connectors' names, hosts
-and ports, its first user, and its flow control.
+"""The parts of an ``activemq.xml`` that the harness reads or changes: the names, hosts and ports of
+connectors, the first user, and flow control.
 
 The file is read independently of the reference broker's reader, because a case's expectations must
-not rely on the code under test.
+not depend on the code under test.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ BROKER_WIDE = frozenset(
         "send_fail_if_no_space_after_timeout_ms",
     }
 )
-"""Parameters that hold for all of a broker."""
+"""Parameters that apply to a whole broker."""
 _KIND = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     memory_limit: int = 0
-    """Bytes; 0 for only the broker's limit."""
+    """In bytes; 0 means that only the broker's limit applies."""
     flow_control: bool = True
     cursor: str = ""
-    """Where a queue's waiting messages are kept: "vm", "file", "store"; empty if not stated."""
+    """Where a queue keeps waiting messages: "vm", "file" or "store"; empty if not stated."""
 
 
 def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]:
-    """Return the parameters of each connector by name: ``defaults`` (the profile's), overridden by
-    what the file states for the whole broker and for the connector. Raises :class:`SetUpFailed`
-    like :func:`connectors`, and for a value that is not a number."""
+    """Return each connector's parameters by its name: ``defaults`` (from the profile), overridden
+    by what the file states for the whole broker and for the connector. Raises :class:`SetUpFailed`
+    as :func:`connectors` does, and for a value that is not a number."""
     tree = parsed(config, "an activemq.xml")
     broker = dict(_of_the_broker(tree, config))
     acceptors = {}
@@ -100,10 +100,10 @@ def policy(config: Path, routing: RoutingType, name: str) -> Policy:
 
 
 def connectors(config: Path) -> dict[str, int]:
-    """Return the port of each transport connector by its name.
+    """Return the port of each transport connector by the connector's name.
 
     Raises :class:`SetUpFailed` for a file that cannot be read, is not XML or has no connector, and
-    for a connector without a unique name, or with a URI other than ``SCHEME://HOST:PORT…`` on this
+    for a connector that has no unique name or has a URI other than ``SCHEME://HOST:PORT…`` on this
     machine's loopback interface.
     """
     ports: dict[str, int] = {}
@@ -120,7 +120,7 @@ def connectors(config: Path) -> dict[str, int]:
 
 def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:
     """Return the file's text with other ports; connectors missing from ``ports`` keep theirs. All
-    of them listen on ``host``, if given. Raises like :func:`connectors`."""
+    connectors listen on ``host``, if given. Raises the same exceptions as :func:`connectors`."""
     tree = parsed(config, "an activemq.xml")
     for element, name, match in _connectors(tree, config):
         element.set(
@@ -131,8 +131,8 @@ def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) 
 
 
 def user(config: Path) -> tuple[str, str]:
-    """Return login and passcode of the file's first user; empty if there are no users, so that
-    anybody may log in."""
+    """Return the login and passcode of the file's first user; empty if the file has no users, so
+    that anybody may log in."""
     for element in parsed(config, "an activemq.xml").iter(f"{CORE}authenticationUser"):
         return element.get("username", ""), element.get("password", "")
     return "", ""
@@ -158,7 +158,7 @@ def _matches(match: str, name: str) -> bool:
 
 
 def _size(config: Path, element: etree._Element, text: str) -> int:
-    """Parse bytes such as "20480", "20 kb", "1mb" or "2 g"."""
+    """Parse a number of bytes such as "20480", "20 kb", "1mb" or "2 g"."""
     match = _SIZE.match(text)
     if match is None:
         line = element.sourceline

@@ -13,8 +13,8 @@ from brokerproof.harness.targets.target import Identity, TargetFacts
 
 
 class ActivemqTarget(SocketTarget):
-    """An ActiveMQ of ``version`` (None: our default) with ``config``, installed once, then started
-    and stopped."""
+    """An ActiveMQ of ``version`` (None: our default) with ``config``, which is installed once, then
+    started and stopped."""
 
     def __init__(self, identity: Identity, config: Path, version: str | None = None) -> None:
         super().__init__(identity, config)

@@ -1,1 +1,1 @@
-"""Apache Artemis as a target: installation, configuration, start and stop."""
+"""Apache Artemis as a target: installing, configuring, starting and stopping it."""

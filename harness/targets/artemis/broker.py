@@ -1,9 +1,9 @@
-"""Runs Apache Artemis as a native process: downloads it, makes its instance folder, starts and
+"""Runs Apache Artemis as a native process: downloads it, makes its instance folder, and starts and
 stops it.
 
 ``artemis create`` is not used: the instance is a folder with our files in ``etc/`` and the Java
 command line that the launcher of a created instance would build. This saves one run of a JVM, and
-makes us independent of what a release generates.
+keeps us independent of what a release generates.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _REASONS = (
 
 
 def absent_jars(version: str) -> list[Path]:
-    """Return the jars, downloaded once, with what release ``version`` expects of the JDK but newer
-    JDKs lack.
+    """Return the jars, downloaded once, that contain what release ``version`` expects of the JDK
+    but newer JDKs lack.
 
     Raises :class:`SetUpFailed`.
     """
@@ -68,7 +68,7 @@ def absent_jars(version: str) -> list[Path]:
 
 
 def install(version: str | None = None) -> Path:
-    """Download and unpack a release unless that has been done; return its folder. Raises
+    """Download and unpack a release, unless that has been done already; return its folder. Raises
     :class:`SetUpFailed`."""
     version = RELEASES.checked(version)
     home = RELEASES.home_of(version)
@@ -86,7 +86,7 @@ class ArtemisProcess(JavaBroker):
     """One Artemis broker; see :class:`JavaBroker`.
 
     ``config`` is a ``broker.xml``; the instance's other files are taken from its folder or, if that
-    lacks them, from ours. ``version`` is a release (None: the default one).
+    lacks them, from ours. ``version`` is a release (None: the default release).
     """
 
     name = "Artemis"
@@ -100,7 +100,7 @@ class ArtemisProcess(JavaBroker):
         return self._folder / "log" / "artemis.log"
 
     def shipped_configuration(self) -> str:
-        """Return the broker.xml that ``artemis create`` of the running release writes without
+        """Return the broker.xml that the running release's ``artemis create`` writes if it gets no
         options. Raises :class:`SetUpFailed`."""
         home, minimum = self._installed()
         created = self._folder / "created"
@@ -124,12 +124,12 @@ class ArtemisProcess(JavaBroker):
 
     @property
     def pages(self) -> Path:
-        """The paging folder if the configuration names none (ARTEMIS-PAGING-2)."""
+        """The paging folder that applies if the configuration names none (ARTEMIS-PAGING-2)."""
         return self._folder / "data" / "paging"
 
     @property
     def certificates(self) -> Path:
-        """The folder of throw-away certificates made for this run of the broker."""
+        """The folder of the throw-away certificates made for this run of the broker."""
         return self._folder / "etc" / "certificates"
 
     def stop(self) -> None:

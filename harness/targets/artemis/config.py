@@ -38,7 +38,7 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
     """Return the acceptors of a ``broker.xml`` by name.
 
     Raises :class:`SetUpFailed` for a file that cannot be read, is not XML or has no acceptor, and
-    for an acceptor without a unique name, or with a URL other than ``tcp://HOST:PORT…`` on this
+    for an acceptor that has no unique name or has a URL other than ``tcp://HOST:PORT…`` on this
     machine's loopback interface.
     """
     acceptors: dict[str, Acceptor] = {}
@@ -55,8 +55,8 @@ def acceptors(config: Path) -> dict[str, Acceptor]:
 
 
 def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) -> bytes:
-    """Return the file's text with other ports; acceptors missing from ``ports`` keep theirs. All of
-    them listen on ``host``, if given. Raises like :func:`acceptors`."""
+    """Return the file's text with other ports; acceptors missing from ``ports`` keep theirs. All
+    acceptors listen on ``host``, if given. Raises the same exceptions as :func:`acceptors`."""
     tree = parsed(config)
     for element in _elements(tree, config):
         name, match = _read(element, config)
@@ -67,8 +67,8 @@ def with_ports(config: Path, ports: Mapping[str, int], host: str | None = None) 
 def as_of(home: Path, config: Path) -> bytes:
     """Return the text of a bootstrap.xml or management.xml as the release at ``home`` reads it.
 
-    The namespace of their elements changed over time; attributes unknown to the release are
-    omitted. Raises :class:`SetUpFailed`.
+    The namespace of the files' elements has changed over time; attributes that the release does not
+    know are omitted. Raises :class:`SetUpFailed`.
     """
     try:
         with zipfile.ZipFile(next((home / "lib").glob("artemis-dto-*.jar"))) as jar:

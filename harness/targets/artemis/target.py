@@ -1,5 +1,5 @@
 """A real Apache Artemis as a target: the process of
-:mod:`brokerproof.harness.targets.artemis.broker` with its acceptors as endpoints."""
+:mod:`brokerproof.harness.targets.artemis.broker`, with its acceptors as endpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ArtemisTarget(SocketTarget):
         self.version = version
         self._process: ArtemisProcess | None = None
         self.java_options: tuple[str, ...] = ()
-        """Options for the broker's JVM in addition to ours."""
+        """Options for the broker's JVM, in addition to ours."""
 
     def start(self, folder: Path) -> TargetFacts:
         self._process = ArtemisProcess(self._path, self.version, folder / self.identity.name)

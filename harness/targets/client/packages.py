@@ -1,9 +1,9 @@
-"""Fetches client libraries into the cache with their registries' own tools; installs nothing
-elsewhere.
+"""Fetches client libraries into the cache with their registries' own tools, and installs nothing
+anywhere else.
 
-A target file names one as ``pip:NAME``, ``npm:NAME``, ``go:MODULE``, ``maven:GROUP:ARTIFACT`` or
-``crates:NAME``, and a ``version``. More Maven artifacts may follow after commas, with the same
-version or their own.
+A target file names a library as ``pip:NAME``, ``npm:NAME``, ``go:MODULE``, ``maven:GROUP:ARTIFACT``
+or ``crates:NAME``, and a ``version``. More Maven artifacts may follow after commas, with the same
+version or versions of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 
 WITHIN_S = 900
 SHARED = {"go": "driver_lines.go", "maven": "DriverLines.java", "crates": "driver_lines.rs"}
-"""The file that a registry's drivers share, if they are built with the release."""
+"""The file that a registry's drivers share, for drivers that are built with the release."""
 CARGO = """[package]
 name = "driver"
 version = "0.1.0"
@@ -35,8 +35,9 @@ tokio = {{ version = "1", features = ["full"] }}
 
 def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, str]]:
     """Return the folder of a release, fetched unless the cache has it, and the environment in which
-    a driver finds it. A driver in Go, Java or Rust (the file ``driver``) is built with the release;
-    the folder then has its program ``driver`` or its classes. Raises :class:`SetUpFailed`."""
+    a driver finds the release. A driver in Go, Java or Rust (the file ``driver``) is built with the
+    release; the folder then contains the program ``driver`` or the driver's classes. Raises
+    :class:`SetUpFailed`."""
     registry, _, name = package.partition(":")
     make = _MAKERS[registry]
     label = f"{registry}-{re.sub(r'[^A-Za-z0-9_.@-]+', '-', name)}-{version}"
@@ -54,7 +55,7 @@ def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, 
 
 
 def _sources(driver: Path) -> list[Path]:
-    """Return the source of a driver to build, and the file that drivers of its language share."""
+    """Return the source of a driver to build, and the file that drivers in its language share."""
     shared = [driver.parent / name for name in SHARED.values() if name.endswith(driver.suffix)]
     return [driver, *filter(Path.exists, shared)]
 

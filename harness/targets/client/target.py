@@ -31,7 +31,7 @@ class ClientTarget(SocketTarget):
     """``command`` starts the driver. It may contain ``{python}``, ``{here}`` (the folder of the
     target file), ``{drivers}`` (:data:`DRIVERS`) and ``{package}`` (the library's folder). The
     library is ``package`` in ``version``, from :mod:`~brokerproof.harness.targets.client.packages`;
-    if no version is given, the one installed on the machine."""
+    if no version is given, it is the version installed on the machine."""
 
     is_local = True
 
@@ -58,7 +58,7 @@ class ClientTarget(SocketTarget):
         return cls(identity, values["command"], path.parent, package, version, driver)
 
     def start(self, folder: Path) -> TargetFacts:
-        """Start the driver once, to learn which release of the library it drives."""
+        """Start the driver once, to learn the library's release."""
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / f"{self.identity.name}.log"
         self._prepare()

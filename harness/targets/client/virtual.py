@@ -1,8 +1,8 @@
-"""A client in virtual time: sans-I/O like the reference broker, with its driver inside.
+"""A client in virtual time, which is sans-I/O like the reference broker and contains its driver.
 
-A broker's world drives it. Connection 1 carries the line protocol of drivers. A report ``{"saw":
-"dials"}`` on it is not for the case: the world then opens a connection to the scripted server,
-whose bytes the client receives on connection 2, and so on.
+A broker's world drives the client. Connection 1 carries the line protocol of drivers. A report
+``{"saw": "dials"}`` on that connection is not for the case: the world then opens a connection to
+the scripted server, whose bytes the client receives on connection 2, and so on.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class VirtualClientTarget:
         return TargetFacts(self.identity.name, "1", "none", "virtual time")
 
     def stop(self) -> None:
-        """Do nothing: a client ends with its world."""
+        """Do nothing, because a client ends with its world."""
 
     def acceptors(self, overrides: Overrides | None = None) -> Mapping[str, Parameters]:
         return {}
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Do nothing: a client has no addresses."""
+        """Do nothing, because a client has no addresses."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
         raise SetUpFailed("a client has no alarms")

@@ -1,5 +1,5 @@
-"""Runs a broker in its own container, through the testcontainers library, an extra
-(``brokerproof[containers]``) that is imported when needed. Files are copied into the container
+"""Runs a broker in its own container by means of the testcontainers library, an extra
+(``brokerproof[containers]``) that is imported only when needed. Files are copied into the container
 before it starts, so the daemon may be on another machine. On this machine, ports are open on the
 loopback interface only."""
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 PROC = Path("/proc")
 START_S = 120
-"""Seconds until a broker must be ready, once its image is local; 5 to 15 s are usual."""
+"""Seconds until a broker must be ready once its image is local; 5 to 15 s are usual."""
 ANSWER_S = 2
-"""Seconds for a daemon on this machine to accept a connection."""
+"""Seconds that a daemon on this machine may take to accept a connection."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _INSTALL = "install it with: pip install 'brokerproof[containers]'"
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Recipe for a broker in a container. ``ports`` are those inside, by acceptor; ``files`` are
-    copied into it, by path."""
+    """The recipe for a broker in a container. ``ports`` are the ports inside, by acceptor;
+    ``files`` are the files to copy into the container, by path."""
 
     broker: str
     version: str
@@ -40,12 +40,12 @@ class Recipe:
     ports: Mapping[str, int]
     files: Mapping[str, bytes]
     ready: re.Pattern[str]
-    """Output that shows that the broker is ready."""
+    """The output that shows that the broker is ready."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Container:
-    """One container, from start to end. ``folder`` has the files copied into it, and its output."""
+    """One container, from start to end. ``folder`` has its output and the files copied into it."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self._recipe, self._folder = recipe, folder
@@ -57,8 +57,9 @@ class Container:
         return self._folder / "log" / "container.log"
 
     def start(self) -> dict[str, tuple[str, int]]:
-        """Start it and wait until it reports that it is ready; return host and port by acceptor. A
-        missing image is pulled. Raises :class:`SetUpFailed`, leaving nothing running."""
+        """Start the container and wait until the broker reports that it is ready; return host and
+        port by acceptor. A missing image is pulled. Raises :class:`SetUpFailed`, leaving nothing
+        running."""
         recipe = self._recipe
         container = self._container = self._described()
         self._keep()
@@ -78,8 +79,9 @@ class Container:
             raise
 
     def process(self) -> int | None:
-        """Return the id of the container's first process if this machine's kernel runs it under
-        that id; else None (on a virtual machine or another host, or if we are in a container)."""
+        """Return the id of the container's first process if this machine's kernel runs the process
+        under that id; otherwise None (on a virtual machine or another host, or if we are in a
+        container)."""
         attributes = self._attributes()
         identifier, process = attributes.get("Id"), attributes.get("State", {}).get("Pid")
         if not identifier or not process:
@@ -91,8 +93,8 @@ class Container:
         return int(process) if identifier in groups else None
 
     def direct_endpoints(self) -> dict[str, tuple[str, int]]:
-        """Return host and port by acceptor at the container's own address if all of them answer
-        there; else nothing. Docker's proxy may forward the bytes of a published port."""
+        """Return host and port by acceptor at the container's own address if all acceptors answer
+        there; otherwise nothing. Docker's proxy may forward the bytes of a published port."""
         networks = self._attributes().get("NetworkSettings", {}).get("Networks") or {}
         for address in filter(None, (network.get("IPAddress") for network in networks.values())):
             direct = {name: (address, port) for name, port in self._recipe.ports.items()}
@@ -159,8 +161,7 @@ class Container:
             )
 
     def end(self) -> str:
-        """Return how the container ended, in words; empty while it runs, or if Docker does not
-        answer."""
+        """Return in words how the container ended; empty if it runs or Docker does not answer."""
         state = self._attributes().get("State")
         if state is None or state["Running"]:
             return ""
@@ -168,7 +169,7 @@ class Container:
         return f"its container ended with exit code {state['ExitCode']}{killed}"
 
     def stop(self) -> None:
-        """Save the output and remove the container. Harmless if it was never started."""
+        """Save the output and remove the container. Does nothing if it was never started."""
         container, self._container = self._container, None
         if container is None:
             return
@@ -220,8 +221,8 @@ def published_host() -> str:
     """Return the host through which a container's ports will be reached. It is needed before the
     container exists, because the container's certificates must be valid for it.
 
-    It is this machine's address if no Docker answers, or if a container is reached at its own
-    address, which is known only once it runs.
+    The host is this machine if no Docker answers, or if a container is reached at its own address,
+    which is known only once the container runs.
     """
     here = "127.0.0.1"
     if _unreachable():
@@ -250,7 +251,7 @@ def published_host() -> str:
 
 
 def daemon() -> str | None:
-    """Return the Docker that answers here; None if none does, or if the library is missing."""
+    """Return the Docker that answers here; None if none answers or the library is missing."""
     if _unreachable():
         return None
     try:
@@ -273,9 +274,10 @@ def _where() -> str:
 
 def _unreachable() -> str:
     """Return why the file-system socket on which Docker should listen cannot be reached; empty if
-    it can, and for any other address.
+    it can be reached, and for any other address.
 
-    The library leaks a socket if it cannot connect. An ended daemon leaves the file behind.
+    The library leaks a socket if it cannot connect, and a daemon that has ended leaves the file
+    behind.
     """
     scheme, _, path = _where().partition("://")
     if scheme != "unix":

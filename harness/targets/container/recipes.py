@@ -1,5 +1,5 @@
-"""RabbitMQ, Artemis and ActiveMQ as containers: their official images, with the files that
-configure the native brokers."""
+"""RabbitMQ, Artemis and ActiveMQ as containers: the official images, with the files that configure
+the native brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brokerproof.harness.targets.rabbitmq import broker as rabbitmq_broker
 from brokerproof.harness.targets.rabbitmq import erlang_config, release
 
 ANYWHERE = "0.0.0.0"
-"""The address on which a broker in a container listens: Docker decides who may reach it."""
+"""The address on which a broker in a container listens, since Docker decides who may reach it."""
 
 _RABBITMQ = {"amqp": 5672, "stomp": 61613, "web_stomp": 15674, "management": 15672}
 _RABBITMQ_ETC = "/etc/rabbitmq"
@@ -49,9 +49,10 @@ def artemis_image(version: str) -> str:
 def activemq_image(version: str) -> str:
     """Return the image of release ``version``.
 
-    ``apache/activemq-classic`` was closed in February 2026: 6.2.1, and 5.19.3 of the older line,
-    are the first releases that only ``apache/activemq`` has
-    (https://github.com/apache/activemq/issues/1821, https://github.com/apache/activemq/issues/1946).
+    The repository ``apache/activemq-classic`` was closed in February 2026: 6.2.1, and 5.19.3 in the
+    older line, are the first releases that only ``apache/activemq`` has
+    (https://github.com/apache/activemq/issues/1821,
+    https://github.com/apache/activemq/issues/1946).
     """
     key = version_key(version)
     renamed = key >= (6, 2, 1) or (5, 19, 3) <= key < (6,)
@@ -59,7 +60,7 @@ def activemq_image(version: str) -> str:
 
 
 def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
-    """``rabbitmq:VERSION-management`` with a rabbitmq.conf or a rabbitmq.config. Raises
+    """Return ``rabbitmq:VERSION-management`` with a rabbitmq.conf or a rabbitmq.config. Raises
     :class:`SetUpFailed`."""
     rabbitmq_broker.settings(config)  # report errors in the file before starting anything
     version = version or release.default_version()
@@ -93,8 +94,9 @@ def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
 
 
 def of_artemis(config: Path, version: str | None, host: str = _HERE) -> Recipe:
-    """:func:`artemis_image` with a broker.xml and the files next to it. ``host``: where its ports
-    will be published, for which its certificate is valid. Raises :class:`SetUpFailed`."""
+    """Return :func:`artemis_image` with a broker.xml and the files next to it. The broker's
+    certificate is valid for ``host``, where its ports will be published. Raises
+    :class:`SetUpFailed`."""
     version = version or artemis_broker.RELEASES.default_version
     ports = {name: acceptor.port for name, acceptor in artemis_config.acceptors(config).items()}
     files = {f"{_ARTEMIS_ETC}/broker.xml": artemis_config.with_ports(config, {}, ANYWHERE)}
@@ -120,7 +122,7 @@ def of_artemis(config: Path, version: str | None, host: str = _HERE) -> Recipe:
 
 
 def of_activemq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
-    """:func:`activemq_image` with an activemq.xml. Raises :class:`SetUpFailed`."""
+    """Return :func:`activemq_image` with an activemq.xml. Raises :class:`SetUpFailed`."""
     version = version or activemq_broker.RELEASES.default_version
     return Recipe(
         broker="Apache ActiveMQ Classic",
@@ -143,4 +145,4 @@ RECIPES: Mapping[str, Callable[..., Recipe]] = {
     "artemis": of_artemis,
     "activemq": of_activemq,
 }
-"""Recipes by the name that target files use."""
+"""Recipes by the names that target files use."""

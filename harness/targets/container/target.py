@@ -25,8 +25,8 @@ SENDS_AT_ONCE = frozenset({"rabbitmq", "artemis"})
 
 
 class ContainerTarget(SocketTarget):
-    """A ``broker`` (one of :data:`RECIPES`) of ``version`` (None: our default) with ``config`` in a
-    container. ``image`` replaces the official image; ``queue_type`` is the type of RabbitMQ's
+    """A ``broker`` (one of :data:`RECIPES`) of ``version`` (None: our default) with ``config``, in
+    a container. ``image`` replaces the official image; ``queue_type`` is the type of RabbitMQ's
     queues for AMQP 1.0."""
 
     def __init__(
@@ -87,7 +87,7 @@ class ContainerTarget(SocketTarget):
             self._management.declare_queue(name, self._queue_type)
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Raise the alarm with the container's own rabbitmqctl."""
+        """Raise the alarm with the rabbitmqctl in the container."""
         if self._broker != "rabbitmq":
             super().raise_alarm(world, resource, node)
         self._rabbitmqctl(*RAISE_ALARM[resource])

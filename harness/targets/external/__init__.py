@@ -1,1 +1,1 @@
-"""Brokers that somebody else started, given by address, as targets."""
+"""Brokers that somebody else started, as targets given by address."""

@@ -13,9 +13,9 @@ from brokerproof.harness.targets.external.greeting import Credentials, Greeting
 from brokerproof.harness.targets.failure import SetUpFailed
 
 _STOMP_HOSTS = ("localhost", "/")
-"""Values of STOMP's header host: any, or RabbitMQ's virtual host."""
+"""Values of STOMP's host header: any value, or RabbitMQ's virtual host."""
 _AMQP091_HOSTS = ("/", "localhost", "default", "")
-"""Usual virtual hosts of AMQP 0-9-1 brokers; many require every client to name one."""
+"""Usual virtual hosts of AMQP 0-9-1 brokers, many of which require clients to name one."""
 _UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: YnJva2VycHJvb2YtZGV0ZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -25,7 +25,7 @@ _UPGRADE = (
 
 @dataclass(frozen=True)
 class Answers:
-    """The greetings of an endpoint, and the reason for each protocol without one."""
+    """An endpoint's greetings, and for each protocol without a greeting the reason."""
 
     spoken: list[Greeting]
     problems: dict[str, SetUpFailed]
@@ -35,7 +35,8 @@ def ask(
     endpoint: Endpoint, protocols: Iterable[str], credentials: Credentials, deadline: Deadline
 ) -> Answers:
     """Greet an endpoint in all protocols concurrently, because a broker may not answer an unknown
-    protocol before a time-out. If it refuses a virtual host, the other usual ones are tried."""
+    protocol before a time-out. If the broker refuses a virtual host, the other usual ones are
+    tried."""
     names = list(protocols)
     with ThreadPoolExecutor(len(names) or 1) as pool:
         asked = [pool.submit(_greeted, endpoint, name, credentials, deadline) for name in names]
@@ -68,7 +69,7 @@ def detect(endpoint: Endpoint, login: str | None, passcode: str | None) -> list[
 
 
 def speaks(endpoint: Endpoint, protocol: str, login: str | None, passcode: str | None) -> bool:
-    """True if a connection is accepted and answers in ``protocol``."""
+    """Return True if the endpoint accepts a connection and answers in ``protocol``."""
     deadline = Deadline()
     try:
         dialogue.dial(endpoint, deadline).close()
@@ -112,7 +113,7 @@ def _greeted(
 
 
 def _admitted(greet: Callable[[str], Greeting], hosts: Iterable[str]) -> Greeting:
-    """Return the greeting of the first virtual host that admits us. Otherwise raise the distinct
+    """Return the greeting of the first virtual host that admits us. If none does, raise the
     answers."""
     refusals: dict[str, str] = {}
     for host in dict.fromkeys(hosts):
@@ -128,7 +129,7 @@ def _admitted(greet: Callable[[str], Greeting], hosts: Iterable[str]) -> Greetin
 
 
 def _of_openwire(endpoint: Endpoint, deadline: Deadline) -> Greeting:
-    """ActiveMQ sends its greeting first: a WireFormatInfo that begins with a magic word."""
+    """Return True for ActiveMQ's greeting: a WireFormatInfo, which begins with a magic word."""
     with dialogue.dial(endpoint, deadline) as connection:
         connection.settimeout(min(1, deadline.left_s))
         try:

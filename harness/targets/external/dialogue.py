@@ -1,4 +1,4 @@
-"""A short conversation with an endpoint, which may answer in another protocol."""
+"""A short conversation with an endpoint that may answer in another protocol."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.worlds.tls import TlsFailed
 
 PROBE_TIMEOUT_S = 4.5
-"""Seconds for all questions to a target before it is judged."""
+"""Seconds that all questions to a target may take before it is judged."""
 _MOST_BYTES = 64 * 1024
-"""The most bytes of all answers together."""
+"""The most bytes that all answers together may have."""
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Refused(SetUpFailed):
 
 
 class Deadline:
-    """The end of the time in which a target must answer."""
+    """The end of the time within which a target must answer."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._seconds = PROBE_TIMEOUT_S if seconds is None else seconds
@@ -38,7 +38,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """The seconds left; never 0, since with 0 a socket would not wait at all."""
+        """Return the seconds left; never 0, because a socket would then not wait at all."""
         return max(0.01, self._at - time.monotonic())
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Deadline:
 
 
 def dial(endpoint: Endpoint, deadline: Deadline | None = None) -> socket.socket:
-    """Return a connection, over TLS if the endpoint has TLS. Raises :class:`SetUpFailed`."""
+    """Return a connection, with TLS if the endpoint uses it. Raises :class:`SetUpFailed`."""
     address, where = (endpoint.host, endpoint.port), endpoint.where
     deadline = deadline or Deadline()
     try:
@@ -98,12 +98,12 @@ class Dialogue:
         self._socket.close()
 
     def write(self, data: bytes) -> None:
-        """Send data. A closed connection is noticed on reading."""
+        """Write data. A closed connection is noticed only on reading."""
         with contextlib.suppress(OSError):
             self._socket.sendall(data)
 
     def items(self, feed: Callable[[bytes], Iterable[T]]) -> Iterator[T]:
-        """Yield the replies as ``feed`` splits the bytes. Ends only with an exception."""
+        """Yield the replies that ``feed`` makes of the bytes. Ends only with an exception."""
         asks = f"is it {'an' if self._protocol[0] == 'A' else 'a'} {self._protocol} port?"
         while True:
             self._socket.settimeout(self._deadline.left_s)
@@ -141,7 +141,7 @@ class Dialogue:
         return ""
 
     def other(self) -> str:
-        """Return a sentence about an answer in another protocol, with advice."""
+        """Return a sentence, with advice, about an answer in another protocol."""
         return self._in_another_protocol() or (
             f"{self._where} does not speak {self._protocol}: to {self._question} it answered"
             f" {self._received[:60]!r}"
@@ -155,4 +155,4 @@ _OTHERS: Mapping[bytes, tuple[str, str]] = {
     b"ERROR": ("STOMP", "write stomp://HOST:PORT"),
     b"\x00\x00\x01": ("OpenWire", "write openwire://HOST:PORT"),
 }
-"""Other protocols that may answer, by the beginning of their answer: name and advice."""
+"""Other protocols that may answer, by the beginning of their answers: name and advice."""

@@ -1,6 +1,6 @@
-"""Greets a broker in each protocol, to learn whether it speaks it, and its name and release. Over
-STOMP these are in the ``server`` header of CONNECTED, over AMQP 1.0 in the properties of its open,
-over AMQP 0-9-1 in the server-properties of connection.start."""
+"""Greets a broker in each protocol to learn whether the broker speaks it, and the broker's name and
+release. Over STOMP, these are in the ``server`` header of CONNECTED; over AMQP 1.0, in the
+properties of the broker's open; over AMQP 0-9-1, in the server-properties of connection.start."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from brokerproof.harness.targets.external.dialogue import Deadline, Dialogue, No
 from brokerproof.harness.targets.failure import SetUpFailed
 
 FAMILIES = {"artemis": "Artemis", "rabbitmq": "RabbitMQ", "activemq": "ActiveMQ"}
-"""Shipped targets and names of families, by a part of the broker's own name; the first match
-counts."""
+"""Shipped targets and family names, by a part of the broker's own name; the first match is used."""
 OLDER = {"rabbitmq": ("rabbitmq3", 4)}
-"""Built-in targets for releases before a major one, by family."""
+"""Built-in targets for releases before a certain major release, by family."""
 _MOST_OF_ANSWER = 200
-"""The most characters of an answer that a sentence quotes."""
+"""The most characters of an answer that a sentence may quote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
     """A broker that speaks ``protocol``; ``broker`` and ``version`` are empty if it names none.
 
-    ``host``: the virtual host that admitted us; ``announced``: the broker's extensions,
-    capabilities of its open (AMQP 1.0) or server-properties (AMQP 0-9-1).
+    ``host`` is the virtual host that admitted us; ``announced`` has the broker's extensions, from
+    the capabilities of its open (AMQP 1.0) or the server-properties (AMQP 0-9-1).
     """
 
     protocol: str
@@ -40,13 +39,13 @@ class Greeting:
 
     @property
     def family(self) -> str:
-        """The family of the broker, by its shipped target; empty if unknown."""
+        """The broker's family, named by its shipped target; empty if unknown."""
         name = self.broker.lower()
         return next((family for family in FAMILIES if family in name), "")
 
     @property
     def like(self) -> str:
-        """The shipped target of that family and release."""
+        """The shipped target for that family and release."""
         major = self.version.partition(".")[0]
         target, since = OLDER.get(self.family, ("", 0))
         return target if major.isdecimal() and int(major) < since else self.family
@@ -63,7 +62,7 @@ class Credentials:
 
 
 def stomp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
-    """Greet over STOMP. Raises :class:`NotSpoken`, and :class:`SetUpFailed` for a refusal."""
+    """Greet over STOMP. Raises :class:`NotSpoken`, or :class:`SetUpFailed` if refused."""
     host = credentials.stomp_host
     headers = {"accept-version": "1.0,1.1,1.2", "host": host}
     if credentials.login is not None:
@@ -85,7 +84,7 @@ def stomp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> G
 
 
 def amqp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
-    """Greet over AMQP 1.0, with SASL. Raises like :func:`stomp`."""
+    """Greet over AMQP 1.0, with SASL. Raises the same exceptions as :func:`stomp`."""
     reader, has_sasl = amqp_codec.Reader(), False
     with Dialogue(endpoint, "an AMQP 1.0 header", "AMQP 1.0", deadline) as dialogue:
         dialogue.write(amqp_codec.protocol_header(3))

@@ -1,7 +1,7 @@
 """The process behind an address, if it runs on this machine.
 
-brokerproof can then measure how long its threads wait for a core, as for brokers that it starts
-itself, so that a busy host does not make a punctual broker look late.
+brokerproof can then measure how long the process's threads wait for a core, as it does for brokers
+that it starts itself, so that a busy host does not make a punctual broker look late.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _EVERY = frozenset({"0.0.0.0", "::"})
 
 
 def listening_process(host: str, port: int) -> int | None:
-    """Return the process listening on ``host`` and ``port``; None if it is not on this machine or
-    we may not inspect it."""
+    """Return the process that listens on ``host`` and ``port``; None if it is not on this machine
+    or must not be inspected."""
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ours = {address.address for card in psutil.net_if_addrs().values() for address in card}

@@ -1,4 +1,4 @@
-"""Declares a queue over AMQP 0-9-1, on a broker whose AMQP 1.0 requires it to exist."""
+"""Declares a queue over AMQP 0-9-1 on a broker that requires it to exist for AMQP 1.0."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from brokerproof.harness.targets.external.greeting import Credentials
 from brokerproof.harness.targets.failure import SetUpFailed
 
 TIMEOUT_S = 30.0
-"""A busy broker may take long: a quorum queue is written to disk."""
+"""A busy broker may take long, because a quorum queue is written to disk."""
 
 
 def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) -> None:
-    """Declare the durable queue ``name`` of that type, over a separate connection. Harmless if it
-    exists. Raises :class:`SetUpFailed` if the broker does not create it."""
+    """Declare the durable queue ``name`` of that type, over a separate connection. Does nothing if
+    the queue exists. Raises :class:`SetUpFailed` if the broker does not create it."""
     reader = codec.Reader()
     response = f"\0{credentials.login or 'guest'}\0{credentials.passcode or 'guest'}"
     answers: Mapping[str, tuple[int, str, dict[str, Any]]] = {

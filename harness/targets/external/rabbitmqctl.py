@@ -1,4 +1,4 @@
-"""Raises alarms on a RabbitMQ that somebody else started, with its rabbitmqctl."""
+"""Raises alarms on a RabbitMQ broker that somebody else started, with its rabbitmqctl."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A broker that is already running, reached at its endpoints; it is not started, stopped or
-configured."""
+"""A broker that is already running, reached at its endpoints; the harness does not start, stop or
+configure it."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from brokerproof.harness.targets.target import Identity, Parameters, TargetFacts
 from brokerproof.harness.worlds.world import World
 
 _PROTOCOLS = {"stomp": "STOMP", "amqp": "AMQP", "http": "HTTP", "core": "CORE", "ws": "WEBSOCKET"}
-"""Protocols as an acceptor's parameters name them."""
+"""Protocols, as an acceptor's parameters name them."""
 _EXTENSIONS: Mapping[str, Mapping[str, str]] = {
     "amqp": {"ANONYMOUS-RELAY": "amqp-anonymous"},
     "amqp091": extensions.ANNOUNCED,
 }
 """The capability for each announced extension, by protocol and name."""
 _ALARMS = frozenset({"alarms", "memory-paging", "amqp-alarm-window", "connection-flow"})
-"""The capabilities of a target on which alarms can be raised."""
+"""Capabilities of a target on which alarms can be raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """The broker's own name and release (empty if it gives none), and the sentence on the rules by
-    which it is judged (empty if the user stated them)."""
+    """The broker's own name and release (empty if it gives none), and the sentence that says by
+    which rules it is judged (empty if the user stated them)."""
 
     broker: str
     version: str
@@ -51,11 +51,11 @@ class Discovered:
 class AddressTarget(SocketTarget):
     """The broker at ``endpoints``, which are by name.
 
-    ``acceptors`` are parameters by endpoint name, ``release`` is the release of a broker that names
-    none, ``rabbitmqctl`` is the command that raises alarms, ``queue_type`` the type of queues that
-    must exist before their use. ``local``: see :attr:`is_local`. ``as_family`` makes a target of a
-    shipped target's family at the same endpoints; None if a family, or none, was stated.
-    ``is_stranger``: only the address is known.
+    ``acceptors`` are parameters by endpoint name; ``release`` is the release of a broker that names
+    none; ``rabbitmqctl`` is the command that raises alarms; ``queue_type`` is the type of the
+    queues that must exist before they are used. ``local``: see :attr:`is_local`. ``as_family``
+    makes a target of a shipped target's family at the same endpoints; None if the user stated a
+    family or stated that there is none. ``is_stranger``: only the address is known.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class AddressTarget(SocketTarget):
         self._as_family = as_family
         self.is_stranger = is_stranger
         self._given_up: dict[str, str] = {}
-        """Protocols that the broker does not speak, and the evidence."""
+        """Protocols that the broker does not speak, each with the evidence."""
         self.declares = False
-        """True if a queue must exist before an AMQP 1.0 link to it."""
+        """True if a queue must exist before an AMQP 1.0 link attaches to it."""
         self.tls = {
             name: endpoint.tls for name, endpoint in endpoints.items() if endpoint.tls is not None
         }
@@ -116,8 +116,8 @@ class AddressTarget(SocketTarget):
         self.watch_the_host(listening_process(first.host, first.port))
 
     def discover(self) -> Discovered:
-        """Log in over each protocol that cases use, and adopt the family that the broker names.
-        Raises :class:`SetUpFailed`, within seconds whatever the broker does."""
+        """Log in over each protocol that cases use, and adopt the family that the broker names. On
+        failure, raises :class:`SetUpFailed` within seconds, whatever the broker does."""
         deadline = Deadline()
         for endpoint in self._given.values():
             dialogue.dial(endpoint, deadline).close()
@@ -146,7 +146,7 @@ class AddressTarget(SocketTarget):
         return Discovered(broker, version, judged_as)
 
     def _adopt(self, other: AddressTarget) -> None:
-        """Become the target of the broker's family at these endpoints, without protocols that the
+        """Become a target of the broker's family at these endpoints, without the protocols that the
         broker does not speak."""
         self.identity = dataclasses.replace(other.identity, name=self.identity.name)
         for protocol, reason in self._given_up.items():
@@ -183,7 +183,7 @@ class AddressTarget(SocketTarget):
 
     def _greetings(self, deadline: Deadline) -> list[Greeting]:
         """Return the properties that the broker announces over the protocols that cases use by
-        default. Give up the capabilities of a protocol that an endpoint does not speak."""
+        default. Drop the capabilities of a protocol that an endpoint does not speak."""
         identity, credentials = self.identity, self._credentials()
         greetings: list[Greeting] = []
         stomp = self._given.get(identity.default_acceptor)
@@ -208,7 +208,7 @@ class AddressTarget(SocketTarget):
 
     def use_addresses(self, addresses: FullAddresses, absent: Mapping[str, str]) -> None:
         """Adopt the addresses found since :meth:`start`; ``absent`` has capabilities that the
-        target lacks after all, with reasons."""
+        target turned out to lack, with reasons."""
         by_address = addresses.capabilities & self._possible
         others = self.identity.capabilities - full_addresses.CAPABILITIES.keys()
         self.identity = dataclasses.replace(
@@ -235,7 +235,7 @@ class AddressTarget(SocketTarget):
 
     @property
     def can_declare(self) -> bool:
-        """True if the broker's AMQP 1.0 port also speaks 0-9-1, over which queues are declared."""
+        """True if the broker's AMQP 1.0 port also speaks 0-9-1, which can declare queues."""
         return "amqp091" in self.identity.capabilities
 
     def provide(self, name: str, routing: RoutingType) -> None:
@@ -266,7 +266,8 @@ def _protocol(name: str) -> str:
 
 def _narrowed(identity: Identity, endpoints: Mapping[str, Endpoint], has_control: bool) -> Identity:
     """Return ``identity`` without capabilities that nobody configured: those of protocols that no
-    endpoint speaks, of endpoints and addresses that are not named, and of our own fixtures."""
+    endpoint speaks, those of endpoints and addresses that are not named, and those of our own
+    fixtures."""
     parameters = identity.profile.parameters
     spoken = {endpoint.protocol for endpoint in endpoints.values()}
     if identity.default_amqp_acceptor in endpoints:

@@ -1,9 +1,9 @@
 """The example brokers of Apache Qpid Proton as native processes: ``broker.c`` and ``broker.py``.
 
 Both are in Debian's package of examples. That package and, for the C broker, the library are
-fetched into the cache by ``apt-get download``, unpacked and compiled there: nothing is installed,
-and none of their text is in this repository. The Python broker runs on this interpreter's
-``python-qpid-proton``. Both accept only ANONYMOUS and listen only on 127.0.0.1.
+fetched with ``apt-get download``, and unpacked and compiled in the cache: nothing is installed, and
+none of their text is in this repository. The Python broker runs on this interpreter's
+``python-qpid-proton``. Both brokers accept only ANONYMOUS and listen only on 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ START_S = 30
 STOP_S = 5
 """Seconds until a stopping broker is killed."""
 TRIES = 3
-"""The most attempts with another free port, if another program took one before the broker
-listened."""
+"""The most attempts with another free port if another program takes one before the broker
+listens."""
 
 _EXAMPLES = "libqpid-proton11-dev-examples"
 _PACKAGES = {
@@ -60,11 +60,12 @@ def installed(name: str) -> dict[str, Path]:
 
 
 def install(name: str, version: str | None = None) -> Path:
-    """Fetch, unpack and build what ``name`` needs unless that has been done; return its folder.
+    """Fetch, unpack and build what ``name`` needs, unless that has been done already; return its
+    folder.
 
-    ``version`` is a release (None: the newest in the cache, else the one that apt offers). Raises
-    :class:`SetUpFailed` if apt, dpkg-deb or a C compiler is missing, or if apt offers another
-    release.
+    ``version`` is a release (None: the newest in the cache, or else the one that apt offers).
+    Raises :class:`SetUpFailed` if apt, dpkg-deb or a C compiler is missing, or if apt offers
+    another release.
     """
     have = installed(name)
     if version is None and have:
@@ -168,7 +169,7 @@ class ProtonProcess(ManagedBroker):
     """One example broker, as a context manager that installs, starts and stops it.
 
     ``name`` is one of :data:`NAMES`, ``version`` a release of the examples (None: see
-    :func:`install`). ``folder`` receives the log. ``free``: the broker keeps running when the
+    :func:`install`). ``folder`` receives the log. If ``free``, the broker keeps running when the
     harness ends. Its only port is ``amqp``.
     """
 
@@ -182,7 +183,7 @@ class ProtonProcess(ManagedBroker):
 
     @property
     def log(self) -> Path:
-        """Return the broker's output, which has only the errors of its peers."""
+        """Return the broker's output, which contains only errors of its peers."""
         return self._folder / "console.log"
 
     def start(self) -> RunningBroker:

@@ -1,5 +1,5 @@
 """Proton's example brokers as targets: the process of
-:mod:`brokerproof.harness.targets.proton.examples` with its one acceptor."""
+:mod:`brokerproof.harness.targets.proton.examples` with its only acceptor."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from brokerproof.harness.targets.target import Identity, TargetFacts
 
 
 class ProtonTarget(SocketTarget):
-    """Fetches and builds (once), starts and stops example broker ``name`` of ``version`` (None:
-    any)."""
+    """Fetches and builds (once), starts and stops the example broker ``name`` of ``version`` (None:
+    any version)."""
 
     is_local = True  # Proton sets TCP_NODELAY
 

@@ -31,5 +31,5 @@ def limit_commands(limits: LimitsSet) -> Iterator[tuple[str, ...]]:
 
 
 def _written(limit: float | int) -> str:
-    """Return a number as rabbitmqctl reads it: without an exponent."""
+    """Return a number as rabbitmqctl reads it, without an exponent."""
     return f"{limit:.9f}" if isinstance(limit, float) else f"{limit}"

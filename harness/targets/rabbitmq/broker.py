@@ -1,6 +1,6 @@
-"""Runs RabbitMQ as a native process: a private node, with its own folder, ports and epmd. It uses
-the launcher in the release's own ``sbin``, because the package's wrappers switch to the
-``rabbitmq`` user. It neither reads nor writes data of the system's node, and listens only on
+"""Runs RabbitMQ as a native process: a private node, with its own folder, ports and epmd. The
+launcher in the release's own ``sbin`` is used, because the package's wrappers switch to the
+``rabbitmq`` user. The node neither reads nor writes data of the system's node, and listens only on
 127.0.0.1. :mod:`brokerproof.harness.targets.rabbitmq.release` finds the release, on this machine or
 in a Debian root. See ``docs/explanation/brokers.md``."""
 
@@ -26,10 +26,10 @@ START_S = 90
 STOP_S = 20
 """Seconds until a stopping broker is killed; 1 to 6 s are usual."""
 CONTROL_S = 60
-"""Seconds that rabbitmqctl may take; about 2 s is usual."""
+"""Seconds that a call of rabbitmqctl may take; about 2 s is usual."""
 TRIES = 3
-"""The most attempts with other free ports, if another program took one before the broker
-listened."""
+"""The most attempts with other free ports if another program takes one before the broker
+listens."""
 
 _STARTED = "Server startup complete"
 _IN_USE = re.compile(r"eaddrinuse|epmd does not answer|could not bind")
@@ -56,17 +56,17 @@ _WITHOUT = 'exec $CLOCK "$0"'
 
 
 def default_plugins(version: str) -> tuple[str, ...]:
-    """Return the plugins enabled by default. AMQP 1.0 was a plugin before 4.0."""
+    """Return the plugins that are enabled by default. AMQP 1.0 was a plugin before 4.0."""
     before = ("rabbitmq_amqp1_0",) if int(version.partition(".")[0]) < 4 else ()
     return ("rabbitmq_stomp", "rabbitmq_web_stomp", "rabbitmq_management", *before)
 
 
 def settings(config: Path) -> dict[str, str]:
-    """Return the settings of a ``rabbitmq.conf``, or of a classic ``rabbitmq.config`` (without
-    applications in the names).
+    """Return the settings of a ``rabbitmq.conf`` or of a classic ``rabbitmq.config`` (their names
+    do not include the application).
 
     Raises :class:`SetUpFailed` for a file that cannot be read, a line that is not a setting, and a
-    setting of a listener, because the harness chooses these.
+    setting of a listener, because the harness chooses the listeners.
     """
     if config.suffix == erlang_config.SUFFIX:
         return _classic(config)
@@ -101,13 +101,13 @@ def _classic(config: Path) -> dict[str, str]:
 
 class RabbitmqProcess(ManagedBroker):
     """One RabbitMQ node, as a context manager that starts and stops it. ``folder`` becomes the
-    node's (configuration, logs, data, Erlang cookie), and is emptied at the start. ``config`` is a
-    ``rabbitmq.conf`` or a classic ``rabbitmq.config`` without listeners (None: ours). ``plugins``
-    are enabled, with the plugins that they need (None: :func:`default_plugins`). ``release`` is the
-    release to start (None: this machine's). ``free``: the broker keeps running when the harness
-    ends. ``beside`` is a running node that forms a cluster with this one and stops after it. The
-    running broker's ports are ``amqp``, and ``stomp``, ``web_stomp`` and ``management`` if their
-    plugins are enabled."""
+    node's folder (configuration, logs, data, Erlang cookie), and is emptied at the start.
+    ``config`` is a ``rabbitmq.conf`` or a classic ``rabbitmq.config`` without listeners (None:
+    ours). ``plugins`` are enabled together with the plugins that they need (None:
+    :func:`default_plugins`). ``release`` is the release to start (None: this machine's). If
+    ``free``, the broker keeps running when the harness ends. ``beside`` is a running node that
+    forms a cluster with this node and stops after it. The running broker's ports are ``amqp``, and
+    ``stomp``, ``web_stomp`` and ``management`` if their plugins are enabled."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class RabbitmqProcess(ManagedBroker):
         raise AssertionError("the last try returns or raises")
 
     def control(self, *arguments: str) -> None:
-        """Run a command of the release's rabbitmqctl on the running node, which takes seconds.
+        """Run a command of the release's rabbitmqctl on the running node; this takes seconds.
         Raises :class:`SetUpFailed`."""
         assert self._running is not None, "call start() first"
         release, environment = self._running
@@ -206,7 +206,7 @@ class RabbitmqProcess(ManagedBroker):
 
     @property
     def epmd(self) -> int:
-        """The port of Erlang's port mapper for this node."""
+        """The port of this node's epmd, Erlang's port mapper."""
         assert self._running is not None, "call start() first"
         return int(self._running[1]["ERL_EPMD_PORT"])
 
@@ -218,12 +218,12 @@ class RabbitmqProcess(ManagedBroker):
 
     @property
     def log(self) -> Path:
-        """The node's own log. The node's output is in ``console.log`` next to it."""
+        """The node's own log. The node's output is next to it, in ``console.log``."""
         return self._folder / "log" / "rabbitmq.log"
 
     @property
     def cookie(self) -> Path:
-        """The secret that this node's neighbours must know; it exists once the node runs."""
+        """The secret that the node's neighbours must know; it exists once the node runs."""
         return self._folder / "home" / ".erlang.cookie"
 
     @property

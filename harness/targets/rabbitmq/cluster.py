@@ -1,4 +1,4 @@
-"""Two RabbitMQ nodes that form a cluster, as one target: an alarm of either node applies to both
+"""Two RabbitMQ nodes that form a cluster, as one target: an alarm on either node applies to both
 (RABBITMQ-FLOW-cluster-1)."""
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NODES = ("a", "b")
 
 
 class RabbitmqClusterTarget(RabbitmqTarget):
-    """Both nodes have the same release and configuration, but separate folders and ports. They
-    share the first node's epmd."""
+    """The nodes have the same release and configuration, but separate folders and ports. They share
+    the first node's epmd."""
 
     _nodes: dict[str, RabbitmqProcess]
 
@@ -63,7 +63,7 @@ class RabbitmqClusterTarget(RabbitmqTarget):
 
 
 def _await_neighbour(process: RabbitmqProcess) -> None:
-    """Raise :class:`SetUpFailed` unless the node has found the other, and both run."""
+    """Raise :class:`SetUpFailed` unless the node has found the other one and both are running."""
     try:
         process.control("await_online_nodes", str(len(NODES)))
     except SetUpFailed as problem:

@@ -1,5 +1,6 @@
-"""Reads the settings of a classic ``rabbitmq.config`` into a flat list of plain Python values. It
-has its own parser, so that the harness does not rely on the reader of the broker that it judges.
+"""Reads the settings of a classic ``rabbitmq.config`` into a flat list of plain Python values. This
+module has its own parser, so that the harness does not depend on the reader of the broker that it
+judges.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 SUFFIX = ".config"
 MOST_BYTES = 4 << 20
 MOST_DIGITS = 40
-"""The most digits of a number."""
+"""The most digits that a number may have."""
 MOST_DEPTH = 50
 """The deepest nesting of lists and tuples. RabbitMQ's own examples need seven levels."""
 
@@ -51,8 +52,8 @@ class Tuple(tuple[Any, ...]):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """``key`` of ``application`` on a line of the file. Lists are lists, tuples tuples, strings and
-    binaries ``str``."""
+    """The setting ``key`` of ``application`` on a line of the file. Lists stay lists, tuples stay
+    tuples, and strings and binaries become ``str``."""
 
     application: str
     key: str
@@ -61,8 +62,7 @@ class Setting:
 
 
 def settings(path: Path) -> list[Setting]:
-    """Return a file's settings, in order. Raises :class:`SetUpFailed` with file, line and the
-    remedy."""
+    """Return a file's settings in order. Raises :class:`SetUpFailed` with file, line and remedy."""
     try:
         text = input_file.read_text(path, MOST_BYTES)
     except BadInput as problem:

@@ -1,5 +1,5 @@
-"""RabbitMQ's management API, as targets need it: declares queues that must exist before an AMQP 1.0
-link."""
+"""The part of RabbitMQ's management API that targets need: declaring queues that must exist before
+an AMQP 1.0 link."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Management:
         self._lock = threading.Lock()
 
     def in_fork(self) -> Management:
-        """Return the same API for a forked process, over a separate connection."""
+        """Return the same API with a separate connection, for use in a forked process."""
         copied = copy.copy(self)
         copied._connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
         copied._lock = threading.Lock()
         return copied
 
     def declare_queue(self, name: str, kind: str = "classic") -> None:
-        """Declare a durable queue of that type. Harmless if it exists. Raises :class:`SetUpFailed`
-        if the broker does not create it.
+        """Declare a durable queue of that type. Does nothing if it exists. Raises
+        :class:`SetUpFailed` if the broker does not create it.
         """
         self.put(
             f"queues/{self._vhost}/{quote(name, safe='')}",
@@ -48,7 +48,7 @@ class Management:
         )
 
     def put(self, path: str, body: Mapping[str, Any]) -> None:
-        """``PUT /api/PATH``. Raises :class:`SetUpFailed` for any answer but success."""
+        """Send ``PUT /api/PATH``. Raises :class:`SetUpFailed` for any answer but success."""
         what = f"PUT {self._where}/api/{path}"
         with self._lock:
             try:
@@ -63,8 +63,8 @@ class Management:
             )
 
     def _asked(self, path: str, body: str) -> tuple[int, bytes]:
-        """Ask again over a new connection if the old one breaks: the node closes idle connections,
-        and a PUT may be repeated."""
+        """Ask again over a new connection if the old one breaks, because the node closes idle
+        connections and a PUT may be repeated."""
         for last in (self._connection.sock is None, True):
             try:
                 self._connection.request("PUT", f"/api/{path}", body, self._headers)
@@ -80,6 +80,6 @@ class Management:
         raise AssertionError("the second try returns or raises")
 
     def close(self) -> None:
-        """End the connection; a later request opens another one."""
+        """End the connection; a later request opens a new one."""
         with self._lock:
             self._connection.close()

@@ -1,5 +1,5 @@
-"""Finds releases of RabbitMQ: the one that the user named, this machine's package, or one in our
-Debian chroots."""
+"""Finds releases of RabbitMQ: the one that the user named, the one in this machine's package, or
+one in our Debian chroots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 
 PACKAGE = "rabbitmq-server"
 PACKAGED = Path("/usr/lib/rabbitmq/lib")
-"""Folder of releases in Debian's package."""
+"""The folder of releases in Debian's package."""
 
 _INSTALL = f"install it with: apt-get install --no-install-recommends {PACKAGE}"
 _NAME = re.compile(r"rabbitmq_server-(\d+(?:\.\d+)+)")
@@ -30,7 +30,7 @@ class Release:
     home: Path
     """The release's folder as the running broker sees it."""
     root: Path | None = None
-    """The Debian chroot that contains it; None for this machine's own system."""
+    """The Debian chroot that contains the release; None for this machine's own system."""
 
     @property
     def folder(self) -> Path:
@@ -49,14 +49,14 @@ def our_files() -> Path:
 
 
 def default_version() -> str:
-    """The release used if none is named."""
+    """The release that is used if none is named."""
     return str(_known()["default"])
 
 
 def find(version: str | None = None) -> Release:
     """Return the release of that version, which may be abbreviated to its leading numbers (None:
-    this machine's). It tries the one that ``BROKERPROOF_RABBITMQ`` names, then the newest that this
-    machine's package installed, then the Debian chroots; finally it creates a chroot. Raises
+    this machine's). The order is: the release that ``BROKERPROOF_RABBITMQ`` names, the newest that
+    this machine's package installed, the Debian chroots, and finally a new chroot. Raises
     :class:`SetUpFailed`."""
     for release in (*_named(), *_packaged()):
         if version is None or _is(release, version):

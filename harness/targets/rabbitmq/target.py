@@ -1,4 +1,4 @@
-"""A real RabbitMQ as a target: the node of :mod:`brokerproof.harness.targets.rabbitmq.broker` with
+"""A real RabbitMQ as a target: the node of :mod:`brokerproof.harness.targets.rabbitmq.broker`, with
 its listeners as endpoints."""
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from brokerproof.harness.targets.target import Identity, TargetFacts
 from brokerproof.harness.worlds.world import World
 
 NATIVE_AMQP = 4
-"""From this major release AMQP 1.0 is native, and attaching to an address no longer creates its
+"""From this major release on, AMQP 1.0 is native, and attaching to an address no longer creates its
 queue."""
 
 
 class RabbitmqTarget(SocketTarget):
     """Finds or installs, configures, starts and stops a RabbitMQ of ``version`` with ``config``, a
-    ``rabbitmq.conf``. ``queue_type``: type of queues declared for AMQP 1.0, "quorum" or "classic"
-    (the broker's default)."""
+    ``rabbitmq.conf``. ``queue_type`` is the type of queues declared for AMQP 1.0: "quorum" or
+    "classic" (the broker's default)."""
 
     is_local = True  # nodelay is true unless a configuration says otherwise
 
@@ -66,8 +66,8 @@ class RabbitmqTarget(SocketTarget):
             self._management = self._management.in_fork()
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Declare the queue ``name`` if AMQP 1.0 requires it to exist. Topics need nothing: they
-        are routing keys."""
+        """Declare the queue ``name`` if AMQP 1.0 requires it to exist. Topics are routing keys, so
+        they need no declaration."""
         if self._management is not None and routing is RoutingType.ANYCAST:
             self._management.declare_queue(name, self._queue_type)
 

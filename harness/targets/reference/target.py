@@ -18,7 +18,7 @@ from brokerproof.harness.worlds.virtual import SansIoBroker, SansIoDisk, Virtual
 from brokerproof.harness.worlds.world import World
 
 _USED, _TOTAL, _FREE = 100_000_000, 8_000_000_000, 100_000_000_000
-"""Memory and disk space of a virtual broker's machine, in bytes."""
+"""Memory and disk space of the machine of a virtual broker, in bytes."""
 _SHORT = {"memory": LimitsSet(memory=0), "disk": LimitsSet(disk=_FREE + 1)}
 _ENOUGH = {"memory": LimitsSet(memory=_TOTAL), "disk": LimitsSet(disk=0)}
 
@@ -57,7 +57,7 @@ class VirtualTarget:
         )
 
     def maker(self) -> Callable[..., Made]:
-        """The factory function. Raises :class:`SetUpFailed` if none has that name."""
+        """The factory function. Raises :class:`SetUpFailed` if no function has that name."""
         if not isinstance(self._factory, str):
             return self._factory
         module, _, function = self._factory.partition(":")
@@ -81,14 +81,14 @@ class VirtualTarget:
         return parameters.from_file(self.config, self.identity.profile.parameters)
 
     def provide(self, name: str, routing: RoutingType) -> None:
-        """Do nothing: the broker creates addresses on use."""
+        """Do nothing, because the broker creates addresses on use."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Set a limit of that resource that the machine's fixed readings exceed."""
+        """Set a limit for that resource that the machine's fixed readings exceed."""
         _feed_limits(world, _SHORT[resource], node)
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Set a limit of that resource that the machine's fixed readings do not reach."""
+        """Set a limit for that resource that the machine's fixed readings do not reach."""
         _feed_limits(world, _ENOUGH[resource], node)
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
@@ -96,7 +96,7 @@ class VirtualTarget:
         world.feed(limits)
 
     def shipped_configuration(self) -> str:
-        """Raise :class:`SetUpFailed`: every world has our configuration."""
+        """Raise :class:`SetUpFailed`, because every world has our configuration."""
         raise SetUpFailed(f"target {self.identity.name}: the reference ships no configuration")
 
     def world(
