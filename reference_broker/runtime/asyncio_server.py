@@ -1,5 +1,5 @@
 """Drives one sans-I/O broker over TCP, with TLS (:mod:`brokerproof.reference_broker.runtime.tls`)
-if an acceptor has it. The only part of the broker that uses connected sockets, a clock and asyncio.
+if an acceptor has it. No other part of the broker uses connected sockets, a clock or asyncio.
 
 Inputs are stamped with ``time.monotonic_ns()``; effects are carried out in order. One timer serves
 ``next_deadline()``. Everything sent to a connection within one turn of the loop is written at once.
@@ -8,7 +8,7 @@ Output to a slow reader waits here. Above :data:`WRITE_HIGH` bytes the broker is
 messages stay in their queues until the output falls below :data:`WRITE_LOW`. The peer's bytes are
 still read, because they include heartbeats and acknowledgements. Only a peer that requests ever
 more answers without reading them reaches :data:`WRITE_STOP`; then it is no longer read. A
-connection with more than :data:`WRITE_MOST` waiting is cut."""
+connection for which more than :data:`WRITE_MOST` bytes wait is cut."""
 
 from __future__ import annotations
 
@@ -57,25 +57,25 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 from brokerproof.reference_broker.settings.settings import Settings
 
 READ_LEAST, READ_FIRST, READ_MOST = 512, 16 * 1024, 256 * 1024
-"""Bytes that a connection may submit per turn of the loop: minimum, initial value, maximum."""
+"""Bytes that a connection may submit in one turn of the loop: minimum, initial value, maximum."""
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
 """Bytes waiting for a slow reader: above the second it gets no messages, below the first again."""
 WRITE_STOP = 16 * 1024 * 1024
 """A connection with more bytes waiting than this is not read until it is below ``WRITE_LOW``."""
 WRITE_MOST = 1024 * 1024 * 1024
-"""A connection that lets more bytes than this wait is cut. Well above the largest message."""
+"""A connection that lets more bytes wait is cut. The limit is well above the largest message."""
 LINGER_S = 2.0
-"""After the broker closed and everything was written: how long to accept and drop further input."""
+"""How long to accept and drop further input after the broker closed and everything was written."""
 FLUSH_S = 30.0
-"""Longest time that a closed connection may take to accept pending output."""
+"""The longest time that a closed connection may take to accept pending output."""
 SHUT_S = 1.0
-"""Longest time that connections may take to accept pending output when the broker stops."""
+"""The longest time that connections may take to accept pending output when the broker stops."""
 END_FILES_S = 30.0
-"""Longest time that durable data may take to be written when the broker stops."""
+"""The longest time that durable data may take to be written when the broker stops."""
 ACCEPT_MOST = 64
-"""Connections that one turn of the loop accepts from an acceptor."""
+"""The number of connections that one turn of the loop accepts from an acceptor."""
 SILENT_S = 60.0
-"""Longest TLS handshake if no handshake timeout is set."""
+"""The longest TLS handshake if no handshake timeout is set."""
 
 
 class SansIoBroker(Protocol):
@@ -94,9 +94,9 @@ class _Connection(asyncio.Protocol):
 
     Each turn of the loop gives every connection a share of its time
     (:class:`brokerproof.reference_broker.runtime.turns.Turns`). The read size of a connection that
-    took longer is halved; that of one that took less than half is doubled. A ``BufferedProtocol``
-    with a shared buffer was measured to be no faster: the broker needs ``bytes``, so the saved
-    allocation is spent on a copy."""
+    took longer is halved; that of one that took less than half is doubled. In a measurement, a
+    ``BufferedProtocol`` with a shared buffer was no faster: the broker needs ``bytes``, so the
+    saved allocation is spent on a copy."""
 
     transport: asyncio.Transport
 
@@ -250,7 +250,7 @@ class _Connection(asyncio.Protocol):
         """Write the rest, signal the end, and give the peer time to read it.
 
         Closing at once while the peer is still sending would trigger a reset, which makes the
-        peer's host discard unread data: the ERROR frame that explains the close."""
+        peer's host discard unread data, such as the ERROR frame that explains the close."""
         if self.closing or self.transport.is_closing():
             return
         self.gone = self.closing = True
@@ -270,7 +270,7 @@ class _Connection(asyncio.Protocol):
             self._flushed()
 
     def take_leave(self) -> None:
-        """Send TLS's closing alert, if there is TLS."""
+        """Send the closing alert of TLS, if there is TLS."""
         if self.tls is not None:
             self.tls.close()
             self._write(self.tls.outgoing())
@@ -311,7 +311,8 @@ class _Server:
     def feed(self, event: Input) -> None:
         """Pass one input to the broker and carry out its effects.
 
-        An exception from the broker is our bug: it costs only the connection that triggered it."""
+        An exception from the broker is our bug, so it ends only the connection that triggered
+        it."""
         try:
             effects = self.broker.handle(time.monotonic_ns(), event)
         except Exception as problem:
@@ -376,12 +377,12 @@ class _Server:
             self.flush()
 
     def _answered(self, event: FilesStored | FileLoaded) -> None:
-        """Accept an answer in another thread."""
+        """Accept an answer from another thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
             self.loop.call_soon_threadsafe(self.feed, event)
 
     async def end_files(self) -> None:
-        """Write durable data before the broker ends, taking at most :data:`END_FILES_S`."""
+        """Write durable data before the broker ends; this may take at most :data:`END_FILES_S`."""
         if self.files is None:
             return
         self._apply(self.broker.end())
@@ -421,14 +422,14 @@ class _Server:
             connection.transport.abort()
 
     def read(self, readings: Readings) -> None:
-        """Send the broker readings of the machine now and periodically."""
+        """Send the broker readings of the machine, now and periodically."""
         self.feed(readings.read())
         self._reading = self.loop.call_later(EVERY_S, self.read, readings)
 
     # the timer
 
     def arm(self) -> None:
-        """Set the timer to the next deadline or earlier; if it fires too early it is set again."""
+        """Set the timer to the next deadline or earlier; if it fires too early, it is set again."""
         due = self.broker.next_deadline()
         if due is None or (self._timer is not None and self._armed <= due):
             return
@@ -448,7 +449,7 @@ class _Server:
 
 
 def _hear(loop: asyncio.AbstractEventLoop, control: int, control_input: Control) -> None:
-    """Read from the control input; stop at its end."""
+    """Read from the control input; stop when it ends."""
     data = os.read(control, 65536)
     if data:
         control_input.read(data)
@@ -467,8 +468,8 @@ async def serve(
 ) -> None:
     """Open the acceptors, call ``ready`` with their ports by name, and serve until ``stop`` is set.
 
-    Acceptors without a protocol of :data:`SPOKEN` stay closed. Raises :class:`CannotListen`, before
-    accepting anything, if one of the others cannot be opened. ``readings`` reports the machine's
+    Acceptors without a protocol in :data:`SPOKEN` stay closed. Raises :class:`CannotListen`, before
+    anything is accepted, if any other acceptor cannot be opened. ``readings`` reports the machine's
     state, ``control`` is a source of limits
     (:mod:`brokerproof.reference_broker.runtime.control_input`)."""
     loop = asyncio.get_running_loop()
@@ -523,7 +524,7 @@ def run(
     readings: Readings | None = None,
     control: int | None = None,
 ) -> None:
-    """Serve until SIGTERM, SIGINT, or the end of the process ``parent``. Raises
+    """Serve until SIGTERM, SIGINT or the end of the process ``parent``. Raises
     :class:`CannotListen`."""
 
     async def until_signalled() -> None:
@@ -541,12 +542,12 @@ def run(
 
 
 def epoch() -> Duration:
-    """Return the offset from an instant of this adapter to nanoseconds since 1970."""
+    """Return what to add to an instant of this adapter to get nanoseconds since 1970."""
     return time.time_ns() - time.monotonic_ns()
 
 
 def now() -> Instant:
-    """Return the current instant on the clock of :func:`serve`."""
+    """Return the current instant on the clock that :func:`serve` uses."""
     return time.monotonic_ns()
 
 
@@ -554,8 +555,8 @@ async def _watch(pid: int, stop: asyncio.Event) -> None:
     """Set ``stop`` when the process ``pid`` ends.
 
     A pidfd becomes readable then. A death signal would be sent when the *thread* that started us
-    ends, and a harness may start brokers from a short-lived thread. Without pidfd it polls every
-    second."""
+    ends, and a harness may start brokers from a short-lived thread. Without a pidfd, the process is
+    polled every second."""
     try:
         handle = os.pidfd_open(pid)
     except (AttributeError, OSError):  # also if the process has ended

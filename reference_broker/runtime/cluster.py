@@ -1,8 +1,8 @@
 """Linked brokers on one clock, which share alarms like a RabbitMQ cluster
 (RABBITMQ-FLOW-cluster-1).
 
-They are driven like one broker. The first node's acceptors keep their names; those of the others
-are prefixed with the node's name, as in ``b.amqp``. Alarm changes
+The linked brokers are driven like one broker. The first node's acceptors keep their names; those of
+other nodes are prefixed with the node's name, as in ``b.amqp``. Alarm changes
 (:class:`brokerproof.harness.model.broker_io.AlarmChanged`) reach the other nodes at the same
 instant. Queues are not shared."""
 
@@ -30,7 +30,7 @@ NODES = ("a", "b")
 
 
 class Cluster:
-    """``nodes``: the brokers by name, created with ``linked=True``; the first is the default."""
+    """``nodes`` are the brokers by name, created with ``linked=True``; the first is the default."""
 
     def __init__(self, nodes: Mapping[str, Broker]) -> None:
         self._nodes = dict(nodes)
@@ -38,7 +38,7 @@ class Cluster:
         self._at: dict[int, str] = {}
 
     def handle(self, now: Instant, event: Input) -> Sequence[Effect]:
-        """Return the effects of ``event`` on its node and, in turn, on the other nodes."""
+        """Return the effects of ``event`` on its node and, through it, on the other nodes."""
         if isinstance(event, TimerFired):
             return [effect for name in self._nodes for effect in self._handled(now, name, event)]
         if isinstance(event, Connected):

@@ -2,7 +2,7 @@
 
 When it is ready, it prints one JSON line on standard output and nothing else, ever::
 
-    {"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "openwire": null,
+{"ready": true, "pid": 4711, "stomp": 61613, "amqp": 5672, "core": null, "openwire": null,
      "stomp+ssl": null, "amqps": null, "acceptors": {"stomp": 61613, "amqp": 5672}, "tls": [],
      "closed": [], "broker": "brokerproof reference broker", "version": "…"}
 
@@ -11,9 +11,9 @@ protocol, ``stomp+ssl`` and ``amqps`` those of the first with TLS; null: none. `
 ports by acceptor name, ``tls`` the names of those with TLS, ``closed`` the names of those not
 opened because this broker speaks none of their protocols.
 
-Exit: 0 stopped by SIGTERM, SIGINT or the end of ``--parent-pid``; 3 an acceptor could not be
-opened; 4 bad options or a bad configuration file. Imports are few and late, because a harness
-starts many brokers."""
+Exit codes: 0 if stopped by SIGTERM, SIGINT or the end of ``--parent-pid``; 3 if an acceptor could
+not be opened; 4 for bad options or a bad configuration file. Imports are few and late, because a
+harness starts many brokers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 STOMP_PORT, AMQP_PORT = 61613, 5672
 """The default ports if neither an option nor a file names one. Naming one opens no others."""
 PROFILES = ("artemis", "rabbitmq", "activemq")
-"""The broker families supported here."""
+"""The broker families that this broker supports."""
 ARTEMIS, RABBITMQ, ACTIVEMQ = PROFILES
 
 SET_UP_FAILED, USAGE = 3, 4
@@ -268,7 +268,7 @@ def _ports_by_acceptor(
 
 
 def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
-    """``settings`` with the ports of the named acceptors replaced; 0: any free port.
+    """Return ``settings`` with the ports of the named acceptors replaced; 0 means any free port.
 
     Raises :class:`BadSetting` for an unknown acceptor or a port outside 0 to 65535."""
     known = {acceptor.name for acceptor in settings.acceptors}

@@ -1,4 +1,4 @@
-"""Messages for people on the broker's standard error."""
+"""Messages for people, printed on the broker's standard error."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import Protocol
 
 COMPLAIN_EVERY_S = 10.0
-"""The least number of seconds between two reports of one problem of the loop."""
+"""The minimum number of seconds between two reports of one problem in the loop."""
 
 
 def complain(sentence: str) -> None:
@@ -23,7 +23,7 @@ class LoopComplaints:
     """The loop's exception handler: prints one line per problem, and a repeat after
     :data:`COMPLAIN_EVERY_S` with the number of occurrences.
 
-    Without free file descriptors asyncio reports every failed accept, many times a second."""
+    Without free file descriptors, asyncio reports every failed accept, many times a second."""
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}

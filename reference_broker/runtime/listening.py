@@ -1,4 +1,4 @@
-"""Opens acceptors: which ones, on what socket, and with what TLS."""
+"""Opens acceptors: which ones, on which socket, and with what TLS."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from brokerproof.reference_broker.settings.settings import Settings
 
 BACKLOG = 1024
 SPOKEN = frozenset({"STOMP", "AMQP", "CORE", "HTTP"})
-"""Protocols this broker speaks, besides OpenWire in the profile of ActiveMQ. An acceptor without
+"""Protocols that this broker speaks, besides OpenWire in ActiveMQ's profile. An acceptor without
 any of them is not opened."""
 
 
 class CannotListen(Exception):
-    """An acceptor could not be opened. The message has its name and the reason."""
+    """An acceptor could not be opened. The message gives its name and the reason."""
 
 
 def opened(settings: Settings) -> tuple[Acceptor, ...]:
-    """The acceptors to open: those with a protocol that this broker speaks."""
+    """Return the acceptors to open: those with a protocol that this broker speaks."""
     spoken = SPOKEN if settings.activemq is None else SPOKEN | {"OPENWIRE"}
     return tuple(acceptor for acceptor in settings.acceptors if spoken & set(acceptor.protocols))
 
@@ -53,7 +53,7 @@ def listen(acceptor: Acceptor) -> socket.socket:
 
 
 def layers(acceptor: Acceptor) -> Callable[[], TlsLayer | None]:
-    """Return the factory of an acceptor's TLS connections; it returns None if there is no TLS.
+    """Return the factory of an acceptor's TLS connections, which returns None if there is no TLS.
     Raises :class:`CannotListen`."""
     if acceptor.tls is None:
         return lambda: None

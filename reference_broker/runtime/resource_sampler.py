@@ -15,12 +15,12 @@ from brokerproof.harness.model.broker_io import ResourcesRead
 EVERY_S = 0.1
 """Seconds between two readings: as often as RabbitMQ checks a nearly full disk."""
 ADDRESS_SPACE = {4: 2 * 1024**3, 8: 256 * 1024**4}
-"""Most bytes that a process can address, by the size of its pointers in bytes (RabbitMQ's
+"""The most bytes that a process can address, by the size of its pointers in bytes (RabbitMQ's
 documentation on memory): 2 GiB with 32 bits, 256 TiB with 64."""
 
 
 class Readings:
-    """Reads for this process; ``folder`` selects the disk and need not exist."""
+    """Takes readings for this process; ``folder`` selects the disk and need not exist."""
 
     def __init__(self, folder: Path) -> None:
         self._process = psutil.Process()

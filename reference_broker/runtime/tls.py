@@ -1,5 +1,5 @@
-"""TLS between a socket and a connection: OpenSSL on memory buffers, so that only the adapter sends
-and waits.
+"""TLS between a socket and a connection, with OpenSSL on memory buffers, so that only the adapter
+sends and waits.
 
 The broker learns of a TLS connection once the handshake is done, with the subject of the client's
 certificate, if any. asyncio's own TLS transport is not used: it has no half-close, and cannot begin
@@ -10,10 +10,10 @@ on any acceptor with TLS and AMQP:
 * A plain TLS protocol header, which is echoed; TLS begins after it (AMQP10-TLS-01). Any other
   header is answered with the TLS header, and the connection is closed (AMQP10-VER-12).
 
-We end a connection with close_notify and then TCP. Either of these from the peer ends it: after
-close_notify alone the peer reads nothing more, as after a half-close of a plain connection. A TCP
-end without close_notify also counts: STOMP and AMQP frames mark their own ends, so a truncated
-frame is never taken as complete."""
+We end a connection with close_notify and then TCP. Either of these from the peer ends the
+connection: after a mere close_notify, the peer reads nothing more, as after a half-close of a plain
+connection. A TCP end without close_notify is accepted too: STOMP and AMQP frames mark their own
+ends, so a truncated frame is never taken as complete."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ _SHORT = {
     "domainComponent": "DC",
 }
 MOST_BYTES = 1 << 20
-"""The largest file with keys or certificates."""
+"""The largest size of a file with keys or certificates."""
 _SPECIAL = frozenset(',+=\n<>#;\\"')
 
 
 class BadTls(OneSentence):
-    """The files of an acceptor are unusable. The message has the file and what is expected."""
+    """The files of an acceptor are unusable. The message gives the file and what is expected."""
 
 
 def context(tls: Tls) -> ssl.SSLContext:
-    """Return the context shared by all connections of an acceptor. Raises :class:`BadTls`."""
+    """Return the context that all connections of an acceptor share. Raises :class:`BadTls`."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     for name, off in _VERSIONS.items():
@@ -104,7 +104,7 @@ def context(tls: Tls) -> ssl.SSLContext:
 
 
 def _check_regular(path: Path | None) -> None:
-    """Raise :class:`BadTls` for a folder or a pipe: OpenSSL would wait for a writer."""
+    """Raise :class:`BadTls` for a folder or a pipe, because OpenSSL would wait for a writer."""
     if path is None or not path.exists():
         return
     try:
@@ -114,8 +114,8 @@ def _check_regular(path: Path | None) -> None:
 
 
 def _sources(path: Path) -> tuple[Path, Path]:
-    """The certificate and key files that a PEMCFG file names in its ``source.ANYTHING``
-    properties."""
+    """Return the certificate and key files named by ``source.ANYTHING`` properties in a PEMCFG
+    file."""
     try:
         lines = input_file.read_text(path, MOST_BYTES).splitlines()
     except BadInput as problem:
@@ -143,22 +143,22 @@ def _sources(path: Path) -> tuple[Path, Path]:
 
 
 class TlsLayer:
-    """One connection's TLS, on the server's side. Pass bytes to :meth:`receive` and :meth:`write`;
-    then :meth:`outgoing` returns the bytes for the peer."""
+    """The server's side of one connection's TLS. Pass bytes to :meth:`receive` and :meth:`write`;
+    :meth:`outgoing` then returns the bytes for the peer."""
 
     def __init__(self, shared: ssl.SSLContext, acceptor: Acceptor) -> None:
         self.established = False
-        """The handshake is complete."""
+        """True once the handshake is complete."""
         self.ended = False
-        """The peer has announced that it sends no more."""
+        """True once the peer has announced that it will send no more."""
         self.failed = False
-        """There is and will be no TLS: :meth:`outgoing` has the reason."""
+        """True if there is and will be no TLS; :meth:`outgoing` then has the reason."""
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = shared.wrap_bio(self._in, self._out, server_side=True)
         self._first: bytes | None = b"" if "AMQP" in acceptor.protocols else None
 
     def receive(self, data: bytes) -> bytes:
-        """Return the plaintext of ``data`` and earlier bytes; may be empty."""
+        """Return the plaintext of ``data`` and earlier bytes, which may be empty."""
         if self._first is not None:
             data = self._open(data)
         if not data or self.failed or self.ended:
@@ -214,12 +214,12 @@ class TlsLayer:
                 self._tls.unwrap()
 
     def outgoing(self) -> bytes:
-        """Take the bytes to write to the peer's socket."""
+        """Remove and return the bytes to write to the peer's socket."""
         return self._out.read()
 
     def certificate(self) -> str | None:
         """Return the subject of the client's certificate in Java's format, ``CN=ann, O=Example``;
-        None if it has none."""
+        None without a certificate."""
         shown: Any = self._tls.getpeercert()
         if not shown:
             return None

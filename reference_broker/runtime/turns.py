@@ -1,7 +1,7 @@
-"""Limits how long each connection may keep the loop busy, so that no other waits long.
+"""Limits how long each connection may keep the loop busy, so that no other connection waits long.
 
-A turn is one pass of the loop over everything ready. Its time is processor time: time used by other
-processes does not count, since giving connections smaller shares would not win it back."""
+A turn is one pass of the loop over everything ready. Its time is processor time. Time that other
+processes use is not included, since smaller shares for connections would not win it back."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from brokerproof.harness.model.time import NS_PER_MS, Duration
 
 TURN_NS = 20 * NS_PER_MS
-"""Time of one turn, which continuously sending connections share equally."""
+"""The time of one turn, which connections that send continuously share equally."""
 LEAST_NS, MOST_NS = NS_PER_MS // 4, 5 * NS_PER_MS
-"""Bounds of one connection's share. All departing connections together have the upper one."""
+"""The bounds of one connection's share. All departing connections together get the upper bound."""
 
 
 class Turns:
-    """The turns of one loop; ``in_next_turn`` schedules a call in the next one."""
+    """The turns of one loop; ``in_next_turn`` schedules a call in the next turn."""
 
     def __init__(self, in_next_turn: Callable[[Callable[[], None]], object]) -> None:
         self._in_next_turn = in_next_turn
@@ -39,8 +39,8 @@ class Turns:
         self._busy_before, self._busy = self._busy, 0
 
     def depart(self, action: Callable[[], None]) -> None:
-        """Carry out ``action``, the end of a connection, in this turn, or in a later one if the
-        share is used up: thousands of peers may leave together."""
+        """Carry out ``action``, the end of a connection, in this turn or, if the share is used up,
+        in a later one, because thousands of peers may leave together."""
         self._departures.append(action)
         self._let_depart()
 

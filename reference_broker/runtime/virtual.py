@@ -1,4 +1,4 @@
-"""The reference broker in virtual time. A target file names :func:`make` by its dotted name."""
+"""The reference broker in virtual time. A target file refers to :func:`make` by its dotted name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from brokerproof.reference_broker.settings.parameters import parameters, with_pa
 from brokerproof.reference_broker.settings.settings import AddressSetting, BadSetting, Settings
 
 EPOCH: Duration = seconds(1_790_000_000)
-"""The broker's clock at the instant 0, in ns since 1970: September 2026. With 0, no expiry and an
+"""The broker's clock at instant 0, in ns since 1970: September 2026. If it were 0, no expiry and an
 immediate expiry would look alike, and instants in ns would never come near 64 bits."""
 
 _ACCEPTOR_PARAMETERS = (

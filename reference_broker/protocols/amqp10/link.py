@@ -233,7 +233,7 @@ class Link:
         )
 
     def refuse(self, attach: Attach, error: Error) -> None:
-        """Answer ``attach`` without a terminus of ours, and close (AMQP10-LINK-12)."""
+        """Answer ``attach`` without a terminus of ours, and then close (AMQP10-LINK-12)."""
         answer = self.answer(attach)
         if self.role is RECEIVER:
             answer.target = attach.target
@@ -244,7 +244,7 @@ class Link:
         self.state = LinkState.REFUSED
 
     def attach_to_close(self) -> None:
-        """Attach only to detach with closed=true: see the wart above."""
+        """Attach only in order to detach with closed=true; see the wart above."""
         self.session.send(
             Attach(
                 name=self.name,
@@ -259,7 +259,7 @@ class Link:
 def part(links: Sequence[Link], router: Router) -> None:
     """Take ``links`` out of their queues, return their deliveries, then dispatch.
 
-    In this order no returned message is overtaken by a newer one.
+    In this order, no returned message is overtaken by a newer one.
     """
     for link in links:
         link.stop()
@@ -270,9 +270,8 @@ def part(links: Sequence[Link], router: Router) -> None:
 
 
 NewLink: TypeAlias = Callable[[Session, Attach, int], Link]
-"""Makes a link from its attach, and the handle that we give it."""
+"""Makes a link from an attach and the handle that we give the link."""
 
 
 class AttachedLinks(dict[tuple[str, str, bool], Link]):
-    """The attached links of a broker by identity: the peer's container, the name, the peer's
-    role."""
+    """A broker's attached links by identity: the peer's container, the name and the peer's role."""

@@ -52,9 +52,9 @@ from brokerproof.reference_broker.protocols.amqp10.types import Pairs, Symbol, U
 from brokerproof.reference_broker.selector.values import Value
 
 DURABLE = 0x41
-"""First byte of a durable message's prefix: the boolean true."""
+"""The first byte of a durable message's prefix: the boolean true."""
 NO_PREFIX = b"\x40\x40"
-"""Prefix of a header without durable and priority."""
+"""The prefix of a header without durable and priority."""
 
 
 PROPERTIES_BEGIN = b"\0\x53\x73"
@@ -64,7 +64,7 @@ EXPIRY_FIELD = 8
 
 
 class AmqpMessage(Message):
-    """One message as it arrived. ``prefix`` is durable and priority, encoded; ``ttl`` in
+    """One message as it arrived. ``prefix`` is durable and priority, encoded; ``ttl`` is in
     milliseconds, as received."""
 
     __slots__ = ("_names", "annotations", "bare", "prefix", "ttl")
@@ -93,7 +93,7 @@ class AmqpMessage(Message):
         self.bare = bare
 
     def __getattr__(self, name: str) -> Any:
-        """Make envelope and body when STOMP needs them."""
+        """Make the envelope and the body when STOMP needs them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = stomp_conversion.to_stomp(self)
@@ -112,7 +112,7 @@ class AmqpMessage(Message):
         return 0 if self.ttl is None else self.arrived // NS_PER_MS + self.ttl
 
     def _absolute_expiry_time(self) -> int | None:
-        """Read the properties only if they have that many fields, which is rare."""
+        """Read the properties only if there are enough fields, which is rare."""
         if self.bare[:3] != PROPERTIES_BEGIN or _fields_of(self.bare, 3) <= EXPIRY_FIELD:
             return None
         properties, _ = stomp_conversion.sections_of(self.described)
@@ -122,7 +122,7 @@ class AmqpMessage(Message):
         return len(self.annotations) + len(self.bare)
 
     def content(self) -> int:
-        """Return the length of the bare message without the bytes before data."""
+        """Return the length of the bare message, without the bytes before the data."""
         data_sections = (
             (start, inside) for code, start, inside, _ in sections(self.bare) if code == DATA
         )
@@ -136,7 +136,7 @@ class AmqpMessage(Message):
         return self.bare
 
     def stomp_body(self) -> tuple[bool, bytes | LargeBodySlice, str]:
-        """Return whether the body is text, the body, and the value of the header amqp-body."""
+        """Return whether the body is text, the body, and the value of the amqp-body header."""
         return stomp_conversion.body(self.bare)
 
     @property
@@ -161,7 +161,7 @@ def _fields_of(data: bytes, at: int) -> int:
 
 
 def _before_data(constructor: int) -> int:
-    """Return how many bytes of a binary precede its content."""
+    """Return how many bytes of an encoded binary precede its content."""
     return 2 if constructor == 0xA0 else 5
 
 
@@ -172,8 +172,8 @@ def read(data: bytes, number: int, route: Envelope, now: Instant) -> AmqpMessage
     """Return the message that arrived ``now``. Raises :class:`BadMessage`, and :class:`Refusal` for
     annotations (AMQP10-MSG-11).
 
-    ``number`` is its number in the broker, ``route`` its destination by link or properties; ``now``
-    is in ns since 1970.
+    ``number`` is the message's number in the broker, and ``route`` is its destination by link or
+    properties; ``now`` is in ns since 1970.
     """
     prefix, ttl, annotations, bare = NO_PREFIX, None, b"", len(data)
     for code, start, inside, end in sections(data):
@@ -253,7 +253,7 @@ def properties_of(data: bytes) -> Properties | None:
 
 
 class Notes:
-    """AMQP peers' reports about a message that they returned, kept with its queue entry."""
+    """What AMQP peers reported about a message that they returned, kept with its queue entry."""
 
     __slots__ = ("annotations", "rejected")
 
@@ -263,7 +263,7 @@ class Notes:
 
 
 def notes_of(entry: Entry) -> Notes:
-    """Return the notes of ``entry``, new if there were none."""
+    """Return the notes of ``entry``, which are new if there were none."""
     if entry.notes is None:
         entry.notes = Notes()
     return entry.notes  # type: ignore[no-any-return]

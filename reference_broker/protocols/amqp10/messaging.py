@@ -48,7 +48,7 @@ SECTIONS: dict[str, tuple[int, str]] = {
     "amqp-value:*": (AMQP_VALUE, "*"),
     "footer:map": (FOOTER, "map"),
 }
-"""Numeric descriptor and type of sections that are not composites, by symbol without ``amqp:``."""
+"""The numeric descriptor and type of non-composite sections, by symbol without ``amqp:``."""
 
 # --- delivery states (3.4) ------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ _SYMBOLS = tuple(Symbol(f"amqp:{outcome.NAME}:list") for outcome in OUTCOMES)
 
 
 class OutgoingLink(Link):
-    """A link on which the peer receives. A
+    """A link on which the peer receives: a
     :class:`brokerproof.reference_broker.kernel.queue.Consumer`, or a ``Browser`` if ``copies``."""
 
     queue: Queue
@@ -181,7 +181,7 @@ class OutgoingLink(Link):
     # --- deliveries -------------------------------------------------------------------------------
 
     def has_room(self) -> bool:
-        """Return True if one more message can be sent now. A link that only waits for its session
+        """Return True if one more message can be sent now. A link that waits only for its session
         is resumed later."""
         if self.credit.credit <= 0 or self._stopped:
             return False
@@ -214,7 +214,7 @@ class OutgoingLink(Link):
             self.queue.discard(entry)
 
     def show(self, entry: Entry) -> None:
-        """Send a copy of one message, if it is selected."""
+        """Send a copy of one message if the selector selects it."""
         if self._selector is None or self._selector.matches(entry.message):
             self.deliver(entry)
 
@@ -243,8 +243,8 @@ class OutgoingLink(Link):
             session.transmit_all(self, frames)
 
     def _too_large(self, entry: Entry, size: int) -> None:
-        """Return the message to its queue and end the link: the peer does not accept messages of
-        this size (AMQP10-LINK-15)."""
+        """Return the message to its queue and end the link, because the peer does not accept
+        messages of this size (AMQP10-LINK-15)."""
         if self.copies:
             entry.deliveries -= 1
         else:
@@ -328,7 +328,7 @@ class OutgoingLink(Link):
     # --- settlement -------------------------------------------------------------------------------
 
     def disposed(self, deliveries: list[Delivery], state: Any, settled: bool) -> None:
-        """Apply the peer's state of some deliveries. The caller calls ``offer()`` afterwards."""
+        """Apply the peer's state to some deliveries. The caller then calls ``offer()``."""
         if isinstance(state, TransactionalState):
             transactions = self.session.connection.transactions
             coordinator.retire(transactions, self, deliveries, state, settled)
@@ -349,13 +349,13 @@ class OutgoingLink(Link):
             self.session.settled_by_us(plain, state)
 
     def forget(self, deliveries: list[Delivery]) -> None:
-        """Drop ``deliveries``, which are settled for the session."""
+        """Drop ``deliveries``, which the session considers settled."""
         self.session.forget(deliveries)
         for delivery in deliveries:
             self.unsettled.pop(delivery.id, None)
 
     def apply(self, deliveries: list[Delivery], state: Any) -> None:
-        """Settle deliveries with the outcome ``state``. Does not dispatch returned messages."""
+        """Settle deliveries with the outcome ``state``, but do not dispatch returned messages."""
         if self.copies:
             return
         entries = [delivery.entry for delivery in deliveries]

@@ -1,5 +1,5 @@
-"""A message as sent: a header for this delivery, annotations, and the bare message, received or
-made once (3.2)."""
+"""A message as it is sent: a header for this delivery, annotations, and the bare message, which was
+received or is made once (3.2)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbo
 
 
 def encoded(entry: Entry, now: Instant) -> bytes:
-    """Return the message of ``entry`` as sent ``now`` (ns since 1970). For a large message, this is
-    everything before its file."""
+    """Return the message of ``entry`` as sent ``now`` (ns since 1970). For a large message, return
+    everything before the file."""
     message = entry.message
     if isinstance(message, AmqpMessage):
         left = message.ttl
@@ -46,7 +46,7 @@ def encoded(entry: Entry, now: Instant) -> bytes:
 
 def _noted(notes: Notes, annotations: bytes) -> tuple[bytes, bytes]:
     """Return delivery-annotations with a rejection's error (AMQP10-OUT-06), and message-annotations
-    with those of modified outcomes merged in (AMQP10-OUT-13)."""
+    into which those of modified outcomes are merged (AMQP10-OUT-13)."""
     delivery = b""
     if notes.rejected is not None:
         delivery = encoder.encode(

@@ -16,7 +16,7 @@ FIRST, SECOND = 0, 1
 
 UINT_MAX = 0xFFFF_FFFF
 MIN_MAX_FRAME_SIZE = 512
-"""Bytes of a frame that every peer can accept."""
+"""The size, in bytes, of a frame that every peer can accept."""
 
 
 @composite("error", 0x1D)

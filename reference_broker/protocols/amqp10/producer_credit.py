@@ -1,7 +1,7 @@
-"""Credit of producers: ``amqpCredits`` and ``amqpLowCredits`` (ARTEMIS-FLOW, chapter AMQP).
+"""Producers' credit: ``amqpCredits`` and ``amqpLowCredits`` (ARTEMIS-FLOW, chapter AMQP).
 
-With C the credits, L the low mark, c the remaining credit and p the deliveries that have begun to
-arrive and are unanswered:
+Let C be the credits, L the low mark, c the remaining credit, and p the deliveries that have begun
+to arrive and are unanswered.
 
 1. Nothing is done while c > L - p.
 2. Otherwise the credit is raised by C - c - p, so that credit and unanswered deliveries again add
@@ -9,8 +9,8 @@ arrive and are unanswered:
 3. While the address has no room, nothing is granted. Earlier grants stay valid: a producer can use
    up its credit at a full address. Once there is room again, rules 1 and 2 are reapplied.
 
-The rule is applied after every delivery, so the times of refill do not depend on how many frames
-arrive together: with C = 100 and L = 30, after 70 deliveries, then 140.
+The rules are applied after every delivery, so the times of refills do not depend on how many frames
+arrive together: with C = 100 and L = 30, refills follow after 70 deliveries, then 140.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ProducerCredit:
         self._admission = admission
 
     def refill(self, credit: ReceiverCredit, unanswered: int, on_room: Callable[[], None]) -> int:
-        """Return how many deliveries to grant now. Without room: 0, and ``on_room`` is called
+        """Return how many deliveries to grant now. Without room, return 0; ``on_room`` is called
         later."""
         if credit.credit > self.low - unanswered:
             return 0

@@ -1,8 +1,9 @@
-"""Refusals: kinds of mistakes, the endpoint that each ends, its condition, and its requirement.
+"""Refusals: kinds of mistakes, and for each the endpoint that it ends, the condition and the
+requirement.
 
 An error ends the smallest endpoint that cannot continue: a link (``detach``), a session (``end``)
-or the connection (``close``). Where the specification names the endpoint we follow it, even if that
-is harsh: a handle above the maximum or in use closes the connection.
+or the connection (``close``). Where the specification names the endpoint, we follow it, even if
+that is harsh: a handle that is above the maximum or in use closes the connection.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ IN_ANOTHER_TRANSACTION = _link(conditions.TRANSACTION_ROLLBACK, "AMQP10-TXN-11")
 
 
 class Refusal(Exception):
-    """A peer's mistake, which ends one of its endpoints. ``detail`` is for people."""
+    """A peer's mistake, which ends one of the peer's endpoints. ``detail`` is for people."""
 
     def __init__(self, fault: Fault, detail: str) -> None:
         super().__init__(detail)
@@ -133,6 +134,6 @@ class Refusal(Exception):
 
 
 def shown(value: bytes | str) -> str:
-    """Return at most 40 bytes or characters of a peer's input in printable form, for a detail."""
+    """Return at most 40 bytes or characters of a peer's input, in printable form, for a detail."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
     return ascii(text if len(text) <= 40 else text[:40] + "…")

@@ -43,7 +43,7 @@ class Outcome:
 
 
 class SaslServer:
-    """One negotiation. ``users``: passwords by name. ``external``: the user known to the
+    """One negotiation. ``users``: passwords by name; ``external``: the user known to the
     transport."""
 
     def __init__(
@@ -59,7 +59,7 @@ class SaslServer:
         self._external = external
 
     def start(self, mechanism: str, initial: bytes | None) -> Outcome | bytes:
-        """Handle ``sasl-init``: return the outcome, or a challenge to send."""
+        """Handle ``sasl-init``: return the outcome or a challenge to send."""
         if mechanism not in self.offered:
             return Outcome(AUTH, "", f"the mechanism {mechanism[:40]!a} was not offered")
         if mechanism == ANONYMOUS:
@@ -76,7 +76,7 @@ class SaslServer:
         return b"" if initial is None else self.respond(initial)
 
     def respond(self, response: bytes) -> Outcome:
-        """Return the outcome of the response to PLAIN's challenge."""
+        """Return the outcome of the response to the PLAIN challenge."""
         parts = response.split(b"\0")
         if len(parts) != 3:
             return Outcome(AUTH, "", "PLAIN: the response is not three parts, separated by NUL")

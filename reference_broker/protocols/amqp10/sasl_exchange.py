@@ -1,4 +1,4 @@
-"""SASL frames of one connection (5.3), and the answers to them."""
+"""SASL frames on one connection (5.3), and the answers to them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SaslExchange:
         return frame(0, SaslMechanisms(sasl_server_mechanisms=offered).encode(), SASL)
 
     def answer(self, type: int, body: bytes) -> bytes:
-        """Return the answer to this frame. Raises :class:`Refusal` for a failed login too."""
+        """Return the answer to this frame. Raises :class:`Refusal`, also for a failed login."""
         if type != SASL:
             raise Refusal(
                 refusal.BAD_FRAME_TYPE, f"got a frame of type {type}, expected type {SASL}"

@@ -1,4 +1,4 @@
-"""Sections of a message: where each begins and ends (3.2). Their content is not parsed."""
+"""Where the sections of a message begin and end (3.2). Their content is not parsed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONSTRUCTORS = {
 _CONSTRUCTORS |= dict.fromkeys(
     (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER), _MAP
 )
-"""Constructors of the value of a section; a value section has any."""
+"""Constructors permitted for the value of a section; a value section may have any."""
 _SYMBOLIC = {f"amqp:{name}": code for name, (code, _) in messaging.SECTIONS.items()}
 
 
@@ -46,10 +46,11 @@ class BadMessage(Exception):
 
 
 def sections(data: bytes) -> list[tuple[int, int, int, int]]:
-    """Return code, begin, begin of the value, and end of each section. Raises :class:`BadMessage`.
+    """Return the code, the begin, the begin of the value, and the end of each section. Raises
+    :class:`BadMessage`.
 
-    The order is that of the specification. There must be a body of one kind: data sections,
-    sequence sections, or one value.
+    The sections must be in the specification's order. There must be a body of one kind: data
+    sections, sequence sections, or one value.
     """
     sections_found: list[tuple[int, int, int, int]] = []
     at, size, last = 0, len(data), 0
@@ -100,7 +101,7 @@ _WIDTHS = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 
 
 def section_code(data: bytes, at: int) -> tuple[int, int]:
-    """Return the code of the section that begins ``at``, and where its value begins. Raises
+    """Return the code of the section at ``at``, and where the section's value begins. Raises
     :class:`BadMessage`, ``IndexError``."""
     if data[at] != 0:
         raise BadMessage(f"a section begins with a descriptor, not with 0x{data[at]:02x}")
@@ -112,7 +113,7 @@ def section_code(data: bytes, at: int) -> tuple[int, int]:
 
 def skip(data: bytes, at: int) -> int:
     """Return the end of the value whose constructor is at ``at``. The upper half of a constructor
-    gives the length of its data."""
+    gives the length of the data."""
     code = data[at]
     if code not in READERS:
         raise DecodeError(f"no type has the constructor 0x{code:02x}")

@@ -104,7 +104,7 @@ class Session:
         self.remote_outgoing_window = begun.outgoing_window
         self.next_delivery_id = acceptor.amqp.first_delivery_id
         self.unsettled: dict[int, Delivery] = {}
-        """Unsettled deliveries that were sent, by delivery-id, in the order of the ids."""
+        """Unsettled deliveries that were sent, by delivery-id, in ascending order."""
         self._unsettled_ids = NumberIndex()
         self.blocked: OrderedDict[Link, None] = OrderedDict()
         self.links: dict[int, Link] = {}
@@ -148,7 +148,7 @@ class Session:
         self._batch.add(delivery_id, state)
 
     def flow(self, link: Link | None = None) -> None:
-        """Send our flow state, and ``link``'s."""
+        """Send our flow state and that of ``link``."""
         flow = Flow(
             next_incoming_id=self.next_incoming_id,
             incoming_window=self.incoming_window,
@@ -160,7 +160,7 @@ class Session:
         self.send(flow)
 
     def alarmed(self, short: bool) -> None:
-        """Close our window if the broker is ``short`` of a resource, else open it."""
+        """Close our window if the broker is ``short`` of a resource; otherwise open it."""
         self._under_way = self._full_window if short else 0
         self.incoming_window = 0 if short else self._full_window
         self.connection.observe(
@@ -175,14 +175,14 @@ class Session:
         return self.remote_incoming_window > 0 and not self._pending and not self.connection.held
 
     def transmit(self, data: bytes) -> None:
-        """Send one transfer frame. Check ``can_send()`` just before."""
+        """Send one transfer frame. Call ``can_send()`` just before."""
         self.next_outgoing_id = (self.next_outgoing_id + 1) & serial_numbers.MASK
         self.remote_incoming_window -= 1
         self.connection.send(data)
 
     def transmit_all(self, link: Link, frames: Frames) -> None:
         """Send the transfer frames of one delivery as the window allows. An empty frame is not
-        ready yet; :meth:`resume` is called when it is."""
+        ready yet; :meth:`resume` is called when the frame is ready."""
         self._pending.append((link, frames))
         self._transmit_pending()
 
@@ -197,7 +197,7 @@ class Session:
                 return
 
     def resume(self) -> None:
-        """Send the waiting frames: the window or the connection may have room."""
+        """Send the waiting frames, because the window or the connection may have room."""
         self._transmit_pending()
         while self.blocked and self.can_send():
             self.blocked.popitem(last=False)[0].resume()
@@ -205,7 +205,7 @@ class Session:
     # --- what comes in ----------------------------------------------------------------------------
 
     def handle(self, performative: Any, body: bytes, at: int) -> None:
-        """Handle a frame of this session; the payload begins ``at``. Raises :class:`Refusal` of
+        """Handle a frame of this session; the payload begins at ``at``. Raises :class:`Refusal` of
         session or connection scope."""
         if self._discarding:
             if isinstance(performative, End):
@@ -371,7 +371,7 @@ class Session:
         self.unsettled[delivery.id] = delivery
 
     def forget(self, deliveries: list[Delivery]) -> None:
-        """Drop ``deliveries``: they are settled as far as the session is concerned."""
+        """Drop ``deliveries``, which are settled as far as the session is concerned."""
         for delivery in deliveries:
             self.unsettled.pop(delivery.id, None)
 
@@ -427,13 +427,13 @@ class Session:
             other.session.stolen(other)
 
     def stolen(self, link: Link) -> None:
-        """End ``link``: another attach of the same name took it over (AMQP10-LINK-02)."""
+        """End ``link``, because another attach with the same name took it over (AMQP10-LINK-02)."""
         self._link_failed(
             link, Refusal(refusal.STOLEN, f"link {refusal.shown(link.name)} was attached elsewhere")
         )
 
     def _link_failed(self, link: Link, problem: Refusal) -> None:
-        """End one link with an error, or re-raise an error of wider scope (AMQP10-LINK-09)."""
+        """End one link with an error, or re-raise an error with a wider scope (AMQP10-LINK-09)."""
         if problem.fault.scope is not Scope.LINK:
             raise problem
         self.connection.observe(problem.fault.requirement, problem.detail)
@@ -495,14 +495,14 @@ class Session:
     # --- the end ----------------------------------------------------------------------------------
 
     def fail(self, problem: Refusal) -> None:
-        """End the session with an error (AMQP10-SESS-03) and ignore frames before ``end``."""
+        """End the session with an error (AMQP10-SESS-03), and ignore all frames before ``end``."""
         self.connection.observe(problem.fault.requirement, problem.detail)
         part(self.release_links(), self.shared.router)
         self.send(End(error=problem.error))
         self._discarding = True
 
     def release_links(self) -> list[Link]:
-        """Drop all links; return those to be detached from their queues."""
+        """Drop all links; return those that must be detached from their queues."""
         self.shared.alarms.watchers.pop(self.alarmed, None)
         links = [link for link in self.links.values() if link.state is LinkState.ATTACHED]
         for link in links:

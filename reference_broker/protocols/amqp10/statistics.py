@@ -19,7 +19,7 @@ _VALUE = b"\0\x53\x77"
 
 
 class StatisticsCodec:
-    """Answers have the correlation-id of their query."""
+    """An answer has the correlation-id of its query."""
 
     def asker(self, message: Message) -> tuple[str, Any]:
         """Return the reply address (empty: none) and the query's correlation-id."""

@@ -73,7 +73,7 @@ _PREFIX, _HEAD, _EXPIRES = "amqp prefix", "amqp head", "amqp expires"
 
 
 class Source(Protocol):
-    """An AMQP message during its conversion."""
+    """An AMQP message that is being converted."""
 
     route: Envelope
     prefix: bytes
@@ -88,14 +88,14 @@ class Source(Protocol):
     def bare_size(self) -> int: ...
 
     def stomp_body(self) -> tuple[bool, bytes | LargeBodySlice, str]:
-        """Return whether the body is text, the body, and the value of the header amqp-body."""
+        """Return whether the body is text, the body, and the value of the amqp-body header."""
 
 
 # --- STOMP to AMQP --------------------------------------------------------------------------------
 
 
 def prefix(envelope: Envelope) -> bytes:
-    """Return durable and priority of the header section, encoded once per envelope."""
+    """Return durable and priority of the header section, which is encoded once per envelope."""
     known = envelope.wire.get(_PREFIX)
     if known is None:
         headers = dict(reversed(envelope.headers))
@@ -107,7 +107,7 @@ def prefix(envelope: Envelope) -> bytes:
 
 
 def ttl_ms(envelope: Envelope, now: Instant) -> int | None:
-    """Return the ms until the header's expiry; None if absent (0: never). ``now`` since 1970."""
+    """Return the ms until the header's expiry; None if absent (0: never). ``now`` is since 1970."""
     known = envelope.wire.get(_EXPIRES)
     if known is None:
         expires = _number(dict(reversed(envelope.headers)).get("expires", ""), _LONG_MAX)
@@ -194,7 +194,7 @@ def _binary(text: str) -> bytes:
 
 
 def to_stomp(message: Source) -> tuple[Envelope, bytes | LargeBodySlice]:
-    """Return envelope and body for a STOMP subscription. Never raises for a producer's input."""
+    """Return envelope and body for a STOMP subscription. No input of a producer makes it raise."""
     route = message.route
     properties, application = sections_of(message.described)
     headers: list[tuple[str, str]] = []
@@ -221,7 +221,7 @@ def to_stomp(message: Source) -> tuple[Envelope, bytes | LargeBodySlice]:
 
 
 def sections_of(bare: bytes) -> tuple[Properties | None, Sequence[tuple[Any, Any]]]:
-    """Return properties, and application properties as pairs. Unreadable ones are omitted."""
+    """Return properties, and application properties as pairs. Unreadable properties are omitted."""
     properties: Properties | None = None
     application: Sequence[tuple[Any, Any]] = ()
     for code, _, inside, _ in sections(bare):
@@ -241,7 +241,7 @@ def sections_of(bare: bytes) -> tuple[Properties | None, Sequence[tuple[Any, Any
 
 
 def body(bare: bytes) -> tuple[bool, bytes, str]:
-    """Return whether the body is text, its bytes, and the value of the header amqp-body, if any."""
+    """Return whether the body is text, its bytes, and the value of the amqp-body header, if any."""
     parts: list[bytes] = []
     for code, _, inside, end in sections(bare):
         if code == DATA:
@@ -279,7 +279,7 @@ def _headers(properties: Properties) -> list[tuple[str, str]]:
 
 
 def identity(value: Any) -> str:
-    """Return an id or bytes as text: UTF-8 if possible, else hexadecimal after 0x."""
+    """Return an id or bytes as text: UTF-8 if possible, otherwise hexadecimal after 0x."""
     if isinstance(value, Uuid):
         digits = value.hex()
         return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
@@ -300,7 +300,7 @@ def _simple(data: bytes, at: int) -> Any:
 
 
 def _written(value: Any) -> str | None:
-    """Return a simple value as text; None for others."""
+    """Return a simple value as text; None for other values."""
     match value:
         case None:
             return ""

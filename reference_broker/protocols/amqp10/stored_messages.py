@@ -27,7 +27,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class AmqpRecords:
-    """AMQP messages, whose sections are kept as they arrived."""
+    """AMQP messages, with their sections kept as they arrived."""
 
     def encode(self, message: AmqpMessage) -> bytes:
         ttl = message.ttl

@@ -1,8 +1,8 @@
-"""Address and routing type that a source or target names.
+"""The address and routing type that a source or target names.
 
 The routing type is given by a capability (``queue`` or ``topic``, as in JMS clients and Artemis),
-else by the acceptor's longest matching prefix, else by the address itself (the router knows). A
-prefix is always removed.
+or else by the acceptor's longest matching prefix, or else by the address itself (the router knows).
+A prefix is always removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def wanted_routing(capabilities: Iterable[str]) -> RoutingType | None:
 def where(
     acceptor: Acceptor, family: BrokerFamily, name: str, capabilities: Iterable[str] = ()
 ) -> tuple[str, RoutingType | None]:
-    """Return address and routing type of ``name``. Raises :class:`Refusal` if only a prefix."""
+    """Return address and routing type of ``name``. Raises :class:`Refusal` for a mere prefix."""
     prefixes = [(prefix, RoutingType.ANYCAST) for prefix in acceptor.anycast_prefix]
     prefixes += [(prefix, RoutingType.MULTICAST) for prefix in acceptor.multicast_prefix]
     fitting = [prefix for prefix in prefixes if prefix[0] and name.startswith(prefix[0])]
@@ -51,10 +51,10 @@ def where(
 
 
 def placed(family: BrokerFamily, name: str, routing: RoutingType | None) -> str:
-    """Return the address of ``name``. Qualified names differ by routing type."""
+    """Return the address of ``name``. Qualified names differ in their routing type."""
     return qualified(name, routing) if family.qualified_names else name
 
 
 def dynamic_name(container: str, link: str, number: int) -> str:
-    """Return a name for a dynamic node, containing its owner's name (AMQP10-TERM-03)."""
+    """Return a name for a dynamic node, which contains its owner's name (AMQP10-TERM-03)."""
     return f"dynamic.{container}.{link}.{number}"

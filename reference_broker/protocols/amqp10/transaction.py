@@ -1,4 +1,4 @@
-"""Work under a transaction's id until its discharge (part 4)."""
+"""Work in a transaction until its discharge (part 4)."""
 
 from __future__ import annotations
 
@@ -37,21 +37,20 @@ class LiveTransaction:
 
     @property
     def doomed(self) -> str | None:
-        """The reason for which it may only be rolled back; None if it may be committed."""
+        """The reason why the transaction may only be rolled back; None if it may be committed."""
         return self._core.doomed
 
     def doom(self, reason: str) -> None:
-        """Allow only a rollback from now on, because of ``reason`` or an earlier one."""
+        """Allow only a rollback from now on, because of ``reason`` or an earlier reason."""
         self._core.doom(reason)
 
     def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:
-        """Hold the peer's outcome of a delivery until the discharge; ``settled`` by the peer or
-        not."""
+        """Hold the peer's outcome for a delivery until the discharge; ``settled``: by the peer."""
         delivery.transaction = self
         self._outcomes[delivery] = outcome, settled
 
     def settled_meanwhile(self, delivery: Delivery, settled: bool) -> None:
-        """Record that the peer settled a delivery before the discharge, or that its link ended."""
+        """Record that the peer settled a delivery before the discharge or that its link ended."""
         outcome, before = self._outcomes[delivery]
         self._outcomes[delivery] = outcome, before or settled
         if settled:

@@ -61,11 +61,11 @@ class Int(int):
 
 
 class Timestamp(int):
-    """Milliseconds since the Unix epoch, signed, 64 bits."""
+    """Signed milliseconds since the Unix epoch, in 64 bits."""
 
 
 class Float(float):
-    """A number that 32 bits can hold."""
+    """A number that fits into 32 bits."""
 
 
 class Char(str):
@@ -73,7 +73,7 @@ class Char(str):
 
 
 class Symbol(str):
-    """A name from a constrained domain, ASCII."""
+    """A name from a constrained domain, in ASCII."""
 
 
 class Uuid(bytes):
@@ -81,7 +81,7 @@ class Uuid(bytes):
 
 
 class Decimal32(bytes):
-    """4 bytes, IEEE 754-2008 decimal, BID or DPD as the sender had it."""
+    """4 bytes: an IEEE 754-2008 decimal, in BID or DPD as the sender had it."""
 
 
 class Decimal64(bytes):
@@ -93,7 +93,7 @@ class Decimal128(bytes):
 
 
 class Described(NamedTuple):
-    """A value with a descriptor that names its meaning."""
+    """A value with a descriptor that gives its meaning."""
 
     descriptor: Any
     value: Any

@@ -4,13 +4,13 @@ packets, channels, errors."""
 from __future__ import annotations
 
 OLDEST, NEWEST = 129, 136
-"""Supported versions of the protocol: from 2.0.0 on."""
+"""Supported versions of the protocol, from 2.0.0 on."""
 ASYNC_RESPONSES, COMMIT_IDS, PRODUCERS = 130, 131, 134
-"""The first versions in which responses have a correlation id, in which commits have one, and in
-which messages name their producer."""
+"""The first versions in which responses have a correlation id, commits have a correlation id, and
+messages name their producer."""
 
 LIVENESS, SESSIONS, FIRST = 0, 1, 10
-"""Channels: pings, creation of sessions, and the lowest channel of a session."""
+"""Channels for pings, for the creation of sessions, and the lowest channel of a session."""
 
 PING, EXCEPTION, NULL_RESPONSE = 10, 20, 21
 CREATE_SESSION, CREATE_SESSION_RESPONSE, CREATE_SESSION_2 = 30, 31, 238

@@ -1,11 +1,11 @@
 """Consumers of the CORE protocol, and their credit in bytes.
 
-Credit (ARTEMIS-FLOW-consumer-1): a consumer begins with none. The client's grants are added; -1
-removes the limit permanently, and 0 voids the remaining credit. A message is delivered while the
+Credit (ARTEMIS-FLOW-consumer-1): a consumer begins with none. The client's grants are added to it;
+-1 removes the limit permanently, and 0 voids the remaining credit. A message is delivered while the
 credit is above zero, and costs the bytes of its whole packet, so the credit may become negative.
-The client builds its windows from this: with a window of W bytes it grants W, and then the bytes
-that it has consumed; with a window of 0 it grants 1 for each waiting receive call, and voids that
-when none waits. Acknowledgements return no credit: only the client grants it.
+The client builds its windows on this basis: with a window of W bytes, it grants W, and then the
+bytes that it has consumed; with a window of 0 it grants 1 for each waiting receive call, and voids
+that credit when no call waits. Acknowledgements return no credit: only the client grants credit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Session(Protocol):
 
     @property
     def may_deliver(self) -> bool:
-        """True if the session is started and the peer reads."""
+        """True if the session has been started and the peer reads."""
 
     def wait_for(self, batch: int) -> None:
         """Hold output until ``batch`` is stored."""
@@ -41,7 +41,7 @@ class Session(Protocol):
 
 
 class ConsumerCredit:
-    """``credit`` in bytes; None: unlimited."""
+    """``credit`` is in bytes; None means unlimited."""
 
     __slots__ = ("credit",)
 
@@ -102,8 +102,8 @@ class CoreConsumer:
         self._session.wait_for(batch)
 
     def deliver(self, entry: Entry) -> None:
-        """Send one message. A message in a file is left to other consumers: CORE would need a large
-        message for it."""
+        """Send one message. A message in a file is left to other consumers, because CORE would need
+        a large message for it."""
         if entry.message.large is not None:
             entry.barred = (*(entry.barred or ()), self)
             self.queue.unsettled += 1
@@ -119,7 +119,7 @@ class CoreConsumer:
             self.queue.unsettled += 1
 
     def show(self, entry: Entry) -> None:
-        """Send a copy of one message, if it is selected."""
+        """Send a copy of one message if the selector selects it."""
         if entry.message.large is None and (
             self._selector is None or self._selector.matches(entry.message)
         ):
@@ -138,7 +138,7 @@ class CoreConsumer:
         self._session.send(data)
 
     def given(self, credits: int) -> None:
-        """Apply credit from the client, and deliver."""
+        """Apply the client's credit, and deliver."""
         self.credit.given(credits)
         self.offer()
 
@@ -150,8 +150,8 @@ class CoreConsumer:
             self.queue.dispatch()
 
     def settle(self, number: int, *, one: bool) -> list[Entry]:
-        """Remove and return the entries up to the message ``number``, or only that ``one``. Raises
-        :class:`Refusal`."""
+        """Remove and return the entries up to the message ``number``, or with ``one`` only that
+        one. Raises :class:`Refusal`."""
         if self.browses:
             return []
         if number not in self._unsettled:
@@ -171,7 +171,7 @@ class CoreConsumer:
         return taken
 
     def rolled_back(self, outcome: Outcome) -> None:
-        """Return all unacknowledged messages to the queue, without a dispatch."""
+        """Return all unacknowledged messages to the queue, but do not dispatch them."""
         entries = list(self._unsettled.values())
         self._unsettled.clear()
         self._session.holding.pop(self, None)

@@ -1,9 +1,9 @@
 """Values, packets and frames of the CORE protocol, decoded and encoded.
 
-A packet is four bytes with the size of the rest, one with its type, eight with its channel, and its
-fields. Text is UTF-16, low byte first, after its length in bytes (*text* here); or, where Artemis
-writes Java strings, after its length in characters and in one of three forms that depend on that
-length (*words* here). True is any byte but 0, and is written as 255, as in Artemis.
+A packet consists of four bytes for the size of the rest, one for the type, eight for the channel,
+and the fields. Text is UTF-16, low byte first, after its length in bytes (*text* here); or, where
+Artemis writes Java strings, after its length in characters and in one of three forms that depend on
+that length (*words* here). True is any byte but 0, and is written as 255, as in Artemis.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brokerproof.reference_broker.kernel.java_fields import FieldReader, Malform
 MAGIC = b"ARTEMIS"
 HEAD = struct.Struct(">IBq")
 LARGEST = 64 * 1024 * 1024
-"""Largest packet in bytes."""
+"""The largest packet in bytes."""
 _FEW, _MANY = 9, 0xFFF
 
 T = TypeVar("T")
@@ -39,8 +39,8 @@ class PacketParser:
         self._waiting += data
 
     def magic(self) -> bool:
-        """Remove the letters that begin a connection. Return False while they are incomplete;
-        raises :class:`Malformed`."""
+        """Remove the letters that begin a connection. Return False while they are incomplete.
+        Raises :class:`Malformed`."""
         begun = bytes(self._waiting[: len(MAGIC)])
         if not MAGIC.startswith(begun):
             raise Malformed(f"a connection begins with {MAGIC!r}, not with {begun!r}")

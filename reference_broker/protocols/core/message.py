@@ -35,7 +35,7 @@ from brokerproof.reference_broker.selector.values import Value
 
 TEXT, BYTES = 3, 4
 OFFSET = 13
-"""The bytes before the body in a packet. The length before the body includes them."""
+"""Bytes before the body in a packet. The length that precedes the body includes them."""
 ROUTING = "_AMQ_ROUTING_TYPE"
 _INTERNAL = ("_AMQ", "__AMQ")
 _ROUTINGS = {0: RoutingType.MULTICAST, 1: RoutingType.ANYCAST}
@@ -69,7 +69,7 @@ class CoreMessage(Message):
         self._fields = fields
 
     def __getattr__(self, name: str) -> Any:
-        """Make envelope and body when another protocol needs them."""
+        """Make the envelope and the body when another protocol needs them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = _to_stomp(self.route, self._fields, self.data)
@@ -90,8 +90,8 @@ class CoreMessage(Message):
         return self.size()
 
     def property(self, name: str) -> Value:
-        """Return a selector's value for ``name``: a property with its own type, or one of the
-        broker's names."""
+        """Return a selector's value for ``name``, which is a property, with its own type, or one of
+        the broker's names."""
         fields = self._fields
         match name:
             case selector_properties.SIZE:
@@ -111,7 +111,7 @@ class CoreMessage(Message):
 
 
 class MessageFields:
-    """The head of a message. ``expiration`` and ``timestamp``: ms since 1970, 0 for none."""
+    """The head of a message. ``expiration`` and ``timestamp`` are in ms since 1970; 0 for none."""
 
     __slots__ = ("address", "durable", "expiration", "priority", "properties", "timestamp", "type")
 
@@ -182,7 +182,7 @@ class CoreRecords:
 
 
 class Arrival:
-    """A message in a packet, without a number. ``cost`` is the credit that it cost its producer."""
+    """A message in a packet, without a number. ``cost`` is the credit that it cost the producer."""
 
     __slots__ = ("cost", "data", "fields", "tail")
 
@@ -203,7 +203,7 @@ class Arrival:
 
 
 def encoded(message: Message) -> bytes:
-    """Return ``message``, of any protocol, for a CORE consumer."""
+    """Return ``message``, from any protocol, encoded for a CORE consumer."""
     if isinstance(message, CoreMessage):
         data, tail = message.data, message.tail
     else:
@@ -212,7 +212,7 @@ def encoded(message: Message) -> bytes:
 
 
 def marker(number: int, address: str, name: str, value: int) -> bytes:
-    """Return a message without body, with one numeric property."""
+    """Return a message that has no body and one numeric property."""
     names = b"\1" + int32(1) + text(name) + int8(7) + int64(value)
     tail = _tail(
         address, 0, durable=False, expiration=0, timestamp=0, priority=_USUAL_PRIORITY, names=names

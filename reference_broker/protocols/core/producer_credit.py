@@ -1,4 +1,4 @@
-"""Credit of producers, in bytes: what one session may send to one address (manual, chapter on flow
+"""Producers' credit, in bytes: what one session may send to one address (manual, chapter on flow
 control).
 
 A producer requests credit, and each message costs the bytes of its encoding
@@ -29,7 +29,7 @@ from brokerproof.reference_broker.kernel.admission import AdmissionControl
 
 
 class Grants:
-    """Credit of one session at one address. ``grant`` and ``refuse`` report bytes to the peer;
+    """The credit of one session at one address. ``grant`` and ``refuse`` report bytes to the peer;
     ``observe`` records branches with their requirements."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Grants:
         observe: Callable[[str, str], None],
     ) -> None:
         self.outstanding = 0
-        """Credit granted but not spent; 0 or more."""
+        """Credit granted but not yet spent; 0 or more."""
         self._address = address
         self._accounting = accounting
         self._admission = admission
@@ -99,6 +99,6 @@ class Grants:
         return 2**31 - 1 if room is None else max(0, room - self.outstanding)
 
     def close(self) -> None:
-        """Drop all requests: the session is closed."""
+        """Drop all requests, because the session is closed."""
         self._due.clear()
         self._admission.forget(self._on_room)

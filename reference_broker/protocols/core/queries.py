@@ -1,4 +1,4 @@
-"""Answers about queues and addresses (release 2.56.0, SessionQueueQueryResponseMessage_V3 etc.)."""
+"""Answers about queues and addresses (release 2.56.0, SessionQueueQueryResponseMessage_V3, …)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES = {RoutingType.MULTICAST: 0, RoutingType.ANYCAST: 1}
 def of_queue(
     channel: int, name: str, rule: Rule, binding: tuple[Address, Queue] | None, on_demand: bool
 ) -> bytes:
-    """Return the answer to a query of the queue ``name``, and to the creation of a consumer."""
+    """Return the answer to a query about the queue ``name``, and to the creation of a consumer."""
     queue = None if binding is None else binding[1]
     routing = rule.default_queue_routing_type if queue is None else queue.routing
     fields = (
@@ -87,7 +87,7 @@ def of_address(channel: int, rule: Rule, address: Address | None, version: int) 
 
 
 def of_topology(node: str, instant_ms: int, version: int) -> bytes:
-    """Return the topology of a cluster with one member, by name only."""
+    """Return the topology of a cluster with a single member, given only by name."""
     member = (NO, words(node), int64(instant_ms), NO, NO, YES, NO)
     if version < 131:
         return packet(codes.TOPOLOGY_2, codes.LIVENESS, *member)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 class Refusal(Exception):
     """A refused request. ``code`` is one of
-    :mod:`brokerproof.reference_broker.protocols.core.codes`, ``detail`` one sentence."""
+    :mod:`brokerproof.reference_broker.protocols.core.codes`, and ``detail`` is one sentence."""
 
     def __init__(self, code: int, detail: str) -> None:
         super().__init__(detail)

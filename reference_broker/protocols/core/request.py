@@ -1,4 +1,4 @@
-"""Requests to a CORE session, and what each part of a session needs from its connection."""
+"""Requests to a CORE session, and what each part of the session needs from the connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from brokerproof.reference_broker.kernel.context import BrokerContext
 
 
 class Connection(Protocol):
-    """A session's connection. ``held`` while the peer does not read."""
+    """The connection of a session. ``held`` is true while the peer does not read."""
 
     conn: int
     shared: BrokerContext
@@ -17,18 +17,18 @@ class Connection(Protocol):
 
     @property
     def consumers(self) -> int:
-        """Number of consumers of all sessions."""
+        """The number of consumers in all sessions."""
 
     def send(self, data: bytes) -> None:
         """Queue bytes for sending."""
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that ``requirement`` decided a branch."""
+        """Record that ``requirement`` determined a branch."""
 
 
 class ResponseRequest:
-    """The requested response to a packet: ``answer``, and its correlation id. ``answered`` if its
-    handler sent another one."""
+    """The requested response to a packet: ``answer`` and its correlation id. ``answered``: the
+    packet's handler sent another response."""
 
     __slots__ = ("answer", "answered", "correlation")
 

@@ -1,9 +1,10 @@
-"""A CORE session: its queues, consumers, producers and transaction. One channel of a connection.
+"""A CORE session: its queues, consumers, producers and transaction. Each session is one channel of
+a connection.
 
-Each kind of packet has a method here, in its queues or its producers, found by number in
-:data:`HANDLERS`. If it raises :class:`Refusal`, the answer is an exception if a response was
-requested, otherwise nothing, as in Artemis (ServerSessionPacketHandler). Only ``close`` and bytes
-that are not a packet end the session.
+Each kind of packet has a method of the session, its queues or its producers, found by number in
+:data:`HANDLERS`. If the method raises :class:`Refusal`, the answer is an exception if a response
+was requested, and otherwise nothing, as in Artemis (ServerSessionPacketHandler). Only ``close`` and
+bytes that are not a packet end the session.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ FORCED = "_hornetq.forced.delivery.seq"
 
 
 class Session:
-    """One session. ``sends_at_once`` and ``acknowledges_at_once`` are false if a transaction holds
-    sends or acknowledgements; ``acknowledged`` is true if messages need no acknowledgement."""
+    """One session. ``sends_at_once`` and ``acknowledges_at_once`` are False if a transaction holds
+    sends or acknowledgements; ``acknowledged`` is True if messages need no acknowledgement."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Session:
         self.producers = SessionProducers(connection, channel, self._send)
         self._transaction: Transaction = Transaction()
         self._refused_send: Refusal | None = None
-        """Why the transaction can only be rolled back: a failed send may get no answer."""
+        """Why the transaction can only be rolled back, since a failed send may get no answer."""
 
     @property
     def may_deliver(self) -> bool:
@@ -76,7 +77,7 @@ class Session:
         self.shared.outbox.wait_for(self.connection.conn, batch)
 
     def handle(self, type: int, fields: Fields) -> bool:
-        """Handle a packet. Return False when the session has ended. Raises Malformed."""
+        """Handle a packet. Return False if the session has ended. Raises Malformed."""
         handler_of = HANDLERS.get(type)
         if handler_of is None:
             return True
@@ -145,10 +146,10 @@ class Session:
             self.shared.router.addresses.tidy(queue)
 
     def ignore(self, fields: Fields, response: ResponseRequest) -> None:
-        """Ignore the packet: producers have no state here."""
+        """Ignore the packet, because producers have no state here."""
 
     def metadata(self, fields: Fields, response: ResponseRequest) -> None:
-        """Ignore a client's metadata, and answer."""
+        """Ignore a client's metadata, but answer."""
         response.answer = True
 
     def metadata_2(self, fields: Fields, response: ResponseRequest) -> None:
@@ -185,7 +186,7 @@ class Session:
         self._consumer(fields.int64()).given(fields.int32())
 
     def force_delivery(self, fields: Fields, response: ResponseRequest) -> None:
-        """Answer after all deliverable messages, which have been sent."""
+        """Send the answer after all deliverable messages, which have been sent already."""
         consumer, sequence = self._consumer(fields.int64()), fields.int64()
         if consumer.queue.when_read(lambda: self._forced(consumer, sequence)):
             return
@@ -218,7 +219,7 @@ class Session:
             self._transaction.settle(queue, entries, Outcome.ACCEPTED)
 
     def expired(self, fields: Fields, response: ResponseRequest) -> None:
-        """Drop a message that the client found expired."""
+        """Drop a message that the client found to have expired."""
         consumer = self._consumer(fields.int64())
         consumer.queue.settle(consumer.settle(fields.int64(), one=True), Outcome.ACCEPTED)
         consumer.queue.dispatch()
@@ -266,7 +267,7 @@ class Session:
             queue.dispatch()
 
     def rollback(self, fields: Fields, response: ResponseRequest) -> None:
-        """Undo the transaction. Messages that were only delivered go back too."""
+        """Undo the transaction. Messages that were only delivered are also returned."""
         response.answer = True
         queues = self._transaction.undo()
         self._transaction = Transaction()

@@ -20,8 +20,8 @@ _MOST_ROUTES = 1024
 
 
 class SessionProducers:
-    """Producers on the session of ``channel``. ``send`` publishes a message, directly or with the
-    session's transaction."""
+    """The producers in the session of ``channel``. ``send`` publishes a message, either directly or
+    with the session's transaction."""
 
     def __init__(
         self, connection: Connection, channel: int, send: Callable[[CoreMessage], None]
@@ -34,7 +34,7 @@ class SessionProducers:
         self._routes: dict[tuple[str, RoutingType | None], Envelope] = {}
 
     def close(self) -> None:
-        """Return unused credit."""
+        """Return the unused credit."""
         for grants in self._grants.values():
             grants.close()
 
@@ -111,7 +111,7 @@ class SessionProducers:
         return route
 
     def large(self, fields: Fields, response: ResponseRequest) -> None:
-        """Refuse a large message. The part that asks for a response gets the error."""
+        """Refuse a large message. The error answers the part that asks for a response."""
         raise Refusal(
             codes.NOT_IMPLEMENTED,
             "this broker does not accept large messages over CORE; send them as regular ones",

@@ -129,7 +129,7 @@ class SessionQueues:
         self._connection.send(queries.of_queue(self._channel, name, rule, binding, on_demand))
 
     def find(self, name: str) -> tuple[str, Queue]:
-        """Return the queue ``name``, given after its address's name. Raises :class:`Refusal`."""
+        """Return the queue ``name``, which follows its address's name. Raises :class:`Refusal`."""
         binding = self._router.addresses.queue_by_name(name)
         if binding is None:
             raise Refusal(codes.NO_QUEUE, f"Queue {name} does not exist")
@@ -137,7 +137,7 @@ class SessionQueues:
 
 
 def _named(fields: Fields) -> tuple[str, str, str | None, bool]:
-    """Read a queue's address, name and filter, and whether it is durable."""
+    """Read a queue's address, name and filter, and whether the queue is durable."""
     return fields.text(), fields.text(), fields.optional_text(), fields.flag()
 
 

@@ -2,8 +2,8 @@
 order.
 
 A request is checked in the order of RabbitMQ's server: path (404), method (405), login (401),
-accepted content types (406), existence of the object (404). Anything but HTTP, or a malformed
-Authorization, is 400.
+accepted content types (406), existence of the object (404). Anything but HTTP and a malformed
+Authorization header are answered with 400.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from brokerproof.reference_broker.protocols.management_http.resources import (
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 FIRST, PATIENCE = seconds(5), seconds(60)
-"""How long a client may send nothing, before the first request is complete and after it, as in
+"""How long a client may send nothing before the first request is complete, and afterwards, as in
 RabbitMQ's server."""
 MOST = 64 * 1024
-"""Largest head and largest body of a request in bytes."""
+"""The largest head and the largest body of a request, in bytes."""
 ALLOWED = "HEAD, GET, OPTIONS"
 _NOT_FOUND = {"error": "Object Not Found", "reason": "Not Found"}
 _NO_ENTRY = {"error": "not_authorized", "reason": "Not_Authorized"}
@@ -91,7 +91,7 @@ class ManagementConnection:
                 return
 
     def pause_delivery(self, paused: bool) -> None:
-        """Do nothing: responses are small."""
+        """Do nothing, because responses are small."""
 
     def on_peer_gone(self) -> None:
         """Forget the client, which is gone."""
@@ -99,7 +99,7 @@ class ManagementConnection:
         self._idle.cancel()
 
     def on_store_failed(self, reason: str) -> None:
-        """Do nothing: no request is stored."""
+        """Do nothing, because no request is stored."""
 
     def _end(self) -> None:
         if self._open:
@@ -199,7 +199,7 @@ _REASONS = {
 
 
 def _credentials(header: str | None) -> tuple[str, bytes] | None:
-    """Return name and password; None if there are none, ("", b"") for a scheme other than basic."""
+    """Return name and password; None if there are none; ("", b"") for a scheme other than basic."""
     if header is None:
         return None
     scheme, _, given = header.partition(" ")
@@ -212,7 +212,7 @@ def _credentials(header: str | None) -> tuple[str, bytes] | None:
 
 
 def _only(entries: Any, columns: list[str]) -> Any:
-    """Return the fields with these names, of one object or of each in a list; ``a.b`` is b of a."""
+    """Return the fields with these names in one object, or in each of a list; ``a.b`` is b in a."""
     if isinstance(entries, list):
         return [_only(entry, columns) for entry in entries]
     left: dict[str, Any] = {}

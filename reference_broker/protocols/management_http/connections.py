@@ -15,12 +15,12 @@ NEVER = "infinity"
 
 
 def entries(shared: BrokerContext) -> list[dict[str, Any]]:
-    """Return ``/api/connections``: the open connections, the oldest first."""
+    """Return ``/api/connections``: the open connections, oldest first."""
     return [_entry(shared, *connection) for connection in described(shared)]
 
 
 def described(shared: BrokerContext) -> Iterator[tuple[int, Arrival, Described]]:
-    """Return the open connections by number, with their peers' addresses."""
+    """Return the open connections by number, with the addresses of their peers."""
     for conn, connection in shared.connections.items():
         if isinstance(connection, Describes) and (description := connection.describe()) is not None:
             yield conn, shared.arrivals[conn], description
@@ -69,7 +69,7 @@ def _end(text: str) -> tuple[str, int]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a field table for JSON. Other values than numbers, text and booleans become text."""
+    """Return a field table for JSON. Values other than numbers, text and booleans become text."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -12,7 +12,7 @@ from brokerproof.reference_broker.kernel.alarms import DISK, MEMORY
 from brokerproof.reference_broker.kernel.context import BrokerContext
 
 UNKNOWN = "NaN"
-"""RabbitMQ's value for a disk that cannot be measured."""
+"""The value that RabbitMQ gives for a disk that cannot be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def name(shared: BrokerContext) -> str:
 
 
 def entry(broker: Node) -> dict[str, Any]:
-    """Return ``/api/nodes/NAME``, in bytes, with the uptime in milliseconds."""
+    """Return ``/api/nodes/NAME``: sizes in bytes, and the uptime in milliseconds."""
     shared, resources = broker.shared, broker.resources
     fields: dict[str, Any] = {
         "name": name(shared),

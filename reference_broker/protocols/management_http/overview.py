@@ -9,7 +9,7 @@ from brokerproof.reference_broker.protocols.management_http import connections, 
 
 
 def entry(broker: node.Node) -> dict[str, Any]:
-    """Return ``/api/overview``. Product and release are ours."""
+    """Return ``/api/overview``. The product and the release are ours."""
     opened = [details for _, _, details in connections.described(broker.shared)]
     queue_entries = queues.entries(broker)
     return {

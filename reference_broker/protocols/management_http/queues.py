@@ -1,4 +1,4 @@
-"""Queues: their waiting and unacknowledged messages."""
+"""Queues, with their waiting and unacknowledged messages."""
 
 from __future__ import annotations
 

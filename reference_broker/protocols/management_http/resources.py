@@ -17,7 +17,7 @@ from brokerproof.reference_broker.protocols.management_http.node import Node
 
 
 class Missing(Exception):
-    """Raised if there is nothing of that name."""
+    """Raised if there is nothing with that name."""
 
 
 @dataclass(frozen=True, slots=True)

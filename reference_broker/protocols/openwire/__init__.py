@@ -1,5 +1,6 @@
-"""OpenWire, the protocol of ActiveMQ's own clients, as far as flow control of producers and
+"""OpenWire, the protocol of ActiveMQ's own clients, as far as the flow control of producers and
 consumers needs it.
 
-Read from the source of release 6.3.1; ``docs/explanation/openwire.md`` lists what is supported.
+The implementation follows the source of release 6.3.1; ``docs/explanation/openwire.md`` lists what
+is supported.
 """

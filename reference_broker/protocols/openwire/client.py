@@ -1,6 +1,6 @@
-"""State of an OpenWire client: its login, sessions, producers, consumers, transactions.
+"""The state of an OpenWire client: its login, sessions, producers, consumers and transactions.
 
-Each client command has a method here, found by type in :data:`HANDLERS`. If it raises
+Each client command has a method here, found by type in :data:`HANDLERS`. If the method raises
 :class:`Refusal`, the answer is ExceptionResponse, or ConnectionError if no response was requested.
 Only ShutdownInfo and bytes that are not a command end a connection.
 """
@@ -61,15 +61,15 @@ from brokerproof.reference_broker.selector.selector import Selector, SelectorErr
 Handler: TypeAlias = Callable[["Client", Fields, "ResponseRequest"], None]
 
 _ADVISORY = "ActiveMQ.Advisory."
-"""Topics with news about the broker. This broker sends none."""
+"""Topics with news about the broker, of which this broker sends none."""
 _OF_ITS_OWN = -1
-"""The session that every connection has without creating it."""
+"""The session that every connection has without creating one."""
 _MOST_ROUTES = 1024
 
 
 class ResponseRequest:
     """The requested response to a command: the command's number, and ``response`` if one is
-    requested. ``withheld`` if it is sent later."""
+    requested. ``withheld``: the response is sent later."""
 
     __slots__ = ("number", "response", "withheld")
 
@@ -80,7 +80,7 @@ class ResponseRequest:
 
 
 class Connection(Protocol):
-    """A client's connection. ``held`` while the peer does not read."""
+    """The connection of a client. ``held`` is true while the peer does not read."""
 
     conn: int
     shared: BrokerContext
@@ -101,7 +101,7 @@ class Connection(Protocol):
         """Queue bytes for sending."""
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that ``requirement`` decided a branch."""
+        """Record that ``requirement`` determined a branch."""
 
     def close_behind(self) -> None:
         """Close once the current command has been answered."""
@@ -115,7 +115,7 @@ class Connection(Protocol):
 
 @dataclass(slots=True)
 class _Members:
-    """A session's consumers and producers. They are kept apart because a consumer and a producer
+    """A session's consumers and producers, which are kept apart because a consumer and a producer
     may have equal ids."""
 
     consumers: OrderedDict[ConsumerId, None] = field(default_factory=OrderedDict)
@@ -147,7 +147,7 @@ class Client:
 
     @property
     def logged_in(self) -> bool:
-        """True from ConnectionInfo to the RemoveInfo of the connection."""
+        """True from ConnectionInfo until the RemoveInfo of the connection."""
         return self._connection is not None
 
     @property
@@ -208,7 +208,7 @@ class Client:
             )
 
     def remove(self, fields: Fields, request: ResponseRequest) -> None:
-        """End a connection, a session, a producer or a consumer, with everything in it."""
+        """End a connection, a session, a producer or a consumer, and everything in it."""
         id = structure(fields, self.version)
         last: int | None = fields.int64() if self.version >= 5 else codes.UNKNOWN
         last = None if last == codes.UNKNOWN else last
@@ -335,8 +335,8 @@ class Client:
             self.shared.router.addresses.tidy(consumer.queue)
 
     def pull(self, fields: Fields, request: ResponseRequest) -> None:
-        """Send a message to a consumer without prefetch. The timeout is in ms; 0: wait
-        indefinitely, -1: do not wait."""
+        """Send a message to a consumer without prefetch. The timeout is in ms; 0 means wait
+        indefinitely, and -1 means do not wait."""
         id = structure(fields, self.version)
         structure(fields, self.version)
         timeout_ms = fields.int64()
@@ -464,7 +464,7 @@ class Client:
     def _settled(
         self, request: ResponseRequest, producer: Producer, size: int, problem: NoSpace | None
     ) -> None:
-        """Answer a message that had to wait: it was added, or failed with ``problem``."""
+        """Answer a message that had to wait and was then added, or failed with ``problem``."""
         connection = self.connection
         if not connection.is_open:
             return
@@ -521,11 +521,11 @@ class Client:
         return transaction
 
     def forget(self, sending: PendingSend) -> None:
-        """Drop ``sending``, which stalled the connection, because the connection has ended."""
+        """Forget ``sending``, which stalled the connection, because the connection has ended."""
         self._flow.left(sending)
 
     def resume(self) -> None:
-        """Offer waiting messages to every consumer: the peer reads again."""
+        """Offer waiting messages to every consumer, because the peer reads again."""
         for consumer in list(self._consumers.values()):
             if consumer is not None:
                 consumer.offer()

@@ -1,5 +1,5 @@
-"""Numbers of OpenWire (release 6.3.1, CommandTypes etc.): types of structures, of acknowledgements,
-of transactions."""
+"""Numbers in OpenWire (release 6.3.1, CommandTypes etc.): types of structures, acknowledgements and
+transactions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MESSAGE_ID, LOCAL_TRANSACTION, XA_TRANSACTION = 110, 111, 112
 CONNECTION_ID, SESSION_ID, CONSUMER_ID, PRODUCER_ID, BROKER_ID = 120, 121, 122, 123, 124
 
 DELIVERED, POISON, STANDARD, REDELIVERED, INDIVIDUAL, UNMATCHED, EXPIRED = 0, 1, 2, 3, 4, 5, 6
-"""Types of acknowledgement: seen, send more; given up; consumed, with all earlier messages;
-redelivered by the client; only this one consumed; not selected; too late."""
+"""Types of acknowledgement: seen, so send more; given up; consumed with all earlier messages;
+redelivered by the client; only this message consumed; not selected; too late."""
 BEGIN, PREPARE, COMMIT, COMMIT_PREPARED, ROLLBACK, RECOVER, FORGET, END = range(8)
 """Types of TransactionInfo."""
 UNKNOWN = -2
-"""The field of a RemoveInfo that does not state which message was delivered last."""
+"""The value of a RemoveInfo field that does not state which message was delivered last."""
 ADD, REMOVE_IT = 0, 1
 """Operations of DestinationInfo."""

@@ -12,10 +12,10 @@ ShutdownInfo    -> CLOSED            -> CLOSED       ignored
 peer gone       CLOSED               CLOSED          ignored
 ==============  ===================  ==============  ========
 
-OPENED does not imply a login. Before ConnectionInfo, and after the RemoveInfo of the connection,
-the commands in ``_NEEDS_LOGIN`` are refused.
+OPENED does not imply a login. Before ConnectionInfo and after the connection's RemoveInfo, the
+commands in ``_NEEDS_LOGIN`` are refused.
 
-A close sends no command. We begin with WireFormatInfo, with the newest version and without encoding
+A close sends no command. We begin with a WireFormatInfo that has the newest version and no encoding
 options, so that the encoding is always loose. The lower of the two versions is used. BrokerInfo
 follows the peer's WireFormatInfo.
 """
@@ -54,7 +54,7 @@ from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 MAGIC = b"ActiveMQ"
 MOST = 100 * 1024 * 1024
-"""Largest command in bytes, whatever maxFrameSize says."""
+"""The largest command in bytes, whatever maxFrameSize says."""
 COMMAND = b"a command"
 """Passed to the silence monitor for each whole command."""
 
@@ -66,13 +66,13 @@ class State(enum.Enum):
 
 
 def least(ours: int, theirs: Any) -> int:
-    """Return the lower of two limits. A limit that is missing or not above 0 means none."""
+    """Return the lower of two limits. A limit that is missing or not above 0 means no limit."""
     return theirs if (isinstance(theirs, int) and 0 < theirs < ours) or ours <= 0 else ours
 
 
 class OpenWireConnection:
     """One OpenWire connection. ``version`` is the newest until both sides have sent one; ``held``
-    while the peer does not read."""
+    is true while the peer does not read."""
 
     def __init__(
         self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant, flow: ProducerFlow
@@ -220,12 +220,12 @@ class OpenWireConnection:
             self._close()
 
     def answer(self, request: ResponseRequest) -> None:
-        """Send the response to a command, if requested."""
+        """Send the response to a command if one was requested."""
         if request.response:
             self.send(command(codes.RESPONSE, int32(0), NO, int32(request.number)))
 
     def refuse(self, request: ResponseRequest, problem: Refusal) -> None:
-        """Send an exception: as the response to a command, else as ConnectionError."""
+        """Send an exception: as the response to a command, or else as ConnectionError."""
         exception = throwable(problem.kind, str(problem))
         if request.response:
             self.send(
@@ -246,7 +246,7 @@ class OpenWireConnection:
         self.shared.outbox.stop_reading(self.conn, PauseReason.ROOM)
 
     def go_on(self, request: ResponseRequest) -> None:
-        """Resume reading if the message of ``request`` stalled the connection."""
+        """Resume reading if the message of ``request`` had stalled the connection."""
         if self._stalled is not None and self._stalled[0] is request:
             self._stalled = None
             self.shared.outbox.resume_reading(self.conn, PauseReason.ROOM)
@@ -262,8 +262,8 @@ class OpenWireConnection:
         self._next_sign.move(signs.deadline)
 
     def _on_silence_check(self, now: Instant) -> None:
-        """Close if the peer has been silent for too long. While a message waits for space the
-        connection is not read, and silence does not count."""
+        """Close if the peer has been silent for too long. While a message waits for space, the
+        connection is not read and silence is ignored."""
         if self._stalled is not None:
             self._liveness.on_bytes_received(now, COMMAND)
         deadline = self._liveness.deadline()
@@ -284,7 +284,7 @@ class OpenWireConnection:
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """Send ConnectionError and close: a request of the peer cannot be stored."""
+        """Send ConnectionError and close, because a request of the peer cannot be stored."""
         error = throwable(NO_RESOURCE, reason)
         self.send(command(codes.CONNECTION_ERROR, int32(0), NO, error, NO))
         self._close()
@@ -299,7 +299,7 @@ class OpenWireConnection:
             self.shared.outbox.send(self.conn, data)
 
     def observe(self, requirement: str, detail: str) -> None:
-        """Record that ``requirement`` decided a branch."""
+        """Record that ``requirement`` determined a branch."""
         self.shared.outbox.observe(self.conn, requirement, detail)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -329,4 +329,4 @@ _WITHOUT_EFFECT = frozenset(
 )
 """Commands that a client may send but that have no effect here."""
 _NEEDS_LOGIN = frozenset((*codes.MESSAGES, *HANDLERS)) - {codes.CONNECTION, codes.FLUSH}
-"""Commands refused before a login: all except the login and commands that change nothing."""
+"""Commands that are refused before a login: all but the login and those that change nothing."""

@@ -47,22 +47,22 @@ class Client(Protocol):
 
 
 class Prefetch:
-    """The prefetch of one consumer. ``limit`` in messages; ``pulled`` is how many messages a client
-    with limit 0 has requested."""
+    """The prefetch of one consumer. ``limit`` is in messages; ``pulled`` is how many messages a
+    client with limit 0 has requested."""
 
     def __init__(self, limit: int) -> None:
         self.limit = max(0, limit)
         self.extension = self.pulled = 0
 
     def has_room(self, out: int) -> bool:
-        """Return True if one more message may be dispatched while ``out`` are held."""
+        """Return True if one more message may be dispatched while ``out`` messages are held."""
         return self.pulled > 0 if self.limit == 0 else out - self.extension < self.limit
 
     def dispatched(self) -> None:
         self.pulled = max(0, self.pulled - 1)
 
     def seen(self, count: int) -> None:
-        """Extend the limit by ``count`` messages that the client has seen and not acknowledged."""
+        """Extend the limit by ``count`` messages that the client has seen but not acknowledged."""
         self.extension += max(0, count)
 
     def acknowledged(self, count: int) -> None:
@@ -94,7 +94,7 @@ class OpenWireConsumer:
         self._out: dict[object, Entry] = {}
         self._places: dict[object, int] = {}
         self._keys: dict[int, object] = {}
-        """Deliveries in transit, by serial number in the order of dispatch."""
+        """Deliveries in transit by serial number, in the order of dispatch."""
         self._order = NumberIndex()
         self._place = 0
         self._ended = False
@@ -102,8 +102,8 @@ class OpenWireConsumer:
         self._head = int32(0) + NO + nested(id, version) + nested(destination, version)
 
     def attach(self) -> None:
-        """Join the queue. The consumer's selector picks from a shared queue; a topic subscription's
-        own queue filters on entry."""
+        """Join the queue. The consumer's selector picks from a shared queue; a topic subscription
+        has its own queue, which filters on entry."""
         if self.browses:
             self.queue.browsers.add(self)
             self._finish()
@@ -124,7 +124,7 @@ class OpenWireConsumer:
         self._send(entry)
 
     def show(self, entry: Entry) -> None:
-        """Dispatch a copy of one message, if it is selected."""
+        """Dispatch a copy of one message if the selector selects it."""
         if self._selector is None or self._selector.matches(entry.message):
             self._send(entry)
 
@@ -150,7 +150,7 @@ class OpenWireConsumer:
         self._client.send(command(codes.DISPATCH, self._head, *message))
 
     def nothing(self) -> None:
-        """Report that there is no message, for a pull or at the end of a browse."""
+        """Report that there is no message, in answer to a pull or at the end of a browse."""
         self.prefetch.pulled = 0
         self._dispatch(NO, int32(0))
 
@@ -176,11 +176,11 @@ class OpenWireConsumer:
     def covered(
         self, first: MessageId | None, last: MessageId | None, *, one: bool
     ) -> tuple[int, int]:
-        """Return the places of held messages from ``first`` (or the oldest) to ``last``, or only of
-        that ``one``.
+        """Return the places of held messages from ``first`` (or the oldest) to ``last``, or with
+        ``one`` only that one.
 
-        Raises Refusal. Only :meth:`settle` visits those in between, because acknowledgements may
-        repeat the same long range.
+        Raises Refusal. Only :meth:`settle` visits the places in between, because acknowledgements
+        may repeat the same long range.
         """
         end = None if last is None else last.key
         if end not in self._out:
@@ -199,8 +199,8 @@ class OpenWireConsumer:
         return low, high
 
     def settle(self, places: tuple[int, int], outcome: Outcome) -> None:
-        """End the deliveries in ``places`` that are still held. Does not dispatch returned
-        messages."""
+        """End the deliveries in ``places`` that are still held. Returned messages are not
+        dispatched."""
         entries: list[Entry] = []
         for place in self._order.between(*places, self._keys):
             key = self._keys.pop(place)
@@ -211,12 +211,12 @@ class OpenWireConsumer:
             self.queue.settle(entries, outcome)
 
     def undone(self, places: tuple[int, int]) -> None:
-        """Roll back an acknowledgement: the messages in ``places`` are still held."""
+        """Roll back an acknowledgement, so that the messages in ``places`` are still held."""
         self.prefetch.acknowledged(len(self._order.between(*places, self._keys)))
 
     def close(self, last: int | None) -> None:
         """Leave the queue. Unacknowledged messages return; those dispatched up to the message
-        ``last`` count as failed deliveries: all for None, none if it is unknown."""
+        ``last`` become failed deliveries (None: all; an unknown message: none)."""
         if self.browses:
             self.queue.browsers.remove(self)
             return

@@ -1,8 +1,8 @@
 """OpenWire commands in the loose encoding, decoded and encoded.
 
-A command is four bytes with the size of the rest, one with its type, and its fields. A string,
-bytes, a structure and an exception are optional: a byte before them says whether they follow. Other
-encodings (tight, with a cache, without sizes) are never negotiated.
+A command consists of four bytes for the size of the rest, one for the type, and the fields. A
+string, bytes, a structure and an exception are optional: a byte before them says whether they
+follow. Other encodings (tight, with a cache, without sizes) are never negotiated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Command(NamedTuple):
 
 
 class CommandParser:
-    """Cuts commands from a stream. A command has up to ``most`` bytes after its size."""
+    """Cuts commands from a stream. A command has at most ``most`` bytes after its size."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -57,11 +57,11 @@ class Fields(FieldReader):
     __slots__ = ()
 
     def int16(self) -> int:
-        """Return two bytes, unsigned."""
+        """Return two bytes as an unsigned number."""
         return self.unsigned() << 8 | self.unsigned()
 
     def name(self) -> str:
-        """Return mandatory text."""
+        """Return text that must be present."""
         return decoded(self.take(self.int16()))
 
     def text(self) -> str | None:
@@ -71,12 +71,12 @@ class Fields(FieldReader):
         return self.take(self.int32()) if self.unsigned() else None
 
     def throwable(self) -> tuple[str | None, str | None] | None:
-        """Return an exception's class and message, or None."""
+        """Return an exception's class and message; None if there is none."""
         return (self.text(), self.text()) if self.flag() else None
 
 
 def decoded(data: bytes) -> str:
-    """Return text as Java writes it: each UTF-16 unit in UTF-8. Raises :class:`Malformed`."""
+    """Return text that Java wrote: each UTF-16 unit is in UTF-8. Raises :class:`Malformed`."""
     if data.isascii():
         return data.decode("ascii")
     try:
@@ -112,7 +112,7 @@ def encoded(value: str) -> bytes:
 
 
 def name(value: str) -> bytes:
-    """Return mandatory text, cut to 65,535 bytes."""
+    """Return text that must be present, cut to 65,535 bytes."""
     data = encoded(value)
     if len(data) > 0xFFFF:
         data = data[:0xFFFF].decode("utf-8", "ignore").encode()
@@ -133,7 +133,7 @@ def throwable(kind: str, words: str) -> bytes:
 
 
 def several(parts: Iterable[bytes] | None) -> bytes:
-    """Return optional structures that are all present."""
+    """Return optional structures, all of which are present."""
     if parts is None:
         return NO
     listed = list(parts)
@@ -141,5 +141,5 @@ def several(parts: Iterable[bytes] | None) -> bytes:
 
 
 def optional(write: Callable[[], bytes] | None) -> bytes:
-    """Return the bytes of ``write``, or a missing field."""
+    """Return the bytes that ``write`` makes, or a missing field."""
     return NO if write is None else YES + write()

@@ -1,9 +1,9 @@
-"""Instants of our KeepAliveInfo (release 6.3.1, AbstractInactivityMonitor.writeCheck).
+"""When we send KeepAliveInfo (release 6.3.1, AbstractInactivityMonitor.writeCheck).
 
 Let R be the shorter maxInactivityDuration of both sides, D the shorter initial delay and T the
 instant at which both were known. At T + D and every R/3 from then on, KeepAliveInfo is sent unless
-something else was sent since the previous check. So our longest silence is two thirds of R. Silence
-of the peer is checked in :mod:`brokerproof.reference_broker.families.activemq.inactivity`.
+something else was sent since the previous check. So our longest silence is two thirds of R. The
+peer's silence is checked in :mod:`brokerproof.reference_broker.families.activemq.inactivity`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from brokerproof.harness.model.time import Duration, Instant
 
 SHARE = 3
 _SHORT: Duration = 3_000_000
-"""Durations up to this are checked as often as the peer checks."""
+"""Durations up to this are checked as often as by the peer."""
 
 
 class Signs:
@@ -21,7 +21,7 @@ class Signs:
     def __init__(self, duration: Duration, begin: Instant) -> None:
         self.duration = duration
         self.deadline = begin
-        """Instant of the next check."""
+        """The instant of the next check."""
         self._spoke = False
 
     @property

@@ -1,5 +1,5 @@
-"""Maps of typed values: properties of messages, and the options of WireFormatInfo (release 6.3.1,
-MarshallingSupport)."""
+"""Maps of typed values: the properties of messages, and the options of WireFormatInfo (release
+6.3.1, MarshallingSupport)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerproof.reference_broker.protocols.openwire.encoding import Fields, dec
 _NUMBERS = {2: ">b", 4: ">h", 5: ">i", 6: ">q", 7: ">d", 8: ">f"}
 _DEEPEST = 32
 _LONGEST = 8192
-"""The length in characters from which a text's length takes four bytes."""
+"""Texts of this many characters or more have a length field of four bytes."""
 
 
 def read(data: bytes | None) -> dict[str, Any]:

@@ -55,7 +55,7 @@ _NUMBERS = {"expires": "expiration", "timestamp": "timestamp", "priority": "prio
 
 
 class MessageFields:
-    """The fields of a message, from ``producerId`` on. Milliseconds since 1970, 0 for none."""
+    """The fields of a message from ``producerId`` on. Times are in ms since 1970, 0 for none."""
 
     __slots__ = (
         "arrival",
@@ -123,7 +123,7 @@ class MessageFields:
 
     @staticmethod
     def read(type: int, fields: Fields, version: int) -> MessageFields:
-        """Return the fields after the head of a command. Raises :class:`Malformed`."""
+        """Return the fields that follow the head of a command. Raises :class:`Malformed`."""
         message = MessageFields(type)
         message.producer = structure(fields, version)
         destination = structure(fields, version)
@@ -171,8 +171,8 @@ class MessageFields:
         return message
 
     def encode(self, version: int, number: int, redeliveries: int) -> bytes:
-        """Return the message as bytes, from its type on. ``number`` is the broker's own,
-        ``redeliveries`` the failed deliveries."""
+        """Return the message as bytes, from its type on. ``number`` is the broker's own number,
+        ``redeliveries`` the number of failed deliveries."""
         id = self.id
         if id is not None:
             id = MessageId(id.view, id.producer, id.number, sequence=number)
@@ -232,7 +232,7 @@ class OpenWireMessage(Message):
         self._properties: dict[str, Any] | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Make envelope and body when another protocol needs them."""
+        """Make the envelope and the body when another protocol needs them."""
         if name not in ("envelope", "body"):
             raise AttributeError(name)
         self.envelope, self.body = _to_others(self.route, self.fields, self.properties)
@@ -254,7 +254,7 @@ class OpenWireMessage(Message):
 
     @property
     def properties(self) -> dict[str, Any]:
-        """Properties by name; none if they cannot be read."""
+        """Properties by name; empty if they cannot be read."""
         if self._properties is None:
             try:
                 self._properties = maps.read(self.fields.properties)
@@ -264,7 +264,7 @@ class OpenWireMessage(Message):
 
     def property(self, name: str) -> Value:
         """Return a selector's value for ``name``: a property with its own type, or one of the names
-        of JMS and the broker."""
+        that JMS or the broker defines."""
         fields = self.fields
         match name:
             case selector_properties.SIZE:
@@ -309,7 +309,7 @@ class OpenWireRecords:
 
 
 def fields_of(message: Message) -> MessageFields:
-    """Return ``message``, of any protocol, for an OpenWire consumer."""
+    """Return ``message``, from any protocol, for an OpenWire consumer."""
     if isinstance(message, OpenWireMessage):
         return message.fields
     envelope, body = message.envelope, bytes(message.body)

@@ -1,9 +1,9 @@
 """Producers, and their windows in bytes (ACTIVEMQ-PFC).
 
 A client with a window W sends without waiting for answers until W bytes are pending, and continues
-as the broker acknowledges them with ProducerAck. A message counts 1024 plus the bytes of its
-content and properties. Only the client enforces its window. A message that requests a response gets
-that and no ProducerAck.
+as the broker acknowledges these with ProducerAck. The size of a message is 1024 plus the bytes of
+its content and properties. Only the client enforces the window. A message that requests a response
+gets the response but no ProducerAck.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from brokerproof.reference_broker.protocols.openwire.structures import (
 
 
 class Producer:
-    """One producer. ``destination`` None: each message names its own; ``window`` 0: no window."""
+    """One producer. If ``destination`` is None, each message names its own; ``window`` 0: none."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Refused requests: Java exceptions, as ActiveMQ's client knows them."""
+"""Refused requests: Java exceptions that ActiveMQ's client knows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAILED = _JMS + "JMSException"
 
 
 class Refusal(Exception):
-    """A refused request. ``kind`` is the class of the exception."""
+    """A refused request. ``kind`` is the class of the Java exception."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)

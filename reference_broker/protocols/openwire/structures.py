@@ -1,4 +1,4 @@
-"""Structures in commands: ids, destinations, transactions."""
+"""Structures in commands: ids, destinations and transactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brokerproof.reference_broker.protocols.openwire.encoding import (
 )
 
 TEXT_VIEWS = 10
-"""The first version in which a MessageId may be a text alone."""
+"""The first version in which a MessageId may be just a text."""
 
 
 _CONSUMER, _PRODUCER = bytes((codes.CONSUMER_ID,)), bytes((codes.PRODUCER_ID,))
@@ -29,7 +29,7 @@ _TWO_LONGS = struct.Struct(">qq").pack
 
 
 class Destination(NamedTuple):
-    """A queue or a topic, permanent or temporary."""
+    """A queue or topic, permanent or temporary."""
 
     type: int
     name: str
@@ -101,7 +101,7 @@ class ProducerId(NamedTuple):
 
 
 class MessageId(NamedTuple):
-    """The id of a message. ``view`` is a text that replaces the other fields; ``sequence`` is the
+    """The id of a message. ``view`` is a text that stands for the other fields; ``sequence`` is the
     broker's own number."""
 
     view: str | None
@@ -111,7 +111,7 @@ class MessageId(NamedTuple):
 
     @property
     def key(self) -> object:
-        """The part common to all ids of one message."""
+        """The part that all ids of one message have in common."""
         return self.view or (self.producer, self.number)
 
     def encode(self, version: int) -> bytes:
@@ -181,8 +181,8 @@ def listed(structures: list[Structure | None] | None, version: int) -> bytes:
 
 
 def structure(fields: Fields, version: int) -> Structure | None:
-    """Return the structure in a field, or None. Raises :class:`Malformed`, including for one that
-    commands cannot contain."""
+    """Return the structure in a field, or None. Raises :class:`Malformed`, also for a structure
+    that commands cannot contain."""
     if not fields.unsigned():
         return None
     type = fields.unsigned()

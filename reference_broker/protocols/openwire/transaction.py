@@ -1,8 +1,8 @@
 """Local transactions of OpenWire: sends and acknowledgements that take effect together, or not at
 all.
 
-An acknowledged message stays with its consumer until the end, even after a rollback: the client
-redelivers it by itself, without telling the broker (release 6.3.1,
+A message acknowledged in a transaction stays with its consumer until the end, even after a
+rollback: the client redelivers it itself, without telling the broker (release 6.3.1,
 PrefetchSubscription.registerRemoveSync).
 """
 
@@ -23,7 +23,7 @@ class OpenWireTransaction:
         self.is_live = True
 
     def send(self, message: Message, charge: ResourceClaim) -> None:
-        """Hold ``message``, and its claim on resources, until the end."""
+        """Hold ``message`` and its claim on resources until the end of the transaction."""
         self.sends.send(message, charge)
 
     def settle(self, consumer: OpenWireConsumer, places: tuple[int, int]) -> None:

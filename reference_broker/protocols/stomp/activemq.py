@@ -1,13 +1,13 @@
 """A STOMP connection by ActiveMQ's rules: answers to SEND may be late, an ERROR for lack of space
-does not end it, and silence is checked once per interval.
+does not end the connection, and silence is checked once per interval.
 
 A SEND with a receipt that finds no space does not delay later frames: its RECEIPT or ERROR is sent
-once the message has been added or has failed. Without a receipt the connection is not read until
+once the message has been added or has failed. Without a receipt, the connection is not read until
 there is space (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`); if the message
 fails, an ERROR without receipt-id is sent, and reading continues.
 
 Any other mistake ends the connection, unless ``stomp_errors_close`` is switched off. Then, as in
-release 6.3.1, only bytes that are not a frame end it, and any mistake before CONNECTED.
+release 6.3.1, it is ended only by bytes that are not a frame and by mistakes before CONNECTED.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ActiveMqStompConnection(StompConnection):
     # --- SEND -------------------------------------------------------------------------------------
 
     def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
-        """Handle a SEND, now or when there is space. Raises :class:`Refusal`."""
+        """Handle a SEND now, or when there is space. Raises :class:`Refusal`."""
         message = new_message(self, envelope, frame.body)
         observe = self.shared.outbox.observe
         address = message.route.address
@@ -90,7 +90,7 @@ class ActiveMqStompConnection(StompConnection):
             transaction.send(message, router.charge_transaction(message))
 
     def _settled(self, frame: Frame, problem: NoSpace | None) -> None:
-        """Answer a SEND that had to wait: it succeeded, or failed with ``problem``."""
+        """Answer a SEND that had to wait and then succeeded, or failed with ``problem``."""
         if not self.is_open:
             return
         receipt = frame.get("receipt")

@@ -1,8 +1,8 @@
 """Handlers of the client frames of a connected session. CONNECT and STOMP are in ``connection.py``.
 
 A handler gets the connection and the frame, and raises :class:`Refusal` if it cannot execute it. It
-may return an action for *after* the RECEIPT: SUBSCRIBE attaches its consumer then, so that the
-RECEIPT precedes the first MESSAGE, and DISCONNECT closes then. All other effects precede the
+may return an action to be done *after* the RECEIPT: SUBSCRIBE then attaches its consumer, so that
+the RECEIPT precedes the first MESSAGE, and DISCONNECT then closes. All other effects precede the
 RECEIPT, which confirms them.
 """
 
@@ -43,7 +43,7 @@ INT_MAX = 2**31 - 1
 
 
 class Session(Protocol):
-    """A connected session, as frames act on it."""
+    """A connected session, as frames affect it."""
 
     conn: int
     acceptor: Acceptor
@@ -54,18 +54,18 @@ class Session(Protocol):
     held: bool
     subscriptions: dict[tuple[str | None, str | None], Subscription]
     by_destination: dict[str, OrderedDict[tuple[str | None, str | None], None]]
-    """Keys of the subscriptions, by destination."""
+    """The keys of the subscriptions, by destination."""
     deliveries: dict[str, Delivery]
     transactions: dict[str, Transaction]
     sending_transactions: set[str]
-    """Names of the transactions that hold messages."""
+    """The names of the transactions that hold messages."""
     on_room: Callable[[], None]
     """Called when a waiting SEND may be retried."""
     spool: Callable[[bool], Sink | None]
-    """Returns a file for a large body of text or bytes; None if the body stays in memory."""
+    """Returns a file for a large body of text or bytes, or None if the body stays in memory."""
 
     def submit(self, frame: Frame, envelope: Envelope, transaction: Transaction | None) -> After:
-        """Handle a SEND, now or when there is room."""
+        """Handle a SEND now, or when there is room."""
 
     def release(
         self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
@@ -77,7 +77,7 @@ class Session(Protocol):
 
 
 def withheld() -> None:
-    """Marks a handler that will send its RECEIPT itself, later."""
+    """Marks a handler that will send the RECEIPT itself, later."""
 
 
 _MESSAGE_ID = "amqMessageId"
@@ -92,7 +92,7 @@ _DURABLE_NAMES = (
     "durable-subscription-name",
     "activemq.subscriptionName",
 )
-"""Headers with the name of a durable subscription; the first that is present counts
+"""Headers with the name of a durable subscription; the first that is present applies
 (ARTEMIS-STOMP-durable-3: the manual until 2.33)."""
 
 
@@ -150,8 +150,8 @@ def submit(
 def may_send(session: Session, address: str) -> bool:
     """Return True if a SEND to ``address`` can be handled now; otherwise it is retried later.
 
-    A client whose transaction holds messages never waits: it could not end the transaction, and
-    these messages may be what fills the address.
+    A client whose transaction holds messages never waits, because it could not end the transaction,
+    whose messages may be what fills the address.
     """
     if session.sending_transactions:
         return True
@@ -159,7 +159,7 @@ def may_send(session: Session, address: str) -> bool:
 
 
 def new_message(session: Session, envelope: Envelope, body: bytes | LargeBodySlice) -> Message:
-    """Return a new message. Its body goes to a file if it is large and files are available."""
+    """Return a new message. If the body is large and files are available, it goes to a file."""
     shared = session.shared
     arrived = shared.clock.unix()
     if isinstance(body, bytes):
@@ -173,7 +173,7 @@ def new_message(session: Session, envelope: Envelope, body: bytes | LargeBodySli
 
 
 def _named(message: Message) -> Message:
-    """Return the message with its number in a header (ARTEMIS-STOMP-id-1). The sender's header of
+    """Return the message with its number in a header (ARTEMIS-STOMP-id-1). The sender's header with
     that name is dropped."""
     plain = message.envelope
     headers = tuple(header for header in plain.headers if header[0] != _MESSAGE_ID)
@@ -200,8 +200,8 @@ def _envelope(session: Session, head: Head) -> Envelope:
 def _where(
     session: Session, head: Head, destination: str, type_header: str, nameless: Fault
 ) -> tuple[str, RoutingType | None]:
-    """Return address and routing type. The frame's type header decides, else the acceptor's longest
-    matching prefix."""
+    """Return the address and the routing type. The frame's type header decides, or else the
+    acceptor's longest matching prefix."""
     acceptor = session.acceptor
     prefixes = [(prefix, RoutingType.ANYCAST) for prefix in acceptor.anycast_prefix]
     prefixes += [(prefix, RoutingType.MULTICAST) for prefix in acceptor.multicast_prefix]
@@ -324,8 +324,8 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
 
 
 def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
-    """Return the window of a new subscription, in bytes or in messages as the acceptor counts. Mode
-    auto needs no window of messages."""
+    """Return the window of a new subscription, in bytes or messages, whichever the acceptor uses.
+    Mode auto needs no window of messages."""
     family = session.shared.family
     if not family.prefetch_in_messages:
         return ByteWindow(_window(session, frame, mode))
@@ -345,7 +345,7 @@ def _window_of(session: Session, frame: Frame, mode: AckMode) -> ByteWindow:
 
 
 def _window(session: Session, frame: Frame, mode: AckMode) -> int:
-    """Return the size of the window: the frame's, else -1 for auto, else the acceptor's
+    """Return the size of the window: the frame's, or else -1 for auto, or else the acceptor's
     (ARTEMIS-STOMP-window-1, -5)."""
     for name in ("consumer-window-size", "activemq.prefetchSize"):
         text = frame.get(name)
@@ -365,8 +365,8 @@ def _window(session: Session, frame: Frame, mode: AckMode) -> int:
 
 
 def unsubscribe(session: Session, frame: Frame) -> After:
-    """End a subscription of this connection, delete a durable one, or both. A durable subscription
-    is deleted only by name."""
+    """End a subscription of this connection, delete a durable subscription, or both. A durable
+    subscription is deleted only by name."""
     version = session.version
     durable = _durable(session, frame)
     name, destination = frame.get("id"), frame.get("destination")
@@ -536,4 +536,4 @@ COMMANDS: Mapping[str, Handler] = {
     "ABORT": abort,
     "DISCONNECT": disconnect,
 }
-"""Handlers by command. The grammar decides which commands a version has."""
+"""Handlers by command. The grammar decides which commands exist in a version."""

@@ -99,8 +99,8 @@ class State(enum.Enum):
 
 
 class StompConnection:
-    """One STOMP connection. ``version``, ``encoder`` and the attributes after them are read by
-    ``commands.py``."""
+    """One STOMP connection. ``commands.py`` reads ``version``, ``encoder`` and the attributes after
+    them."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class StompConnection:
     # --- what comes in ----------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
-        """Read ``data``, or keep it while the connection is blocked."""
+        """Read ``data``, or keep it if the connection is blocked."""
         self._liveness.on_bytes_received(now, data)
         if self._waiting is None and not self.blocked:
             self._read(now, data)
@@ -214,7 +214,7 @@ class StompConnection:
             self._on_silence()
 
     def _on_silence(self) -> None:
-        """Close: the peer has been silent for too long."""
+        """Close, because the peer has been silent for too long."""
         requirement = self._heartbeats.ends_silently
         if requirement is not None:
             detail = (
@@ -235,7 +235,7 @@ class StompConnection:
             self._silence_check.move(deadline)
 
     def _wait(self, frame: Frame | None, problem: NoRoom) -> None:
-        """Keep ``frame``, and all bytes after it, until there is room."""
+        """Keep ``frame`` and all bytes after it until there is room."""
         self._waiting = frame
         if frame is not None and isinstance(frame.body, LargeBodySlice):
             frame.body.whole.retain()
@@ -245,7 +245,7 @@ class StompConnection:
         self.shared.outbox.observe(self.conn, "ARTEMIS-FLOW-block-1", str(problem))
 
     def _go_on(self) -> None:
-        """Handle the waiting input, while there is room."""
+        """Handle the waiting input as long as there is room."""
         now, frame, data = self.shared.clock.now, self._waiting, self._unread
         self._forget_waiting()
         self._read(now, data, frame)
@@ -255,8 +255,8 @@ class StompConnection:
             self._watch()
 
     def _blocks(self, frame: Frame) -> bool:
-        """Return True if nothing after ``frame`` may be read now: it was a SEND, and the broker is
-        short of a resource."""
+        """Return True if nothing after ``frame`` may be read now, because it was a SEND and the
+        broker is short of a resource."""
         alarms = self.shared.alarms
         if frame.head.command != "SEND" or not alarms.raised:
             return False
@@ -452,8 +452,8 @@ class StompConnection:
     def release(
         self, subscriptions: Iterable[Subscription], transactions: Iterable[Transaction] = ()
     ) -> None:
-        """End ``subscriptions`` and undo ``transactions``. Their messages return and are offered to
-        other consumers."""
+        """End ``subscriptions`` and undo ``transactions``. Their messages return to the queues and
+        are offered to other consumers."""
         back = [(subscription.queue, subscription.unsubscribe()) for subscription in subscriptions]
         queues: dict[Queue, None] = {}
         for transaction in transactions:

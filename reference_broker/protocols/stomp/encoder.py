@@ -1,11 +1,11 @@
 """Encodes frames: escaping per version, and MESSAGE frames made of cached parts.
 
-A MESSAGE is the subscription's own beginning (encoded once per subscription), the number of the
-message, and the message's headers (encoded once per envelope and version) and body. Numbers have a
-fixed width, so equal messages have frames of equal length, which keeps window arithmetic readable.
-No byte follows the NUL, so the length of a frame is unambiguous.
+A MESSAGE consists of the subscription's own beginning (encoded once per subscription), the number
+of the message, and the message's headers (encoded once per envelope and version) and body. Numbers
+have a fixed width, so equal messages have frames of equal length, which keeps window arithmetic
+readable. No byte follows the NUL, so the length of a frame is unambiguous.
 
-Headers that the broker sets itself cannot be forged: a producer's entries of these names are
+Headers that the broker sets itself cannot be forged: a producer's entries with these names are
 dropped (:data:`OURS`). All others are passed on in order, including repeated entries
 (STOMP11-SEND-06, STOMP12-SEND-06).
 
@@ -32,7 +32,7 @@ OURS = frozenset(
         "transaction",
     }
 )
-"""Headers of a SEND that are not passed on: the broker sets them, or they are meant only for it."""
+"""Headers of a SEND that are not passed on: the broker sets them, or only the broker needs them."""
 
 _PLAIN_LINE = re.compile(r"[^:\r\n\\]*:[^:\r\n\\]*\n")
 """A header line that needs no escapes in any version."""
@@ -53,7 +53,7 @@ class FrameEncoder:
         self._length_always = version is not Version.V1_0
 
     def header(self, name: str, value: str) -> bytes:
-        """Return one header line with its end; nothing if this version cannot carry it."""
+        """Return one header line with its line end, or nothing if this version cannot carry it."""
         line = f"{name}:{value}\n"
         if _PLAIN_LINE.fullmatch(line):
             return line.encode()
@@ -75,8 +75,8 @@ class FrameEncoder:
         return b"RECEIPT\n%b\n\0" % self.header("receipt-id", receipt)
 
     def message(self, opening: bytes, message: Message, ack: bytes, redelivered: bool) -> bytes:
-        """Return a MESSAGE. ``opening`` is from :meth:`opening`; ``ack`` is a whole header line, or
-        empty.
+        """Return a MESSAGE. ``opening`` comes from :meth:`opening`; ``ack`` is a whole header line
+        or empty.
 
         For a large message, the result ends before the body, which is sent separately with its NUL.
         """
@@ -106,7 +106,7 @@ class FrameEncoder:
         return b"%b%010d\n%b%b\n%b\0" % (opening, message.number, ack, headers, body)
 
     def opening(self, consumer: int, subscription: str | None) -> bytes:
-        """Return the part of a MESSAGE to one subscription that precedes the message's number."""
+        """Return the part of a MESSAGE for one subscription that precedes the message's number."""
         line = b"" if subscription is None else self.header("subscription", subscription)
         return b"MESSAGE\n%bmessage-id:%06d," % (line, consumer)
 

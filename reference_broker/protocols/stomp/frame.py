@@ -1,4 +1,4 @@
-"""A STOMP frame that was read: a head and a body."""
+"""A STOMP frame as read: a head and a body."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Head:
-    """Command and headers, decoded.
+    """A decoded command with its headers.
 
-    It is immutable, so frames with the same head share one. ``headers`` has every entry in order,
-    ``first`` the first entry of each name (STOMP12-REPEAT-02). ``content_length`` is None if that
-    header is missing. ``envelope`` caches the one made for SEND.
+    It is immutable, so frames with the same head share one object. ``headers`` has every entry in
+    order, ``first`` the first entry of each name (STOMP12-REPEAT-02). ``content_length`` is None if
+    that header is missing. ``envelope`` caches the envelope made for a SEND.
     """
 
     __slots__ = ("command", "content_length", "envelope", "first", "headers")
@@ -44,8 +44,8 @@ class Head:
         self.envelope: Envelope | None = None
 
     def with_receipt(self, value: str) -> Head:
-        """Return this head with another value in its first receipt header, which it must have. The
-        envelope is kept."""
+        """Return this head, which must have a receipt header, with another value in the first one.
+        The envelope is kept."""
         at = self.headers.index(("receipt", self.first["receipt"]))
         other = Head.__new__(Head)
         other.command = self.command
@@ -66,5 +66,5 @@ class Frame:
         self.body = body
 
     def get(self, name: str) -> str | None:
-        """Return the first header of that name, or None."""
+        """Return the first header with that name, or None."""
         return self.head.first.get(name)

@@ -1,4 +1,5 @@
-"""Differences of the versions as data: one :class:`Grammar` for each, and one for the first frame.
+"""The differences between the versions as data: one :class:`Grammar` for each version, and one for
+the first frame.
 
 ===================  ==========  ==========  ==========  ==========
 rule                 opening     1.0         1.1         1.2
@@ -16,8 +17,8 @@ escaped. It allows either end of line, because a client that supports 1.2 may us
 
 Two choices where 1.0 is silent: its examples put a space after the colon, but its text does not say
 whether that belongs to the value (STOMP10-FRAME-08). We strip leading spaces from values, as those
-examples need, and leave everything else alone. Its grammar requires ASCII (STOMP10-FRAME-05); we
-read UTF-8, which includes ASCII.
+examples need, and leave everything else alone. The 1.0 grammar requires ASCII (STOMP10-FRAME-05);
+we read UTF-8, which includes ASCII.
 
 A NUL in a header is legal in every version, because the grammars exclude only LF, CR and the colon.
 """
@@ -39,7 +40,7 @@ _CONNECT = frozenset({"CONNECT", "STOMP"})
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """Rules for reading frames. ``escapes`` maps the byte after a backslash to the escaped
-    character; None: no escaping."""
+    character; None means no escapes."""
 
     version: Version | None
     commands: frozenset[str]
@@ -55,7 +56,7 @@ class Grammar:
 
     @property
     def effective(self) -> Version:
-        """The version to cite: the newest one until a version is agreed on."""
+        """The version to cite: the newest version until one is agreed on."""
         return Version.V1_2 if self.version is None else self.version
 
 

@@ -1,5 +1,5 @@
-"""Negotiation by CONNECT's heart-beat header: the answer in CONNECTED, our own heartbeats, and the
-connection TTL.
+"""Negotiation by the heart-beat header of CONNECT: the answer in CONNECTED, our own heartbeats, and
+the connection TTL.
 
 With cx,cy from the client, m the acceptor's ``heartBeatToConnectionTtlModifier``, lo and hi its
 ``connectionTtlMin`` and ``connectionTtlMax``, all times in milliseconds:
@@ -20,8 +20,9 @@ Without the header (and always in 1.0, which has no heartbeats) the answer has n
 no heartbeats, and the TTL is TTL0. The specifications treat a missing header as 0,0 (STOMP11-HB-05,
 STOMP12-HB-05), and so does this: with cx = 0 and cy = 0 neither side sends, whatever sy is.
 
-With hi below cx, a connection ends before the client owes a heartbeat. That is what was configured.
-The answer states what we request; a client that sends heartbeats that often stays connected.
+If hi is below cx, a connection ends before the client owes a heartbeat, because that was
+configured. The answer states what we request; a client that sends heartbeats that often stays
+connected.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Agreement:
     client_beats: bool
     """True if the TTL follows from heartbeats that the client promised."""
     first_look_ms: int = 0
-    """Time of the first check for silence, in families that check once per interval."""
+    """The time of the first check for silence, in families that check once per interval."""
 
 
 def to_long(value: float) -> int:
-    """Return ``value`` truncated to a signed 64-bit integer, saturating; not-a-number gives 0."""
+    """Return ``value`` truncated to a signed 64-bit integer, with saturation; NaN becomes 0."""
     if math.isnan(value):
         return 0
     if value >= LONG_MAX:
@@ -62,7 +63,7 @@ def to_long(value: float) -> int:
 
 
 class HeartBeatNegotiator:
-    """The arithmetic of one acceptor."""
+    """The heartbeat arithmetic of one acceptor."""
 
     def __init__(self, acceptor: Acceptor, settings: Settings) -> None:
         self.acceptor = acceptor
@@ -78,7 +79,7 @@ class HeartBeatNegotiator:
 
     def negotiate(self, header: str | None, version: Version) -> Agreement:
         """Return the agreement for a CONNECT with this heart-beat header. Raises :class:`Refusal`
-        for a malformed one."""
+        if the header is malformed."""
         if header is None or version is Version.V1_0:
             return Agreement(None, 0, self.initial_ttl_ms(), client_beats=False)
         cx, cy = self.parse(header, version)
@@ -89,8 +90,8 @@ class HeartBeatNegotiator:
         """Return two whole numbers of milliseconds, separated by a comma (STOMP11-HB-01,
         STOMP12-HB-01).
 
-        The specifications say "positive" and give 0 a meaning, so: not negative. Numbers end at
-        2^63 - 1.
+        The specifications say "positive" but give 0 a meaning, so numbers must not be negative. The
+        largest is 2^63 - 1.
         """
         parts = header.split(",")
         if len(parts) != 2:
@@ -119,7 +120,7 @@ class HeartBeatNegotiator:
         return int(digits)
 
     def agree(self, cx: int, cy: int) -> tuple[int, int, int]:
-        """Return sx, sy and TTL, in milliseconds."""
+        """Return sx, sy and the TTL, in milliseconds."""
         lo, hi = self.acceptor.ttl.connection_ttl_min_ms, self.acceptor.ttl.connection_ttl_max_ms
         sx = 0 if cy == 0 else max(MIN_BEAT_MS, cy)
         if cx == 0:
@@ -140,22 +141,23 @@ class HeartBeatNegotiator:
 @dataclass(frozen=True, slots=True)
 class HeartBeats:
     """A family's heartbeats: how they are negotiated, and the requirement by which a silent peer is
-    disconnected without an ERROR (None: it gets one)."""
+    disconnected without an ERROR (None: the peer gets an ERROR)."""
 
     negotiator: type[HeartBeatNegotiator] = HeartBeatNegotiator
     ends_silently: str | None = None
 
 
 BY_TTL = HeartBeats()
-"""Artemis: heartbeats agree on a connection TTL."""
+"""Artemis: heartbeats determine a connection TTL."""
 
 
 class MirroredHeartBeats(HeartBeatNegotiator):
-    """Returns the client's two numbers swapped, and 0,0 without the header, even in 1.0.
+    """Answers with the client's two numbers swapped, or with 0,0 if there is no header, even in
+    1.0.
 
-    If the client sends cx,cy, we send a heartbeat every cy ms and check for silence every
-    trunc(cx * grace) ms, starting after min(cx, cy) ms. A negative number switches both off, and
-    counts as 0 in the answer.
+    If the client sends cx,cy, we send a heartbeat every cy ms and check for silence every trunc(cx
+    * grace) ms, starting after min(cx, cy) ms. A negative number switches both off, and becomes 0
+    in the answer.
     """
 
     def initial_ttl_ms(self) -> int:

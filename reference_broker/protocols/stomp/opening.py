@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.stomp.refusal import Refusal, shown
 
 def choose_version(accepted: str | None) -> Version:
     """Return the highest version that both sides support (STOMP11-NEGO-04, STOMP12-NEGO-04).
-    Without the header it is 1.0. Raises :class:`Refusal`."""
+    Without the header, the version is 1.0. Raises :class:`Refusal`."""
     if accepted is None:
         return Version.V1_0
     offered = accepted.split(",")

@@ -35,7 +35,7 @@ from brokerproof.reference_broker.protocols.stomp.refusal import Fault, Refusal,
 from brokerproof.reference_broker.settings.acceptor import StompLimits
 
 REMEMBERED = 64
-"""Heads that a parser remembers, of at most :data:`SHORT` bytes each."""
+"""The number of heads that a parser remembers, of at most :data:`SHORT` bytes each."""
 SHORT = 1024
 
 _CR = 13
@@ -45,8 +45,8 @@ _LF_BLANK = re.compile(rb"\n\n")
 _CRLF_BLANK = re.compile(rb"\n\r?\n")
 _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 _PLAIN_HEADER = re.compile(r"\n([a-z-]+):([!-9;-\[\]-~]+)(?=\n|\Z)")
-"""A header that every grammar reads alike: a name like the specification's own, and a value of
-visible ASCII without colon and backslash."""
+"""A header that every grammar reads alike: a name like those in the specification, and a value of
+visible ASCII without colons and backslashes."""
 
 
 class Sink(Protocol):
@@ -94,24 +94,24 @@ class FrameParser:
         self._spooled: Frame | None = None
 
     def spool_from(self, size: int, new_sink: Callable[[bool], Sink | None]) -> None:
-        """Write the body of a SEND to a file of ``new_sink`` if it has ``size`` bytes or more.
-        ``new_sink`` gets True for text; None keeps the body in memory."""
+        """Write the body of a SEND to a file from ``new_sink`` if it has ``size`` bytes or more.
+        ``new_sink`` gets True for text; None keeps all bodies in memory."""
         self._spool_size = max(size, 1)
         self._new_sink = new_sink
 
     def abandon(self) -> None:
-        """Drop an unfinished large body: no more bytes arrive."""
+        """Drop an unfinished large body, because no more bytes will arrive."""
         if self._sink is not None:
             self._sink.abandon()
             self._sink = None
 
     @property
     def buffered(self) -> int:
-        """Number of bytes held."""
+        """The number of bytes held."""
         return len(self._pending) + len(self._data) - self._at
 
     def rest(self) -> bytes:
-        """Return unread bytes, for the parser that takes over."""
+        """Return the unread bytes, for the parser that takes over."""
         return bytes(self._pending) + self._data[self._at :]
 
     def feed(self, data: bytes) -> None:
@@ -130,7 +130,7 @@ class FrameParser:
         self._at = 0
 
     def next(self) -> Frame | None:
-        """Return the next frame, or None when more bytes are needed. Raises :class:`Refusal` for
+        """Return the next frame, or None if more bytes are needed. Raises :class:`Refusal` for
         bytes that are not a frame."""
         if self._spooled is not None:
             spooled, self._spooled = self._spooled, None
@@ -183,8 +183,8 @@ class FrameParser:
     # --- frames that have begun -------------------------------------------------------------------
 
     def _wait(self, at: int, body_at: int | None = None, whole: int | None = None) -> None:
-        """Keep the frame that begins at ``at``. Its body begins ``body_at`` further; ``whole`` is
-        its length if known."""
+        """Keep the frame that begins at ``at``. The body begins ``body_at`` bytes later; ``whole``
+        is the frame's length, if known."""
         self._pending = bytearray(self._data[at:])
         self._data, self._at = b"", 0
         self._looked = self._line_at = self._line_count = 0
@@ -237,8 +237,8 @@ class FrameParser:
     # --- large bodies -----------------------------------------------------------------------------
 
     def _begin_to_spool(self, head: Head, data: bytes, length: int | None) -> bool:
-        """Write the body of ``head`` to a file. It begins with ``data`` and has ``length`` bytes,
-        or ends with a NUL. Return False if it stays in memory."""
+        """Write the body of ``head`` to a file. The body begins with ``data`` and has ``length``
+        bytes or ends with a NUL. Return False if the body stays in memory."""
         sink = None
         if head.command == "SEND" and self._new_sink is not None:
             sink = self._new_sink(length is None)
@@ -281,7 +281,7 @@ class FrameParser:
     # --- heads ------------------------------------------------------------------------------------
 
     def _check_line(self, number: int, line: bytes) -> None:
-        """Check a whole line of a head, without its end; ``number`` is 0 for the command."""
+        """Check a whole line of a head, without the line end; ``number`` is 0 for the command."""
         if len(line) > self._limits.line:
             raise self._too_large(
                 f"line {number + 1} has {len(line)} bytes, more than {self._limits.line}"
@@ -295,7 +295,7 @@ class FrameParser:
             )
 
     def _head(self, block: bytes) -> Head:
-        """Read a head: everything before the blank line, without the last end of line."""
+        """Read a head: everything before the blank line, without the last line end."""
         grammar = self._grammar
         key: bytes | tuple[bytes, bytes] = block
         if block.startswith(b"SEND\n"):
@@ -338,7 +338,7 @@ class FrameParser:
         return command
 
     def _read_lines(self, block: bytes, headers: list[tuple[str, str]]) -> str:
-        """Read a head line by line: add each header to ``headers`` and return the command. Raises
+        """Read a head line by line: add each header to ``headers``, and return the command. Raises
         :class:`Refusal` for the first wrong line."""
         grammar = self._grammar
         lines = block.split(b"\n")
@@ -429,7 +429,7 @@ class FrameParser:
         return int(digits)
 
     def _check_body(self, head: Head, size: int) -> None:
-        """Check a body of which at least ``size`` bytes were announced or have arrived."""
+        """Check a body of which at least ``size`` bytes have been announced or have arrived."""
         if size and head.command not in self._grammar.with_body:
             raise self._refuse(
                 refusal.BODY_NOT_ALLOWED, f"a {head.command} frame has no body", head

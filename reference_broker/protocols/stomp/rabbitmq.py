@@ -9,11 +9,11 @@ SECOND_MS = 1000
 
 
 class RabbitHeartBeats(HeartBeatNegotiator):
-    """Negotiates whole seconds: 0 means none, less than one second counts as one, any other
-    fraction is dropped.
+    """Negotiates whole seconds: 0 means none, less than one second is rounded up to one, and any
+    other fraction is dropped.
 
-    With this rule as f and cx,cy from the client, the answer is f(cy),f(cx), and 0,0 without the
-    header. We send every f(cy) / 2, and check for silence every f(cx).
+    If f is this rule and the client sends cx,cy, the answer is f(cy),f(cx); without the header, the
+    answer is 0,0. We send every f(cy) / 2, and check for silence every f(cx).
     """
 
     def initial_ttl_ms(self) -> int:
@@ -28,5 +28,5 @@ class RabbitHeartBeats(HeartBeatNegotiator):
 
     @staticmethod
     def whole(promised_ms: int) -> int:
-        """Return f, in milliseconds."""
+        """Return the value of f in milliseconds."""
         return max(SECOND_MS, promised_ms // SECOND_MS * SECOND_MS) if promised_ms else 0

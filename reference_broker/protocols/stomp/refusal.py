@@ -1,10 +1,10 @@
-"""Refusals: each kind of mistake, the words of its ERROR, and the requirement that covers it in
+"""Refusals: each kind of mistake, the words of the ERROR, and the requirement that covers it in
 each version.
 
 A fault is a short message for the ``message`` header (no colons, no backslashes, no line ends, so
 that every version carries it unescaped) and the requirement that covers it in 1.0, 1.1 and 1.2.
-STOMP 1.0 has no rule for most faults; then its general permission to answer ERROR when something
-goes wrong is cited (STOMP10-ERROR-01).
+STOMP 1.0 has no rule for most faults; for these, its general permission to send an ERROR when
+something goes wrong is cited (STOMP10-ERROR-01).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ANY = "STOMP10-ERROR-01"
 
 
 class Fault(NamedTuple):
-    """One kind of mistake. ``v10``, ``v11``, ``v12`` are requirement ids."""
+    """One kind of mistake. ``v10``, ``v11`` and ``v12`` are requirement ids."""
 
     message: str
     v10: str
@@ -136,7 +136,7 @@ NACK_NO_TRANSACTION = Fault("no such transaction", _ANY, "STOMP11-NACK-02", "STO
 
 
 class Refusal(Exception):
-    """A peer's mistake, answered with ERROR and a close.
+    """A peer's mistake, answered with an ERROR and a close.
 
     ``detail`` tells people what was wrong and where. ``receipt`` is the receipt header of the
     frame, if it could be read. ``headers`` are added to the ERROR.
@@ -160,6 +160,6 @@ class Refusal(Exception):
 
 
 def shown(data: bytes | str) -> str:
-    """Return at most 40 bytes or characters of a peer's input in printable form, for a detail."""
+    """Return at most 40 bytes or characters of a peer's input, in printable form, for a detail."""
     text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
     return ascii(text if len(text) <= 40 else text[:40] + "…")

@@ -1,9 +1,9 @@
 """A subscription: the consumer of one queue, its window, and its unsettled deliveries.
 
-Each delivery has two keys. The ``message-id`` names message and subscription, and is the same each
-time that message is delivered to that subscription. The ``ack`` header of 1.2 names the delivery
-itself, so an ACK for an earlier delivery of the message is recognised. Clients settle by the first
-in 1.0 and 1.1, by the second in 1.2.
+Each delivery has two keys. The ``message-id`` names the message and the subscription, and is the
+same each time that message is delivered to that subscription. The ``ack`` header of 1.2 names the
+delivery itself, so an ACK for an earlier delivery of the message is recognised. Clients settle by
+``message-id`` in 1.0 and 1.1, and by ``ack`` in 1.2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from brokerproof.reference_broker.protocols.stomp.frame import Version
 
 
 class Delivery:
-    """One unsettled MESSAGE; ``charge`` is subtracted from its window."""
+    """One unsettled MESSAGE; ``charge`` is what it took from the subscription's window."""
 
     __slots__ = ("charge", "entry", "key", "subscription")
 
@@ -36,8 +36,8 @@ def _no_room() -> bool:
 
 
 class Subscription:
-    """One subscription. ``id`` is None for a 1.0 subscription without one. ``deliveries`` is shared
-    by all subscriptions of a connection."""
+    """One subscription. ``id`` is None for a 1.0 subscription without an id. All subscriptions of a
+    connection share ``deliveries``."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Subscription:
         self._delivered = 0
 
     def pause_delivery(self, paused: bool) -> None:
-        """Pretend to have no room while the peer does not read, whatever the window."""
+        """Claim to have no room while the peer does not read, whatever the window is."""
         self.has_room = _no_room if paused else self.window.has_room
 
     def wait_for(self, batch: int) -> None:
@@ -115,12 +115,12 @@ class Subscription:
             self._outbox.stream(self._conn, frame, message.body, b"\0")
 
     def take(self, delivery: Delivery) -> list[Entry]:
-        """Return the deliveries that a settlement of ``delivery`` covers, oldest first. The window
-        regains their charge.
+        """Return the deliveries that a settlement of ``delivery`` covers, oldest first, and return
+        their charge to the window.
 
         In ``client`` mode these are all deliveries up to this one (STOMP11-SUB-10, STOMP12-SUB-11).
-        1.0 does not say (STOMP10-ACK-03) and is treated the same. In ``client-individual`` mode it
-        is only this one (STOMP12-SUB-13).
+        Version 1.0 does not say (STOMP10-ACK-03) and is treated the same way. In
+        ``client-individual`` mode it is only this one (STOMP12-SUB-13).
         """
         if self.mode is AckMode.CLIENT_INDIVIDUAL:
             del self._unsettled[delivery.key], self._deliveries[delivery.key]
@@ -138,7 +138,7 @@ class Subscription:
         return taken
 
     def unsubscribe(self) -> list[Entry]:
-        """Leave the queue and return the unsettled deliveries. No message is sent afterwards."""
+        """Leave the queue and return the unsettled deliveries. No messages are sent afterwards."""
         self.queue.remove_consumer(self)
         entries = [delivery.entry for delivery in self._unsettled.values()]
         for key in self._unsettled:

@@ -1,1 +1,1 @@
-"""WebSocket beneath STOMP (RFC 6455): the HTTP upgrade, the framing, the joining connection."""
+"""WebSocket beneath STOMP (RFC 6455): the HTTP upgrade, the framing, and the connection."""

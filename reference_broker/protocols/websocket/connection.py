@@ -47,7 +47,7 @@ from brokerproof.reference_broker.protocols.websocket.upgrade import Answer, Upg
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 CLOSING_MS = 2000
-"""How long to wait for the peer's Close."""
+"""How long to wait for the Close from the peer."""
 
 _NORMAL = 1000
 
@@ -127,11 +127,11 @@ class WebSocketConnection:
             self._end()
 
     def _on_upgrade_timeout(self) -> None:
-        """Refuse the upgrade: the STOMP connection's time limit has passed."""
+        """Refuse the upgrade, because the STOMP connection's time limit has passed."""
         self._answer(self._upgrade.late("the request did not arrive in time"))
 
     def pause_delivery(self, paused: bool) -> None:
-        """Pass on that the peer does not read, or reads again."""
+        """Pass on that the peer does not read or reads again."""
         self._inner.pause_delivery(paused)
 
     def on_peer_gone(self) -> None:
@@ -144,7 +144,7 @@ class WebSocketConnection:
     # --- what goes out ----------------------------------------------------------------------------
 
     def outgoing(self, data: bytes) -> bytes:
-        """Return one STOMP frame or end of line as it is sent."""
+        """Return one STOMP frame or line end as it is sent."""
         return self._frames.message(data, text=self._text)
 
     def outgoing_part(self, data: bytes, *, first: bool, last: bool) -> bytes:
@@ -152,7 +152,7 @@ class WebSocketConnection:
         return self._frames.part(data, first=first, last=last)
 
     def close_asked(self) -> None:
-        """Begin the closing handshake: the STOMP connection has ended."""
+        """Begin the closing handshake, because the STOMP connection has ended."""
         self._put(framing.close(_NORMAL))
         self._state = State.CLOSING
         self._shared.deadlines.divert(self._conn, None)

@@ -1,8 +1,8 @@
 """WebSocket frames, read by wsproto and written by ten lines here.
 
 Payload is passed on unmasked as it arrives, even part of a data frame. So only a header, a control
-frame or half a character is kept. Message boundaries are ignored: STOMP finds its frames by itself,
-as in Artemis.
+frame or part of a character is ever kept. Message boundaries are ignored: as in Artemis, STOMP
+finds its frames itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FIN = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Payload of a text or binary message, or a part of it."""
+    """The payload of a text or binary message, or part of it."""
 
     payload: bytes
 
@@ -33,7 +33,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The peer's Close with its status code; None if it gave none."""
+    """The peer's Close with its status code; None if it had none."""
 
     code: int | None
 
@@ -47,7 +47,7 @@ class Broken(Exception):
 
 
 class _LimitedDecoder(FrameDecoder):
-    """Refuses a frame by its announced length, before any of its payload is kept."""
+    """Refuses a frame because of its announced length, before any of its payload is kept."""
 
     def __init__(self, most: int) -> None:
         super().__init__(client=False)
@@ -65,7 +65,7 @@ class _LimitedDecoder(FrameDecoder):
 
 
 class Frames:
-    """Both directions of one connection. A frame has at most ``most`` bytes of payload."""
+    """Both directions of one connection. A frame has a payload of at most ``most`` bytes."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -75,8 +75,8 @@ class Frames:
     def feed(self, data: bytes) -> Iterator[Data | Ping | Closed]:
         """Yield the events that ``data`` completes. Pongs are dropped (RFC6455-CTRL-05).
 
-        Raises :class:`Broken` for a violation. The object must not be used after that, nor after a
-        :class:`Closed`.
+        Raises :class:`Broken` for a violation. After that or a :class:`Closed`, the object must not
+        be used.
         """
         self._frames.receive_bytes(data)
         try:
@@ -131,8 +131,7 @@ def close(code: int | None, reason: str = "") -> bytes:
 
 
 def encode(opcode: Opcode, payload: bytes, *, fin: bool = True) -> bytes:
-    """Return one frame, unmasked, with the shortest form of its length (RFC6455-FRAME-02,
-    RFC6455-FRAME-05)."""
+    """Return one frame, unmasked, with the shortest form of the length (RFC6455-FRAME-02, -05)."""
     first, length = opcode | (_FIN if fin else 0), len(payload)
     if length < 126:
         return b"%c%c%b" % (first, length, payload)

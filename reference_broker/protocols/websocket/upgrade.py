@@ -1,9 +1,9 @@
 """The opening handshake, from the server's side: one HTTP request in, one response out
 (RFC6455-HS-01 to -07). h11 parses the request and rejects anything but HTTP; this module checks the
-requirements of a WebSocket.
+requirements for a WebSocket.
 
 Any resource name and any origin are accepted: login and passcode in CONNECT decide who may connect.
-Of the client's sub-protocols, the first that we support is chosen. If none is in common, the
+The first of the client's sub-protocols that we support is chosen. If we support none, the
 connection is opened without a sub-protocol, as in Artemis. CONNECT alone decides the STOMP version.
 """
 
@@ -20,24 +20,24 @@ from wsproto.utilities import generate_accept_token
 SUB_PROTOCOLS = (b"v12.stomp", b"v11.stomp", b"v10.stomp")
 VERSION = b"13"
 HEAD_MOST = 16 * 1024
-"""Largest head of a request in bytes."""
+"""The largest head of a request in bytes."""
 METHODS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"TRACE ")
-"""First words of HTTP requests. No STOMP frame begins with them; CONNECT is not included."""
+"""The first words of HTTP requests. No STOMP frame begins with them; CONNECT is left out."""
 
 _KEY_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response to a request. If ``accepted``, WebSocket frames follow; ``rest`` has those bytes
-    that have already arrived."""
+    """The response to a request. If ``accepted``, WebSocket frames follow; ``rest`` contains those
+    bytes that have already arrived."""
 
     data: bytes
     accepted: bool
     rest: bytes = b""
     requirement: str = ""
     reason: str = ""
-    """Why the request was refused, and the requirement."""
+    """Why the request was refused, and by which requirement."""
 
 
 class _Refused(Exception):
@@ -156,11 +156,11 @@ class _Headers:
         return [value for field, value in self._fields if field == name]
 
     def listed(self, name: bytes) -> list[bytes]:
-        """Return the elements of a comma-separated list, in one field or several."""
+        """Return the elements of a comma-separated list in one or more fields."""
         return [part.strip() for value in self.values(name) for part in value.split(b",")]
 
     def tokens(self, name: bytes) -> list[bytes]:
-        """Return the elements in lower case, for comparison without regard to case."""
+        """Return the elements in lower case, for a comparison that ignores case."""
         return [token.lower() for token in self.listed(name)]
 
 
