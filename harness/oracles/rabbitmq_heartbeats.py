@@ -1,4 +1,4 @@
-"""STOMP heartbeats in whole seconds, as RabbitMQ counts them (RABBITMQ-STOMP-hb-1 to -3;
+"""STOMP heartbeats in whole seconds, as in RabbitMQ (RABBITMQ-STOMP-hb-1 to -3;
 deps/rabbitmq_stomp)."""
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from brokerproof.harness.model.time import Duration, ms
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """``floor`` and ``step`` of an interval in milliseconds, the ``fraction`` of it after which the
-    server writes, and the ``least`` and ``most`` intervals after which it notices silence."""
+    """The ``floor`` and ``step`` of an interval in milliseconds, the ``fraction`` of the interval
+    after which the server writes, and the ``least`` and ``most`` intervals after which the server
+    notices silence."""
 
     floor: int
     step: int
@@ -22,7 +23,7 @@ class Rules:
 
     @classmethod
     def of(cls, parameters: Mapping[str, object]) -> Rules:
-        """Read the rules from the profile of a family. Raises ``KeyError``."""
+        """Read the rules from a family's profile. Raises ``KeyError``."""
         names = (
             "heart_beat_floor_ms",
             "heart_beat_step_ms",
@@ -33,12 +34,12 @@ class Rules:
         return cls(*(int(str(parameters[name])) for name in names))
 
     def rounded(self, asked: int) -> int:
-        """Return the interval used for a client's value, both in milliseconds; 0: none."""
+        """Return the interval used for a client's value, both in milliseconds; 0 means none."""
         return max(self.floor, asked - asked % self.step) if asked else 0
 
     def silence(self, promised: int) -> tuple[Duration, Duration]:
         """Return the shortest and the longest silence after which the server closes the connection
-        of a client that promised a beat in this interval."""
+        of a client that promised heartbeats at this interval."""
         return ms(self.least * self.rounded(promised)), ms(self.most * self.rounded(promised))
 
 

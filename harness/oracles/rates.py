@@ -2,9 +2,9 @@
 and when.
 
 Source: the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -consumer-rate-1 and
--2, -producer-1, -producer-rate-1). The calculation does not depend on how a client implements them:
-a message is consumed when it is settled, sent when its last frame is, and in flight until it is
-answered."""
+-2, -producer-1, -producer-rate-1). The calculation does not depend on how a client implements rates
+and windows: a message is consumed when it is settled, sent when its last frame is sent, and in
+flight until it is answered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | Non
     """Return the worst interval with more messages than its length times ``rate`` per second plus
     ``burst``; None if there is none.
 
-    ``instants`` are in order. Every pair of them is checked as an interval."""
+    ``instants`` are in order. Every pair of instants is checked as an interval."""
     worst, excess = None, 0
     least, since = 0, 0
     for position, instant in enumerate(instants):
@@ -56,8 +56,8 @@ class Step:
 
 
 def sent(events: Iterable[Event], conn: int) -> list[Step]:
-    """Return the messages we sent on ``conn``, with the broker's answers: SEND and RECEIPT, or
-    transfers and dispositions."""
+    """Return the messages that we sent on ``conn`` with the broker's answers: SENDs and RECEIPTs,
+    or transfers and dispositions."""
     return list(
         _steps(
             events, conn, FrameSent, FrameReceived, "SEND", "receipt", ("receipt-id",), "RECEIPT"
@@ -66,7 +66,7 @@ def sent(events: Iterable[Event], conn: int) -> list[Step]:
 
 
 def received(events: Iterable[Event], conn: int) -> list[Step]:
-    """Return the messages we received on ``conn``, with our settlements: MESSAGE and ACK, or
+    """Return the messages that we received on ``conn`` with our settlements: MESSAGEs and ACKs, or
     transfers and dispositions."""
     named = ("id", "message-id")
     return list(_steps(events, conn, FrameReceived, FrameSent, "MESSAGE", "ack", named, "ACK"))
@@ -127,12 +127,12 @@ def _steps(
 
 
 def instants(steps: Iterable[Step], *, ended: bool) -> list[Instant]:
-    """Return the instants at which messages ``ended``, or began."""
+    """Return the instants at which messages began or, with ``ended``, ended."""
     return [step.at for step in steps if step.ended is ended]
 
 
 def peak(steps: Iterable[Step]) -> int:
-    """Return the most bytes in flight at one time."""
+    """Return the most bytes that were in flight at one time."""
     now = most = 0
     for step in steps:
         now += -step.size if step.ended else step.size
@@ -153,11 +153,11 @@ def beyond(steps: Iterable[Step], window: int) -> str | None:
 
 
 def overrun(steps: Iterable[Step], window: int) -> str | None:
-    """Describe the first message delivered to a consumer while its window was closed; None: none
+    """Describe the first message delivered to a consumer while its window was closed; None if none
     was.
 
-    A window is open while the consumer holds less than its size; a window of 0, while it holds
-    nothing."""
+    A window is open while the consumer holds less than the window's size; a window of 0 is open
+    while the consumer holds nothing."""
     now = 0
     for step in steps:
         if not step.ended and now >= max(window, 1):

@@ -9,8 +9,8 @@ could have done is not a violation.
 * *shared*: delivered while another consumer of the queue held it; *revived*: delivered again after
   it was settled, or acknowledged by a consumer that is still there;
 * *lost*: confirmed and never delivered, while a later message of the same producer was delivered
-  from the same queue. Messages after the last one delivered may simply be waiting. Uncertain once a
-  consumer left without the broker's confirmation;
+  from the same queue. Messages after the last one delivered may simply be waiting. This is
+  uncertain once a consumer left without the broker's confirmation;
 * *disordered*: delivered for the first time after a later message of the same producer, to the same
   subscription, and before any consumer of the queue left;
 * *mismarked*: marked as a redelivery the first time; *unmarked*: redelivered after a refusal or a
@@ -68,26 +68,26 @@ class Anomaly:
 
 @dataclass
 class MessageContext:
-    """Facts outside a message that affect its fate."""
+    """Facts outside a message that affect what happens to it."""
 
     complete: bool = True
-    """True if everything sent is known."""
+    """True if everything that was sent is known."""
     left: Mapping[tuple[int, str], When] = field(default_factory=dict)
-    """The instant at which a subscription ended, by connection and name."""
+    """When each subscription ended, by connection and name."""
     departed: Mapping[str, When] = field(default_factory=dict)
-    """The instant at which the first consumer left without a confirmation, by queue."""
+    """When the first consumer left without a confirmation, by queue."""
     came: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """The highest number delivered, by queue and producer."""
     selective: frozenset[str] = frozenset()
-    """Queues one of whose subscriptions has a selector."""
+    """Queues of which at least one subscription has a selector."""
     sent_to: frozenset[str] = frozenset()
-    """Queues to which some connection sent."""
+    """Queues to which at least one connection sent messages."""
 
 
 def of_message(
     key: Key, sends: Sequence[Sent], gots: Sequence[Delivered], context: MessageContext
 ) -> Iterator[Anomaly]:
-    """Yield the anomalies of one message; ``gots`` are in time order."""
+    """Yield the anomalies of one message; ``gots`` are in the order of time."""
     if len(sends) > 1:
         return
     sent = sends[0] if sends else None
@@ -146,7 +146,7 @@ def could_be_lost(sent: Sent, context: MessageContext) -> bool:
 
 
 def missing(key: Key, sent: Sent, context: MessageContext) -> Anomaly:
-    """Return a message that was never delivered, although a later one was."""
+    """Return a message that was never delivered although a later one was."""
     what = f"{key} was confirmed but never delivered, although a later one of its producer was"
     uncertain = sent.queue in context.departed or not sent.routed
     return Anomaly("lost", sent.queue, sent.conn, "", what, (sent.when,), uncertain)
@@ -155,8 +155,8 @@ def missing(key: Key, sent: Sent, context: MessageContext) -> Anomaly:
 def first_deliveries(
     sent: Sent, gots: Sequence[Delivered], context: MessageContext
 ) -> Iterator[tuple[Delivered, bool]]:
-    """Return the first delivery of a message (on a topic, to each subscription), and whether its
-    position is meaningful."""
+    """Return a message's first delivery (on a topic, the first to each subscription), and whether
+    the position of that delivery is meaningful."""
     seen: set[tuple[int, str]] = set()
     for got in gots:
         copy = (-1, "") if sent.anycast or got.anycast else (got.conn, got.subscription)
@@ -194,7 +194,7 @@ def number_of(sent: Sent) -> int:
 
 @dataclass
 class Line:
-    """First deliveries of one producer's messages to one subscription, in order."""
+    """The first deliveries of one producer's messages to one subscription, in order."""
 
     latest: int = -1
     latest_when: When = (0, 0)
@@ -202,7 +202,7 @@ class Line:
     def update(
         self, number: int, name: str, queue: str, conn: int, subscription: str, when: When
     ) -> Anomaly | None:
-        """Enter the next delivery: message ``name``, its producer's message ``number``."""
+        """Record the next delivery: message ``name``, which has its producer's ``number``."""
         if number < self.latest:
             what = f"{name} arrived after a later one of its producer"
             return Anomaly("disordered", queue, conn, subscription, what, (self.latest_when, when))
@@ -216,7 +216,7 @@ def find_anomalies(
     """Return every anomaly of one recording (one example of a case), in order of kind.
 
     ``whole``: the recording has every connection of the broker. Otherwise, anomalies that depend on
-    this are uncertain."""
+    that are uncertain."""
     since, recorded_facts = capture_gaps.since(events), list(facts(events, ground))
     touching: dict[str, set[int]] = defaultdict(set)
     for fact in recorded_facts:
@@ -238,8 +238,8 @@ def find_anomalies(
 
 
 def readable(events: Iterable[Event]) -> bool:
-    """True if every send is known: all connections use one protocol that is tracked
-    (:data:`brokerproof.harness.oracles.connection_reader.READABLE`), and only frames were
+    """Return True if every send is known because all connections use the same one of the tracked
+    protocols (:data:`brokerproof.harness.oracles.connection_reader.READABLE`) and only frames were
     written."""
     protocols = set()
     for event in events:
@@ -254,7 +254,7 @@ def readable(events: Iterable[Event]) -> bool:
 
 
 def facts(events: Sequence[Event], ground: Expectations = NOTHING) -> Iterator[Fact]:
-    """Yield the facts of a recording's connections: those that speak STOMP, AMQP 0-9-1 or CORE."""
+    """Yield the facts of those connections in a recording that speak STOMP, AMQP 0-9-1 or CORE."""
     readings: dict[int, ConnectionReader] = {}
     for place, event in enumerate(events):
         if event.conn is None or event.vantage is Vantage.BROKER:

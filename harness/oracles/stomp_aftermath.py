@@ -1,7 +1,7 @@
 """General rules for a whole STOMP connection, including what arrives after the last answer that a
 case waited for.
 
-They hold for every case, because they bind the server whatever the client sent.
+The rules hold for every case, because they bind the server whatever the client sent.
 
 * After ERROR the server sends nothing and closes (1.2).
 * RECEIPT answers each frame that requested one exactly once, and never a refused frame.
@@ -91,33 +91,33 @@ class _Connection:
     asked: Counter[str] = field(default_factory=Counter)
     receipts: Counter[str] = field(default_factory=Counter)
     open_frames: list[tuple[str, str]] = field(default_factory=list)
-    """Command and receipt id ("" without one) of frames that may still be refused."""
+    """The command and receipt id ("" without one) of each frame that may still be refused."""
     refused: dict[str, str] = field(default_factory=dict)
     subscriptions: set[str] = field(default_factory=set)
     acknowledges: bool = False
-    """True if a subscription has a mode other than auto."""
+    """True if any subscription has a mode other than auto."""
     removing: dict[str, str] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     has_unnamed_places: bool = False
     """True if messages may arrive for a subscription whose id the client did not choose."""
     unsettled: int = 0
     broke_promise: bool = False
-    """True if the client was silent for longer than it agreed to, so that the server may be about
-    to close."""
+    """True if the client was silent for longer than agreed, so that the server may be about to
+    close the connection."""
 
     @property
     def client_interval(self) -> Duration:
-        """The client's agreed heartbeat interval, in ns; 0: none."""
+        """The client's agreed heartbeat interval, in ns; 0 means none."""
         return beat_interval(self.promised[0], self.agreed[1])
 
     @property
     def server_interval(self) -> Duration:
-        """The server's agreed heartbeat interval, in ns; 0: none."""
+        """The server's agreed heartbeat interval, in ns; 0 means none."""
         return beat_interval(self.agreed[0], self.promised[1])
 
 
 def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
-    """Return the heartbeat intervals of the client and of the server, in ns; 0: none."""
+    """Return the heartbeat intervals of the client and of the server, in ns; 0 means none."""
     connection = _Connection()
     for event in events:
         if event.conn == conn and isinstance(event, (FrameSent, FrameReceived)):
@@ -313,8 +313,7 @@ def _text(pair: tuple[int, int]) -> str:
 def _undue_end(
     connection: _Connection, at: Instant, words: str, linger: Linger
 ) -> Iterator[Finding]:
-    """Return a violation if the connection ended though no client frame and no silence explains
-    it."""
+    """Return a violation if neither a client frame nor a silence explains the connection's end."""
     if (
         connection.version is None
         or not linger.undisturbed
@@ -347,7 +346,7 @@ def _undue_end(
 
 
 def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
-    """Return a violation if something was missing when the connection was last read."""
+    """Return a violation if something was still missing when the connection was last read."""
     ended = connection.ended
     if connection.error is not None:
         open_for = linger.until - connection.error.at_ns

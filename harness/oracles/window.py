@@ -1,9 +1,9 @@
 """Byte windows: how many messages a subscription may hold, given the sizes of the frames received.
 
 Source: the Artemis STOMP chapter, flow control (ARTEMIS-STOMP-window-1 to -5). A delivery may begin
-while the credit is positive and costs the size of its whole frame, so the last one may exceed the
-window by less than its own size. Settling a delivery restores exactly that credit. A window of 0
-allows one delivery at a time, -1 any number."""
+while the credit is positive and costs the size of its whole frame, so the last delivery may exceed
+the window by less than its own size. Settling a delivery restores exactly the credit that it cost.
+A window of 0 allows one delivery at a time; -1 allows any number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class WindowAccount:
-    """The running credit of one subscription, from frames received and settlements sent. Sizes in
+    """The running credit of one subscription, from frames received and settlements sent, in
     bytes."""
 
     window: int
@@ -37,8 +37,7 @@ class WindowAccount:
 
 
 def fits(window: int, sizes: Sequence[int]) -> int:
-    """Return how many deliveries of these frame sizes, in order and unsettled, the window
-    permits."""
+    """Return how many unsettled deliveries with these frame sizes, in order, the window permits."""
     account = WindowAccount(window)
     for count, size in enumerate(sizes):
         if not account.open:

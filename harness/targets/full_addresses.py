@@ -38,7 +38,7 @@ class BadAddresses(OneSentence):
 
 @dataclass(frozen=True, slots=True)
 class FullAddresses:
-    """Prefixes by kind, and the limits shared by all addresses of a kind, in bytes or messages."""
+    """Prefixes by kind, and limits in bytes or messages, which all addresses of a kind share."""
 
     prefixes: Mapping[str, str] = field(default_factory=dict)
     max_size_bytes: int = 20_480

@@ -143,7 +143,7 @@ class JavaBroker(ManagedBroker):
         return self.log.with_name("console.log")
 
     def why(self) -> str:
-        """Return the reason for a failure from the logs, in one line; empty if they give none."""
+        """Return the reason for a failure in one line, as found in the logs; empty if none is."""
         for pattern in self.reasons:
             for path in (self.log, self._console):
                 if path.is_file() and (

@@ -29,7 +29,7 @@ class ManagedBroker:
     """One broker, from its start to its end: a context manager that starts and stops it."""
 
     clock_rate: int = 1
-    """How many times as fast as the host's clock its clock runs. Set this before :meth:`start`."""
+    """How many times as fast as the host's clock the broker's runs. Set before :meth:`start`."""
     keeps_data: bool = False
     """True if :meth:`start` keeps the data in the broker's folder."""
     _process: NativeProcess | None = None

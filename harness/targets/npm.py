@@ -1,4 +1,4 @@
-"""Fetches npm packages into the cache by this machine's ``npm``; installs nothing elsewhere."""
+"""Fetches npm packages into the cache with this machine's ``npm``, and nowhere else."""
 
 from __future__ import annotations
 

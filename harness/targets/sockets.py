@@ -83,7 +83,7 @@ class SocketTarget:
         """Do nothing, because most brokers create addresses on use."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Raise :class:`SetUpFailed`: only some subclasses can raise alarms from outside."""
+        """Raise :class:`SetUpFailed`, since only some subclasses can raise alarms from outside."""
         raise SetUpFailed(
             f"target {self.identity.name}: cannot raise an alarm for {resource} on this broker"
         )

@@ -495,7 +495,7 @@ def _of_family(make: Callable[..., Target], family: str) -> AddressTarget:
 
 
 def _is_stranger(profile: profiles.Profile) -> bool:
-    """True if the profile has nothing about a broker's dialect, and nothing was added to it."""
+    """Return True if the profile has no dialect of a broker and nothing was added to it."""
     stated = profile.parameters.items() - profiles.load(profile.name).parameters.items()
     return profile.name in ("stomp", "any") and {key for key, _ in stated} <= {"websocket_path"}
 

@@ -24,7 +24,7 @@ class Layer(Protocol):
         """Return the bytes to write for ``data``, which is part of a streamed frame."""
 
     def close_asked(self) -> None:
-        """Called when the connection wants to close; the layer closes it in due course."""
+        """Called when the connection wants to close; the layer closes it when it can."""
 
 
 @dataclass(slots=True, eq=False)

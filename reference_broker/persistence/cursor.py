@@ -317,7 +317,7 @@ class PageCursor:
             browser.show(entry)
 
     def _next(self, glance: _Glance) -> tuple[Message, Entry | None] | None:
-        """Return the next message for a browser; None if there is none, or it must be loaded."""
+        """Return the next message for a browser; None if none exists or it must be loaded first."""
         pages = self.pages.pages
         while True:
             page = pages.get(glance.number)

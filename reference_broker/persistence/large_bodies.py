@@ -126,7 +126,7 @@ class _BodyWrite:
 
 
 class Spool:
-    """A body that is arriving. ``failed`` is called with a sentence if it cannot be stored."""
+    """A body that is arriving. ``failed`` is called with a sentence if storing it fails."""
 
     def __init__(
         self, files: LargeFiles, body: LargeBody, text: bool, failed: Callable[[str], None]

@@ -61,7 +61,7 @@ READ_LEAST, READ_FIRST, READ_MOST = 512, 16 * 1024, 256 * 1024
 WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
 """Bytes waiting for a slow reader: above the second it gets no messages, below the first again."""
 WRITE_STOP = 16 * 1024 * 1024
-"""A connection with more bytes waiting than this is not read until it is below ``WRITE_LOW``."""
+"""A connection with more bytes waiting is not read until there are fewer than ``WRITE_LOW``."""
 WRITE_MOST = 1024 * 1024 * 1024
 """A connection that lets more bytes wait is cut. The limit is well above the largest message."""
 LINGER_S = 2.0

@@ -19,7 +19,7 @@ HTTP = "HTTP"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS options of an acceptor with ``sslEnabled``. The files are read when it is opened."""
+    """TLS options of an acceptor with ``sslEnabled``. The files are read when it opens."""
 
     key_store: Path
     """``keyStorePath``: the broker's certificate chain and its key."""

@@ -105,7 +105,7 @@ class ActiveMq(Options):
     """Bytes of disk space available to messages, which no limit exceeds. None means unlimited."""
 
     def policy(self, name: str) -> DestinationPolicy:
-        """Return the entry for this qualified name: an equal one, or else the closest match."""
+        """Return the entry for this qualified name: an equal entry, or else the closest match."""
         matching = [policy for policy in self.policies if policy.matches(name)]
         exact = [policy for policy in matching if policy.pattern == name]
         ranked = exact or sorted(matching, key=functools.cmp_to_key(_closer))

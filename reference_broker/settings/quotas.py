@@ -42,7 +42,7 @@ class Quotas(Options):
     own."""
 
     def exceeded(self, resource: str, count: int) -> str | None:
-        """Return why a connection with ``count`` of ``resource`` gets no more; None if it may."""
+        """Return why a connection with ``count`` of ``resource`` gets no more; None if it does."""
         most: int = getattr(self, resource)
         if count < most:
             return None

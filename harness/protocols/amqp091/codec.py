@@ -315,7 +315,7 @@ _USUAL = {"class-id": BASIC, "weight": 0}
 
 @dataclass(slots=True)
 class _Open:
-    """A method whose content is incomplete. ``due``: missing bytes; None before its header."""
+    """A method whose content is incomplete. ``due``: missing bytes; None before the header."""
 
     method: Method
     due: int | None = None

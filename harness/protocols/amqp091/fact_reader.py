@@ -41,7 +41,7 @@ EXCHANGE = "/exchange/"
 STRANGE = ("priority", "expiration")
 """Properties of a message that let a broker reorder or drop it."""
 DEAD = "x-death"
-"""The header of a message that one queue dead-lettered to another: nobody published it there."""
+"""The header of a message that one queue dead-lettered to another, not published there."""
 CHANGEABLE = ("x-message-ttl", "x-expires", "x-max-", "x-dead-letter", "x-overflow")
 """Prefixes of queue arguments that let a queue drop or reorder messages."""
 

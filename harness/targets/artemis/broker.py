@@ -133,7 +133,7 @@ class ArtemisProcess(JavaBroker):
         return self._folder / "etc" / "certificates"
 
     def stop(self) -> None:
-        """Stop the broker and wait until it ends. The folder stays, except for the certificates."""
+        """Stop the broker and wait until it ends. The folder stays, but not the certificates."""
         if self._process is not None:
             super().stop()
             shutil.rmtree(self.certificates, ignore_errors=True)

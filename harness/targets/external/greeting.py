@@ -84,7 +84,7 @@ def stomp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> G
 
 
 def amqp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
-    """Greet over AMQP 1.0, with SASL. Raises the same exceptions as :func:`stomp`."""
+    """Greet over AMQP 1.0, with SASL. Raises what :func:`stomp` raises."""
     reader, has_sasl = amqp_codec.Reader(), False
     with Dialogue(endpoint, "an AMQP 1.0 header", "AMQP 1.0", deadline) as dialogue:
         dialogue.write(amqp_codec.protocol_header(3))
@@ -138,7 +138,7 @@ def _frame(name: str, fields: Mapping[str, object], kind: int = amqp_codec.AMQP_
 
 
 def amqp091(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
-    """Greet over AMQP 0-9-1 and open the virtual host. Raises like :func:`stomp`."""
+    """Greet over AMQP 0-9-1 and open the virtual host. Raises what :func:`stomp` raises."""
     reader = amqp091_codec.Reader()
     where, host = endpoint.where, credentials.amqp091_host
     greeted: Greeting | None = None

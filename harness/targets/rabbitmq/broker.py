@@ -231,7 +231,7 @@ class RabbitmqProcess(ManagedBroker):
         return self.log.with_name("console.log")
 
     def why(self) -> str:
-        """Return the reason for a failure from the logs, in one line; empty if they give none."""
+        """Return the reason for a failure in one line, as found in the logs; empty if none is."""
         for pattern in _REASONS:
             for path in (self._console, self.log):
                 if path.is_file() and (

@@ -95,7 +95,7 @@ def installed() -> Iterator[Release]:
 
 
 def version_of(home: Path) -> str:
-    """Return the release in ``home``. Raises :class:`SetUpFailed` if it cannot be identified."""
+    """Return the release number in ``home``. Raises :class:`SetUpFailed` if it is unknown."""
     for name in (
         home.name,
         *(f"rabbitmq_server-{path.name[7:]}" for path in (home / "plugins").glob("rabbit-*")),

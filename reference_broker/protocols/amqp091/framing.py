@@ -72,7 +72,7 @@ def frame(type: int, channel: int, payload: bytes) -> bytes:
 
 
 def content(channel: int, header: bytes, body: bytes, frame_max: int) -> bytes:
-    """Return content header and body frames, none above ``frame_max`` bytes (0: no limit)."""
+    """Return a content header and body frames of at most ``frame_max`` bytes (0: no limit)."""
     head = frame(HEADER, channel, header)
     if not body:
         return head

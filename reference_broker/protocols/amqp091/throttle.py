@@ -79,7 +79,7 @@ class Channel(Protocol):
 
 
 class Throttle:
-    """Pauses reading of one connection. ``by`` and ``at`` are the last cause and when it began."""
+    """Pauses reading from one connection. ``by`` and ``at``: the last cause, and its begin."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -94,7 +94,7 @@ EMPTY = frame(0, b"")
 
 
 def pieces(payload: bytes, first: int, others: int) -> Iterator[bytes | memoryview]:
-    """Yield ``payload`` cut to at most ``first`` and then ``others`` bytes each, without a copy."""
+    """Yield ``payload`` in pieces of at most ``first`` and then ``others`` bytes, uncopied."""
     if len(payload) <= first:
         yield payload
         return

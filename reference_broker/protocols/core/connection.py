@@ -196,7 +196,7 @@ class CoreConnection:
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """Send each session an exception and close: a request of the peer cannot be stored."""
+        """Send each session an exception and close: a peer's request cannot be stored."""
         error = int32(codes.IO_ERROR), optional(words, reason)
         for channel in self._sessions:
             self.send(packet(codes.EXCEPTION, channel, *error))

@@ -44,7 +44,7 @@ _TAIL = "core tail"
 
 
 class CoreMessage(Message):
-    """One message as it arrived: ``data`` is its body, ``tail`` all from the address on."""
+    """One message as it arrived: ``data`` is its body, ``tail`` the rest from the address on."""
 
     __slots__ = ("_fields", "data", "tail")
 

@@ -156,7 +156,7 @@ class OpenWireConnection:
         self.send(command(codes.BROKER, int32(0), NO, *self._broker()))
 
     def _watch(self, now: Instant, options: dict[str, Any]) -> None:
-        """Begin to check for silence. Both sides use the shorter duration; a missing one is 0."""
+        """Begin to check for silence. Both sides use the shorter duration; missing means 0."""
         ours, theirs = (
             self._acceptor.openwire.max_inactivity_ms,
             options.get("MaxInactivityDuration", 0),

@@ -288,7 +288,7 @@ def subscribe(session: Session, frame: Frame) -> After:
 
 
 def _durable(session: Session, frame: Frame) -> str | None:
-    """Return the name of the durable subscription's queue; None for a frame without one."""
+    """Return the queue name of a durable subscription; None if the frame has none."""
     header = next((name for name in _DURABLE_NAMES if frame.get(name) is not None), None)
     if header is None:
         return None
