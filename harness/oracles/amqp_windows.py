@@ -91,8 +91,7 @@ class _All:
         return self._by_session[session]
 
     def update(self, step: Placed) -> _Counts | None:
-        """Record begins, transfers and the other side's flows; return None for frames outside a
-        session."""
+        """Record begins, transfers and the other's flows; return None for frames in no session."""
         if step.answers is not None and step.frame.side is self._side:
             counts = self._by_session.get(step.session) if step.session else None
             if counts is not None and counts.limit is not None:

@@ -56,8 +56,7 @@ def initial_ttl_ms(parameters: Mapping[str, object]) -> int:
 def negotiate(
     parameters: Mapping[str, object], heart_beat: tuple[int, int] | None, version: str = "1.2"
 ) -> Negotiated:
-    """Return the expected answer to ``heart_beat`` (cx, cy in ms, not negative; None: no
-    header)."""
+    """Return the expected answer to ``heart_beat`` (cx, cy in ms, at least 0; None: no header)."""
     initial = initial_ttl_ms(parameters)
     if heart_beat is None or version == "1.0":
         return Negotiated(None, initial)

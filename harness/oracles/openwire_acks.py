@@ -30,8 +30,7 @@ class Producer:
 
 
 def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], list[str]]:
-    """Return the final state of the producers on connection ``conn``, by id, and the errors
-    found."""
+    """Return the final state of each producer on connection ``conn``, and the errors found."""
     by_id: dict[str, Producer] = {}
     wrong: list[str] = []
     for event in events:

@@ -48,8 +48,7 @@ class _Half:
 
 @dataclass
 class _Window:
-    """At most ``limit`` messages may be in flight (0: unlimited). ``opener`` is the side that makes
-    room."""
+    """At most ``limit`` messages may be in flight (0: unlimited). ``opener``: who makes room."""
 
     opener: str
     limit: int = 0

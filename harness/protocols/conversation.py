@@ -44,8 +44,7 @@ Requirements = str | tuple[str, ...]
 
 
 class Violated(Exception):
-    """The broker violated a requirement, so the case cannot continue. The finding has been
-    recorded."""
+    """The broker violated a requirement and the case cannot go on. The finding was recorded."""
 
 
 class Symptom(StrEnum):

@@ -44,8 +44,7 @@ def encode(kind: str, value: Any) -> bytes:
 
 
 class Cursor:
-    """Reads values one by one. Every method raises :class:`Malformed` if the bytes end too
-    early."""
+    """Reads values one by one. Methods raise :class:`Malformed` if the bytes end too early."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data

@@ -18,8 +18,7 @@ from brokerproof.harness.targets.managed_broker import ManagedBroker, RunningBro
 START_S = 60
 """Seconds until a broker must accept connections; 2 to 3 s are usual."""
 TRIES = 3
-"""The most attempts with other free ports if another program takes one before the broker
-listens."""
+"""The most attempts with other free ports if another program takes one too early."""
 SMALL = ("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC")
 """The broker shares a small machine with its clients, so it gets neither gigabytes of heap nor
 threads for garbage collection."""

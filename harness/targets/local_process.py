@@ -1,5 +1,4 @@
-"""A broker as a process on this machine: started under a guard, watched until it listens, and
-stopped."""
+"""A broker as a process on this machine: started under a guard, then watched and stopped."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ class NativeProcess:
         self.pid: int | None = None
 
     def start(self) -> int:
-        """Start the process; return its id. Raises :class:`SetUpFailed` if it cannot be run at
-        all."""
+        """Start the process; return its id. Raises :class:`SetUpFailed` if it cannot be run."""
         guard = [sys.executable, "-I", str(Path(__file__).with_name("process_guard.py"))]
         guard += [
             "free" if self._free else "held",

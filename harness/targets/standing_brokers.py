@@ -31,8 +31,7 @@ from brokerproof.harness.targets.rabbitmq.broker import RabbitmqProcess
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How brokers of one name are installed. ``stop_s``: seconds until a stopping broker is
-    killed."""
+    """How to install brokers of one name. ``stop_s``: seconds until a stopping broker is killed."""
 
     install: Callable[[str | None], Path]
     installed: Callable[[], Mapping[str, Path]]

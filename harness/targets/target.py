@@ -138,8 +138,7 @@ class Identity:
 
     @cached_property
     def redaction(self) -> Redaction:
-        """Return the object that removes the target's credentials from everything that a run
-        keeps."""
+        """Return the object that removes the target's credentials from what a run keeps."""
         return Redaction(self.login, self.passcode)
 
     manual: str = ""
@@ -196,5 +195,4 @@ class Target(Protocol):
     def world(
         self, seed: int, overrides: Overrides | None, observed: Callable[[Observed], None]
     ) -> World:
-        """Return a fresh world around this target, in which a virtual target starts a separate
-        broker."""
+        """Return a fresh world around this target; a virtual target starts its own broker there."""

@@ -464,8 +464,7 @@ def _stated_parameters(
     endpoints: Mapping[str, object],
     where: object,
 ) -> dict[str, Any]:
-    """Return the parameters by endpoint: those in the family's configuration and those in the
-    file."""
+    """Return the parameters by endpoint: the family configuration's and the file's."""
     known: dict[str, Any] = {}
     if like := values.get("like"):
         config = likeness.config_of(like, shipped_targets.paths())

@@ -1,5 +1,4 @@
-"""Decides whether an address accepts more messages, before credit is granted and for each
-message."""
+"""Decides whether an address accepts messages, before granting credit and for each message."""
 
 from __future__ import annotations
 

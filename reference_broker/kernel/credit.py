@@ -90,8 +90,7 @@ class ByteWindow:
 
 
 class MessageWindow(ByteWindow):
-    """The prefetch of one subscription: its maximum of unacknowledged messages (0: it gets
-    none)."""
+    """The prefetch of one subscription: its maximum of unacknowledged messages (0: none)."""
 
     __slots__ = ()
 

@@ -124,8 +124,7 @@ class Numbered(Protocol):
 
 
 class RoundRobin:
-    """Chooses the next consumer: the first with room after the last one served, by order of
-    arrival."""
+    """Chooses the next consumer: the first with room after the last one served."""
 
     def __init__(self) -> None:
         # Not a list: a peer that leaves may remove up to 20,000 consumers from any position.
@@ -422,7 +421,7 @@ class Queue:
         self._selection.remove(consumer)
 
     def dispatch(self) -> None:
-        """Serve consumers until nothing waits or none has room. Call it when room may have
+        """Serve consumers until nothing waits or none has room. Call this when room may have
         grown."""
         self._serve()
         self.read_on()
@@ -528,8 +527,7 @@ class Queue:
         return True
 
     def settle(self, entries: Sequence[Entry], outcome: Outcome) -> None:
-        """End deliveries. Returned messages are *not* dispatched: the caller may return more
-        first."""
+        """End deliveries. Returned messages are *not* dispatched, as the caller may return more."""
         self.unsettled -= len(entries)
         if outcome is Outcome.ACCEPTED:
             for entry in entries:

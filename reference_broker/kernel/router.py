@@ -181,8 +181,7 @@ class Router:
         return address
 
     def enqueue(self, message: Message, queue: Queue) -> None:
-        """Put ``message`` into the anycast ``queue`` of its own address, whatever the envelope
-        says."""
+        """Put ``message`` into the anycast ``queue`` of its own address, ignoring the envelope."""
         queue.enqueue(message, None, self._addresses[queue.name].account.charge(message, 1))
 
     def multicast(self, message: Message, name: str) -> None:

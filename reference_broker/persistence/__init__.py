@@ -1,2 +1,1 @@
-"""Storage on disk: pages of messages, and the journal of durable data. ``disk.py`` accesses
-files."""
+"""Storage on disk: pages of messages, and the journal of durable data. ``disk.py`` uses files."""

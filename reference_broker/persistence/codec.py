@@ -149,7 +149,7 @@ def large(data: bytes, at: int) -> tuple[int, int] | None:
 
 
 class Decoder:
-    """Reads messages; remembers up to 4096 envelopes. ``body`` finds a large body by its number and
+    """Reads messages; remembers up to 4096 envelopes. ``body`` finds a large body by number and
     size."""
 
     def __init__(self, body: Callable[[int, int], LargeBody]) -> None:

@@ -355,8 +355,7 @@ class Journal:
 def _in_parts(
     operations: list[bytes], places: list[int], together: bool
 ) -> list[tuple[bytes, list[int]]]:
-    """Return records of about :data:`_ATOM` bytes; the last contains the places, which are not
-    urgent."""
+    """Return records of about :data:`_ATOM` bytes; the last has the places, which can wait."""
     if not operations:
         return []
     parts: list[tuple[bytes, list[int]]] = []

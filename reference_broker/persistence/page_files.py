@@ -1,5 +1,4 @@
-"""Writes, reads and removes the page files of all addresses, including those left by an earlier
-broker."""
+"""Writes, reads and removes the page files of all addresses, also those of an earlier broker."""
 
 from __future__ import annotations
 

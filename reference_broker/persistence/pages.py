@@ -73,8 +73,7 @@ class PagingStore:
         """Bytes and messages on the address's pages, including finished pages not yet removed."""
         self.next_number = 1
         self.shared: dict[tuple[int, int], list[object]] = {}
-        """Messages in memory that several queues have, by page and record, with the number of those
-        queues."""
+        """Messages in memory that several queues have, by page and record, and how many queues."""
         self._folder = folder
         self._cursors: dict[int, PageCursor] = {}
         self._cache: OrderedDict[int, Page] = OrderedDict()
@@ -212,8 +211,7 @@ class PagingStore:
     # --- done -------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Remove the pages up to whose end everything is finished; with the last one, page mode
-        ends."""
+        """Remove the pages up to whose end all is finished; with the last one, page mode ends."""
         while self.pages:
             number, page = next(iter(self.pages.items()))
             if page.pending or (page is self.last and len(self.pages) > 1):

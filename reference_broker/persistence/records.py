@@ -60,8 +60,7 @@ def seed(path: str) -> int:
 
 
 def frame(number: int, payload: bytes, seed: int) -> bytes:
-    """Return ``payload`` (under 4 GiB) as record ``number`` (1 to 2^32 - 1) of the file with that
-    seed."""
+    """Return ``payload`` (under 4 GiB) as record ``number`` (1 to 2^32 - 1) of that seed's file."""
     return frame_head(number, payload, seed) + payload
 
 

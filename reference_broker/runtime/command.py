@@ -57,8 +57,7 @@ class Refusal(click.ClickException):
 
 
 class SetUpFailed(Refusal):
-    """The broker cannot start: an acceptor cannot be opened, although its configuration is
-    correct."""
+    """The broker cannot start: an acceptor with a correct configuration cannot be opened."""
 
     exit_code = SET_UP_FAILED
 

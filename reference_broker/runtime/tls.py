@@ -114,8 +114,7 @@ def _check_regular(path: Path | None) -> None:
 
 
 def _sources(path: Path) -> tuple[Path, Path]:
-    """Return the certificate and key files named by ``source.ANYTHING`` properties in a PEMCFG
-    file."""
+    """Return the certificate and key files in ``source.ANYTHING`` properties of a PEMCFG file."""
     try:
         lines = input_file.read_text(path, MOST_BYTES).splitlines()
     except BadInput as problem:

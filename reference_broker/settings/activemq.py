@@ -26,7 +26,7 @@ class Cursor(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DestinationPolicy:
-    """A ``policyEntry``. ``pattern`` is qualified (``queue://FOO.>``), or empty for the default
+    """A ``policyEntry``. ``pattern`` is qualified (``queue://FOO.>``); empty for the default
     entry."""
 
     pattern: str = ""

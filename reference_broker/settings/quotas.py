@@ -25,8 +25,7 @@ class Quotas(Options):
     producers: int = 20_000
     """OpenWire producers, and addresses for which a CORE session has asked for credit."""
     sessions: int = 10_000
-    """Sessions of AMQP 1.0, CORE and OpenWire. For AMQP 0-9-1 channels, channel-max also
-    applies."""
+    """Sessions of AMQP 1.0, CORE and OpenWire. Channel-max also limits AMQP 0-9-1 channels."""
     transactions: int = 10_000
     """Open transactions of STOMP, AMQP 1.0 and OpenWire. CORE has one transaction for each session,
     AMQP 0-9-1 has one for each channel."""

@@ -348,8 +348,7 @@ class _Open:
 
 
 class Contents:
-    """Assembles methods with their contents in one direction of a connection, one at a time on each
-    channel."""
+    """Assembles one direction's methods with their contents, one at a time on each channel."""
 
     def __init__(self) -> None:
         self._open: dict[int, _Open] = {}

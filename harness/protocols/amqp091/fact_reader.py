@@ -300,8 +300,8 @@ class Amqp091FactReader:
                 yield replace(sent, confirmed=row.command == "basic.ack")
 
     def _returned(self, channel: _Channel, row: Row, key: Key) -> Iterator[Fact]:
-        """Record that a message was returned: it has no queue, so its confirmation no longer means
-        anything."""
+        """Record that a message was returned: it has no queue, so its confirmation means
+        nothing."""
         queue = queue_of(row.headers)
         for tag, sent in channel.awaiting.items():
             if (sent.key, sent.queue) == (key, queue):

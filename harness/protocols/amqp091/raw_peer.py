@@ -141,8 +141,7 @@ class Amqp091Peer(Conversation[Method]):
         proves: Requirements | None = None,
         within: Duration = PATIENCE,
     ) -> Method:
-        """Send a synchronous method; return its answer: the method of the same name with
-        ``-ok``."""
+        """Send a synchronous method; return its answer, the same method with ``-ok``."""
         self.send(name, fields, channel=channel)
         return self.expect(method(f"{name}-ok", channel=channel), within=within, proves=proves)
 

@@ -12,8 +12,7 @@ Fields: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class MethodTable:
-    """One method: its name, its class and method numbers, its fields, and whether content
-    follows."""
+    """One method: its name, class and method numbers, fields, and whether content follows."""
 
     name: str
     class_id: int

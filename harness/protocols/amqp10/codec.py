@@ -227,8 +227,7 @@ Read: TypeAlias = Frame | Empty | Unreadable
 
 
 def protocol_header(id: int = 0, major: int = 1, minor: int = 0, revision: int = 0) -> bytes:
-    """Return the eight bytes that begin a connection; ``id`` is 0 for AMQP, 2 for TLS, and 3 for
-    SASL."""
+    """Return the eight bytes that begin a connection; ``id`` is 0 (AMQP), 2 (TLS) or 3 (SASL)."""
     return PREFIX + bytes((id, major, minor, revision))
 
 
@@ -252,8 +251,7 @@ def encode_frame(
 
 
 def flaws(frame: Frame) -> list[str]:
-    """Return where a frame differs from the table: missing mandatory fields and fields of the wrong
-    type."""
+    """Return where a frame differs from the table: missing mandatory fields and wrong types."""
     composite_type = COMPOSITES.get(frame.name)
     return [] if composite_type is None else _flaws(composite_type, frame.fields)
 

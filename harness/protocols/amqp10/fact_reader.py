@@ -263,8 +263,7 @@ class Granted:
             del self._limits[0]
 
     def room(self, used: int) -> int:
-        """Return how much may still be used beyond ``used``, which never decreases; 0 or less means
-        nothing."""
+        """Return how much is left beyond ``used``, which never decreases; 0 or less is nothing."""
         rooms = [ahead(limit, used) for _, limit in self._limits]
         furthest = max(rooms)
         spent = next(n for n, room in enumerate(rooms) if room > 0 or room == furthest)

@@ -54,8 +54,8 @@ class Message:
         return next((value for section, value in self.sections if section == name), None)
 
     def fields(self, name: str) -> Mapping[str, Any]:
-        """Return the fields of the header or properties as plain Python; empty if the section is
-        missing."""
+        """Return the fields of the header or properties as plain Python; empty if there are
+        none."""
         section = self.first(name)
         if section is None:
             return {}

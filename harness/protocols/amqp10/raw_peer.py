@@ -398,8 +398,7 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Frame | None:
-        """Detach, closing the link unless ``closed`` is false; by default wait for the broker's
-        detach."""
+        """Detach, closing the link unless ``closed`` is False; by default wait for the answer."""
         theirs = link.their_handle
         self.send(
             "detach",

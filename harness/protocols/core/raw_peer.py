@@ -189,8 +189,7 @@ class CorePeer(Conversation[Packet]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Packet:
-        """Create a queue at ``address`` (by default with the same name) that persists when
-        unused."""
+        """Create a queue at ``address`` (by default with its name) that persists when unused."""
         arguments = {
             "address": address or name,
             "queue": name,
@@ -227,8 +226,7 @@ class CorePeer(Conversation[Packet]):
         return self.call("create-consumer", fields, answer="queue-query-response-v3", proves=proves)
 
     def credit(self, credits: int, consumer: int = 0) -> None:
-        """Grant credit to a consumer, in bytes; -1 removes the limit, 0 withdraws the remaining
-        credit."""
+        """Grant credit to a consumer, in bytes; -1 removes the limit, 0 withdraws what remains."""
         self.send("consumer-credits", {"consumer": consumer, "credits": credits})
 
     def acknowledge(

@@ -211,7 +211,7 @@ Read: TypeAlias = Structure | Unreadable
 
 
 class Reader(LengthPrefixedReader[Structure]):
-    """Splits the bytes from one side into commands. ``version`` is the agreed version, which may
+    """Splits the bytes from one side into commands. ``version`` is the agreed one; it may
     change."""
 
     unit = "command"

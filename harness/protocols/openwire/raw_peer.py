@@ -277,8 +277,7 @@ class OpenWirePeer(Conversation[Structure]):
         persistent: bool = False,
         **fields: Any,
     ) -> Structure:
-        """Return ``producer``'s next message: a text message for a str, otherwise a bytes
-        message."""
+        """Return ``producer``'s next message: a text message for a str, else a bytes message."""
         number = self._next(f"message of {producer}")
         id = Structure("MessageId", {"producerId": producer, "producerSequenceId": number})
         defaults = {
@@ -294,8 +293,7 @@ class OpenWirePeer(Conversation[Structure]):
         return Structure(name, {**defaults, **fields})
 
     def publish(self, message: Structure, *, response: bool = False) -> int:
-        """Send ``message`` regardless of the window, without waiting; return the command's
-        number."""
+        """Send ``message`` whatever the window, without waiting; return the command's number."""
         return self.send(message.name, message.fields, response=response)
 
     def acks(self, producer: Structure) -> list[int]:

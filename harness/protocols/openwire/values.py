@@ -64,8 +64,7 @@ def encode(kind: str, value: Any) -> bytes:
 
 
 class Cursor(java_values.Cursor):
-    """Reads values one by one. Every method raises :class:`Malformed` if the bytes end too
-    early."""
+    """Reads values one by one. Methods raise :class:`Malformed` if the bytes end too early."""
 
     def value(self, kind: str) -> Any:
         if kind == "magic":
@@ -124,7 +123,7 @@ _PLAIN: tuple[tuple[type, str], ...] = (
 
 
 def typed(value: Any) -> Typed:
-    """Give a Python value its usual type. Raises ``ValueError`` for a value that no map can
+    """Give a Python value its usual type. Raises ``ValueError`` for a value that maps cannot
     hold."""
     if isinstance(value, Typed):
         return value

@@ -144,7 +144,7 @@ class StompPeer(StompInbox):
         super()._unmet(detail, proves, unmet)
 
     def _never_confirmed(self, unmet: Expectation | None) -> str:
-        """Return why the awaited RECEIPT cannot arrive any more; empty if it can or none is
+        """Return why the awaited RECEIPT can no longer arrive; empty if it can or none is
         awaited."""
         if unmet is None or unmet.kind != "frame" or unmet.shape is None:
             return ""

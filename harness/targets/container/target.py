@@ -1,5 +1,4 @@
-"""A broker in a container as a target: RabbitMQ, Artemis or ActiveMQ, with the native brokers'
-files."""
+"""A broker in a container as a target: RabbitMQ, Artemis or ActiveMQ, with the native files."""
 
 from __future__ import annotations
 

@@ -113,8 +113,7 @@ def _greeted(
 
 
 def _admitted(greet: Callable[[str], Greeting], hosts: Iterable[str]) -> Greeting:
-    """Return the greeting of the first virtual host that admits us. If none does, raise the
-    answers."""
+    """Return the greeting of the first virtual host that admits us, or raise the answers."""
     refusals: dict[str, str] = {}
     for host in dict.fromkeys(hosts):
         try:

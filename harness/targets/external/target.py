@@ -157,8 +157,7 @@ class AddressTarget(SocketTarget):
         self._queue_type = other._queue_type
 
     def _offer(self, greetings: Sequence[Greeting]) -> None:
-        """Add the extensions that the broker announces, unless the target file says that it lacks
-        them."""
+        """Add the extensions that the broker announces, unless the target file denies them."""
         identity = self.identity
         known = identity.capabilities | identity.absent.keys()
         offered: set[str] = set()

@@ -27,8 +27,7 @@ START_S = 30
 STOP_S = 5
 """Seconds until a stopping broker is killed."""
 TRIES = 3
-"""The most attempts with another free port if another program takes one before the broker
-listens."""
+"""The most attempts with another free port if another program takes the first one."""
 
 _EXAMPLES = "libqpid-proton11-dev-examples"
 _PACKAGES = {

@@ -28,8 +28,7 @@ STOP_S = 20
 CONTROL_S = 60
 """Seconds that a call of rabbitmqctl may take; about 2 s is usual."""
 TRIES = 3
-"""The most attempts with other free ports if another program takes one before the broker
-listens."""
+"""The most attempts with other free ports if another program takes one too early."""
 
 _STARTED = "Server startup complete"
 _IN_USE = re.compile(r"eaddrinuse|epmd does not answer|could not bind")

@@ -118,7 +118,7 @@ def make(kind: type[_Method], *fields: Any) -> _Method:
 
 
 def write(channel: int, method: base.Frame) -> bytes:
-    """Return a method frame. Like :func:`read`, this omits pamqp's checks of names and reserved
+    """Return a method frame. Like :func:`read`, omit pamqp's checks of names and reserved
     fields."""
     data = [method.index.to_bytes(4)]
     bits, count = 0, 0

@@ -222,8 +222,7 @@ class IncomingLink(Link):
         self.refill()
 
     def _spool(self, arrival: Arrival) -> None:
-        """From now on, write the body of ``arrival`` to a file if it is large and there are
-        files."""
+        """From now on, write the body of ``arrival`` to a file if it is large and files exist."""
         large, smallest = (
             self.session.shared.large,
             self.session.connection.acceptor.amqp.min_large_message_size,

@@ -31,7 +31,7 @@ class ProducerCredit:
         self._admission = admission
 
     def refill(self, credit: ReceiverCredit, unanswered: int, on_room: Callable[[], None]) -> int:
-        """Return how many deliveries to grant now. Without room, return 0; ``on_room`` is called
+        """Return how many deliveries to grant now; if 0 for lack of room, ``on_room`` is called
         later."""
         if credit.credit > self.low - unanswered:
             return 0

@@ -52,7 +52,7 @@ class State(enum.Enum):
 
 
 class CoreConnection:
-    """One CORE connection. ``version`` is 0 until the client sends one; ``held``: it does not
+    """One CORE connection. ``version``: 0 until the client sends one; ``held``: it does not
     read."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:

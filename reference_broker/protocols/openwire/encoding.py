@@ -51,8 +51,7 @@ class CommandParser:
 
 
 class Fields(FieldReader):
-    """Reads the fields of a command in order. Methods raise :class:`Malformed` for invalid
-    bytes."""
+    """Reads a command's fields in order. Methods raise :class:`Malformed` for invalid bytes."""
 
     __slots__ = ()
 
