@@ -72,7 +72,7 @@ class _Counts:
             self.accepted = end
 
     def told(self, flow: WireFrame) -> None:
-        """Take the other side's position from its flow (AMQP10-WIN-06), whatever it has sent."""
+        """Adopt the position in the other side's flow (AMQP10-WIN-06), whatever it has sent."""
         stated, sent = flow.number("next-outgoing-id"), self.next_id.get(flow.side, 0)
         if stated not in (None, sent):
             self.ends = None

@@ -27,7 +27,7 @@ PROTOCOL = "CORE"
 
 @dataclass(slots=True)
 class Consumer:
-    """The most credit, in bytes, that the broker can have for a consumer; None: unlimited."""
+    """The most credit, in bytes, that the broker can have for one consumer; None: unlimited."""
 
     credit: int | None = 0
     given: int = 0

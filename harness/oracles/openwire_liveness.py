@@ -11,7 +11,7 @@ from __future__ import annotations
 from brokerproof.harness.model.time import Duration, ms
 
 LOOKS = 2
-"""Checks from the last one that saw new data to the one that closes the connection."""
+"""The number of checks from the last that saw new data to the one that closes the connection."""
 
 
 def agreed_ms(ours: int, theirs: int) -> int:

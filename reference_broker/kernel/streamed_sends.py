@@ -36,7 +36,7 @@ class _Stream:
     tail: bytes
     layer: Layer | None
     made_of: Callable[[bytes], bytes] | None = None
-    """Converts the whole to output if it cannot be sent in pieces; then the pieces are gathered."""
+    """Converts the whole to output if it cannot be sent in pieces, which are then gathered."""
     gathered: list[bytes] = field(default_factory=list)
     first: bool = True
 

@@ -93,7 +93,7 @@ class DurableQueues:
         source_entry: Entry | None,
         charge: ResourceClaim,
     ) -> Iterator[tuple[Queue, ResourceClaim]]:
-        """Store ``message`` for the durable ones of ``queues``; return what each must release."""
+        """Store ``message`` for the durable ``queues``; return the claim that each must release."""
         if message.large is not None:
             self._large.sync(message.large)
         place = self._journal.add(

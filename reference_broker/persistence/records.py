@@ -110,7 +110,7 @@ class Scan:
     other: str | None = None
 
     def payloads(self) -> Iterator[tuple[int, bytes]]:
-        """Return the number and payload of each good record but the head."""
+        """Yield the number and payload of each good record but the head."""
         for number, begin, end in self.records:
             yield number, self.data[begin:end]
 

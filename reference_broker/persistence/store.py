@@ -47,7 +47,7 @@ BALLAST = "journal/ballast"
 ASIDE = "damaged"
 """The folder where copies of damaged files are kept."""
 MUCH = 8 * 1024 * 1024
-"""Bytes waiting to be written above which connections that send messages to pages are not read."""
+"""Connections that send messages to pages are not read while more bytes wait to be written."""
 
 
 class State(enum.Enum):

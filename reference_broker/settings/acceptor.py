@@ -49,7 +49,7 @@ class ConnectionTtl(Options):
 
 @dataclass(frozen=True, slots=True)
 class StompLimits:
-    """The size at which a STOMP frame is refused (STOMP11-LIMIT-01, STOMP12-LIMIT-01), in bytes."""
+    """The sizes in bytes above which frames are refused (STOMP11-LIMIT-01, STOMP12-LIMIT-01)."""
 
     headers: int = 1000
     line: int = 64 * 1024
@@ -151,7 +151,7 @@ class OpenWireOptions(Options):
     prefix: ClassVar[str] = "openwire_"
 
     max_inactivity_ms: int = 30_000
-    """``wireFormat.maxInactivityDuration``: how long a peer may be silent; 0 or less is forever."""
+    """``wireFormat.maxInactivityDuration``: how long a peer may be silent; 0 or less: forever."""
     initial_delay_ms: int = 10_000
     """``wireFormat.maxInactivityDurationInitalDelay``: time before the first check."""
     max_frame_size: int = LONG_MAX

@@ -69,7 +69,7 @@ def transfers(handle: int, delivery: int, message: bytes, settled: bool, most: i
 
 
 def accepted(low: int, high: int) -> bytes:
-    """Encode a receiver's disposition that accepts and settles deliveries ``first`` to ``last``."""
+    """Encode a receiver's disposition that accepts and settles deliveries ``low`` to ``high``."""
     fields = b"\x41" + struct.pack(">BIBI", 0x70, low, 0x70, high) + b"\x41" + ACCEPTED
     return codec.encode_frame(b"\x00\x53\x15\xc0" + bytes((len(fields) + 1, 5)) + fields)
 

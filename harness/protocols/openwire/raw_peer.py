@@ -187,7 +187,7 @@ class OpenWirePeer(Conversation[Structure]):
     # connections and sessions
 
     def wire_format(self, version: int | None = None, **options: Any) -> None:
-        """Return our WireFormatInfo; ``options`` are as in :data:`OPTIONS`, and None omits one."""
+        """Send our WireFormatInfo; ``options`` are as in :data:`OPTIONS`, and None omits one."""
         info = {name: value for name, value in {**OPTIONS, **options}.items() if value is not None}
         fields = {
             "version": self.version if version is None else version,

@@ -60,8 +60,8 @@ def activemq_image(version: str) -> str:
 
 
 def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
-    """Return ``rabbitmq:VERSION-management`` with a rabbitmq.conf or a rabbitmq.config. Raises
-    :class:`SetUpFailed`."""
+    """Return a recipe for ``rabbitmq:VERSION-management`` with a rabbitmq.conf or a
+    rabbitmq.config. Raises :class:`SetUpFailed`."""
     rabbitmq_broker.settings(config)  # report errors in the file before starting anything
     version = version or release.default_version()
     plugins = rabbitmq_broker.default_plugins(version)
@@ -94,8 +94,8 @@ def of_rabbitmq(config: Path, version: str | None, host: str = _HERE) -> Recipe:
 
 
 def of_artemis(config: Path, version: str | None, host: str = _HERE) -> Recipe:
-    """Return :func:`artemis_image` with a broker.xml and the files next to it. The broker's
-    certificate is valid for ``host``, where its ports will be published. Raises
+    """Return a recipe for :func:`artemis_image` with a broker.xml and the files next to it. The
+    broker's certificate is valid for ``host``, where its ports will be published. Raises
     :class:`SetUpFailed`."""
     version = version or artemis_broker.RELEASES.default_version
     ports = {name: acceptor.port for name, acceptor in artemis_config.acceptors(config).items()}

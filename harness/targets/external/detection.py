@@ -128,7 +128,7 @@ def _admitted(greet: Callable[[str], Greeting], hosts: Iterable[str]) -> Greetin
 
 
 def _of_openwire(endpoint: Endpoint, deadline: Deadline) -> Greeting:
-    """Return True for ActiveMQ's greeting: a WireFormatInfo, which begins with a magic word."""
+    """Return ActiveMQ's greeting, which it sends first: a WireFormatInfo with a magic word."""
     with dialogue.dial(endpoint, deadline) as connection:
         connection.settimeout(min(1, deadline.left_s))
         try:

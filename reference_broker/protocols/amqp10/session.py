@@ -274,7 +274,7 @@ class Session:
             self.flow()
 
     def _check_delivery_id(self, delivery_id: int | None) -> None:
-        """Check that deliveries of a session have consecutive ids, from the peer's first one on."""
+        """Check that a session's deliveries have consecutive ids, from the peer's first one on."""
         if delivery_id is None:
             raise Refusal(
                 refusal.DELIVERY_ID_MISSING, "the first transfer of a delivery has no delivery-id"

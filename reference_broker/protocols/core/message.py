@@ -16,7 +16,7 @@ expiration, timestamp  ``expires``, ``timestamp``: milliseconds since 1970, unle
 properties             by their names, values written out; none of those that begin with ``_AMQ`` or ``__AMQ``
 =====================  =============================================================================================
 
-In the other direction, each other header becomes a text property.
+In the other direction, every other header becomes a text property.
 """  # noqa: E501
 
 from __future__ import annotations

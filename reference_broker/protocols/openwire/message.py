@@ -13,7 +13,7 @@ groupID                     ``JMSXGroupID``
 properties                  by their names, values written out
 ==========================  ==========================================================================================
 
-In the other direction, each other header becomes a text property. A text message is text,
+In the other direction, every other header becomes a text property. A text message is text,
 everything else bytes.
 """  # noqa: E501
 

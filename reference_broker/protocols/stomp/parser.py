@@ -195,7 +195,7 @@ class FrameParser:
             self._looked = len(self._pending)
 
     def _is_complete(self) -> bool:
-        """Return True if reading the pending frame from its start would get further than before."""
+        """Return True if reading the pending frame from its start would now get further."""
         pending = self._pending
         if self._whole is not None:
             return len(pending) >= self._whole
