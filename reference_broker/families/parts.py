@@ -14,7 +14,7 @@ from brokerproof.reference_broker.settings.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """``store`` keeps messages that exceed memory or must survive a restart (None: no store)."""
+    """``store`` keeps messages that exceed memory or must survive a restart; None: no store."""
 
     settings: Settings
     rules: AddressRules

@@ -1,4 +1,4 @@
-"""Counts the memory used by messages per address, which every family does, whatever its limits.
+"""Counts the memory that each address's messages use, as every family does, whatever its limits.
 
 An account exists as long as its address does or anything is charged to it."""
 
@@ -12,7 +12,7 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 
 
 class MemoryAccount(ABC):
-    """The memory of one address. ``size`` in bytes, ``messages`` are copies."""
+    """The memory of one address. ``size`` is in bytes; ``messages`` is the number of copies."""
 
     def __init__(self, name: str, rule: Rule, accounting: MemoryAccounting) -> None:
         self.name = name
@@ -21,21 +21,21 @@ class MemoryAccount(ABC):
         self.size = 0
         self.messages = 0
         self.wanted = 0
-        """The number of addresses of that name that exist now: 0 or 1, briefly 2."""
+        """The number of addresses with that name that exist now: 0 or 1, briefly 2."""
 
     @property
     def full(self) -> bool:
-        """True if the policy applies to the next message."""
+        """Return True if the policy applies to the next message."""
         return False
 
     @property
     def room(self) -> int | None:
-        """Bytes until the address is full, 0 once it is; None if unlimited."""
+        """Return the bytes until the address is full: 0 if it is full, None if it is unlimited."""
         return None
 
     @property
     def rejects(self) -> bool:
-        """True if messages are refused even if their producer had credit."""
+        """Return True if messages are refused even if their producer had credit."""
         return False
 
     @abstractmethod
@@ -60,12 +60,12 @@ class MemoryAccounting(ABC):
 
     @property
     def full(self) -> bool:
-        """True if all addresses together have reached a limit."""
+        """Return True if all addresses together have reached a limit."""
         return False
 
     @property
     def room(self) -> int | None:
-        """Bytes until all addresses together reach their limit; None if unlimited."""
+        """Return the bytes until all addresses together reach their limit; None if unlimited."""
         return None
 
     def open(self, name: str) -> MemoryAccount:
@@ -111,7 +111,7 @@ class Charge:
         everything.messages += 1
 
     def release(self) -> None:
-        """Release one holder's share. Called once by each."""
+        """Release the share of one holder. Each holder calls this once."""
         account, size = self._account, self._reference
         everything = account.accounting
         self._holders -= 1
@@ -125,11 +125,11 @@ class Charge:
         everything.size -= size
 
     def failed(self, failures: int) -> None:
-        """Do nothing: a failed delivery does not change memory."""
+        """Do nothing, because a failed delivery does not change memory."""
 
 
 class UnlimitedAccount(MemoryAccount):
-    """An address that is never full; its messages' bytes are counted."""
+    """An address that is never full; the bytes of its messages are counted."""
 
     def charge(self, message: Message, queues: int) -> ResourceClaim:
         charge = Charge(self, message.size(), queues, 0)

@@ -13,11 +13,11 @@ from brokerproof.reference_broker.kernel.queue import Queue
 
 
 class Pages(Protocol):
-    """The pages that store an address's messages when its memory is full."""
+    """The pages that store an address's messages when the address's memory is full."""
 
     @property
     def active(self) -> bool:
-        """True if new messages are stored here."""
+        """True if new messages are stored on pages."""
 
     @property
     def files(self) -> int: ...
@@ -25,17 +25,18 @@ class Pages(Protocol):
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """True if ``message`` was stored here for ``queues`` and must not be put into them now.
+        """Return True if ``message`` was stored here for ``queues`` and must not be put into them
+        now.
 
         Called for every message while the policy is PAGE. ``full``: there was no room in memory
         before the message. ``source_entry`` is the entry of a dead letter in its old queue."""
 
 
 class Keeper(Protocol):
-    """The store of messages that must survive a restart."""
+    """The store for messages that must survive a restart."""
 
     def keeps(self, message: Message, queues: Iterable[Queue]) -> bool:
-        """True if ``message`` must be stored for any of ``queues``."""
+        """Return True if ``message`` must be stored for any of ``queues``."""
 
     def keep(
         self,
@@ -44,15 +45,16 @@ class Keeper(Protocol):
         source_entry: Entry | None,
         charge: ResourceClaim,
     ) -> Iterable[tuple[Queue, ResourceClaim]]:
-        """Store it; return for each queue the claim to release when the message leaves it,
-        including ``charge``."""
+        """Store the message. For each queue, return the claim to release when the message leaves
+        that queue; the claim includes ``charge``."""
 
 
 class Address:
-    """One address. ``routing``: its permitted routing types. ``configured`` ones are never deleted.
+    """One address. ``routing`` has its permitted routing types. A ``configured`` address is never
+    deleted.
 
-    ``account`` counts its memory. ``pages`` is None if everything stays in memory, ``keeper`` if
-    nothing survives a restart."""
+    ``account`` measures its memory. ``pages`` is None if everything stays in memory; ``keeper`` is
+    None if nothing survives a restart."""
 
     def __init__(
         self, name: str, routing: set[RoutingType], configured: bool, account: MemoryAccount
@@ -68,14 +70,14 @@ class Address:
         self._turn = 0
 
     def bind(self, queue: Queue) -> None:
-        """Add ``queue`` at the end."""
+        """Add ``queue`` as the last one."""
         if queue.routing is RoutingType.ANYCAST:
             self.anycast.append(queue)
         else:
             self.multicast[queue] = None
 
     def unbind(self, queue: Queue) -> None:
-        """Remove ``queue``, which must be bound here, with its messages."""
+        """Remove ``queue``, which must be bound here, and its messages."""
         if queue.routing is RoutingType.ANYCAST:
             self.anycast.remove(queue)
         else:
@@ -95,10 +97,10 @@ class Address:
         """Put ``message`` into one of the anycast queues, in turn, and into every multicast queue,
         if their filters match.
 
-        ``routing`` limits this to one of the two kinds. Without a queue of that kind the message is
-        dropped, as for a topic without subscribers (ARTEMIS-STOMP-routing-5). ``source_entry`` is
-        the entry of a dead letter in its old queue. A dead letter has no producer that could wait
-        or be answered, so a full address drops it under DROP and accepts it otherwise.
+        ``routing`` restricts this to one of the two kinds. Without a queue of that kind the message
+        is dropped, as for a topic without subscribers (ARTEMIS-STOMP-routing-5). ``source_entry``
+        is the entry of a dead letter in its old queue. A dead letter has no producer that could
+        wait or be answered, so a full address drops it under DROP and accepts it otherwise.
 
         Return False if any of these queues refused it."""
         chosen = self._chosen(message, routing)

@@ -24,17 +24,17 @@ from brokerproof.reference_broker.settings.settings import Settings
 
 
 class NoRoute(Exception):
-    """The destination does not exist and may not be created; the sentence gives the reason."""
+    """The destination does not exist and must not be created; the sentence gives the reason."""
 
 
 class AddressBook:
-    """``by_name`` has all addresses, ``on_demand`` the queues that are deleted when unused, and
-    ``durable`` those of durable subscriptions, with their addresses.
+    """``by_name`` has all addresses, ``on_demand`` has the queues that are deleted when unused, and
+    ``durable`` has the queues of durable subscriptions, with their addresses.
 
     ``clock`` knows the connection whose input creates an address. ``expires`` returns the current
-    time (ns since 1970) by which messages expire; None if they do not. ``dead_letter`` receives
-    messages that a queue gives up on. ``special`` creates the address for a name with special
-    meaning, None for all others."""
+    time (ns since 1970) by which messages expire; None if messages do not expire. ``dead_letter``
+    receives messages that a queue gives up on. ``special`` creates the address for a name with
+    special meaning, None for all others."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class AddressBook:
         self.on_demand: dict[Queue, Address] = {}
         self.durable: dict[str, tuple[Address, Queue]] = {}
         self.within_unit = False
-        """True from a commit to the end of the input: a quota may not undo part of a commit."""
+        """True from a commit to the end of the input: a quota must not undo part of a commit."""
         self._queues: dict[str, OrderedDict[Queue, Address]] = {}
-        """All queues by name, with their addresses."""
+        """All queues by name, each with its address."""
         self._quotas = settings.quotas
         self._creators = Creators[str]()
         for setting in settings.addresses:
@@ -91,14 +91,14 @@ class AddressBook:
         return self._rules.of(name)
 
     def anycast_queue(self, name: str) -> Queue | None:
-        """Return the anycast queue named like its address, which some protocols just call a
+        """Return the anycast queue with the name of its address; some protocols just call it a
         queue.
         """
         address = self.by_name.get(name)
         return None if address is None else address.anycast_queue(name)
 
     def anycast_names(self) -> list[str]:
-        """The names of all queues that :meth:`anycast_queue` finds."""
+        """Return the names of all queues that :meth:`anycast_queue` finds."""
         return [name for name in self.by_name if self.anycast_queue(name) is not None]
 
     def queue_by_name(self, name: str) -> tuple[Address, Queue] | None:
@@ -113,11 +113,11 @@ class AddressBook:
         return first
 
     def is_on_demand(self, queue: Queue) -> bool:
-        """True if ``queue`` is deleted when unused."""
+        """Return True if ``queue`` is deleted when unused."""
         return queue in self.on_demand
 
     def open(self, name: str, routing: set[RoutingType], configured: bool) -> Address:
-        """Create the address ``name``, which must not exist. Raises :class:`NoRoute`."""
+        """Create the address ``name``, which must not exist yet. Raises :class:`NoRoute`."""
         creator = None if configured else self._clock.conn
         if creator is not None:
             excess = self._quotas.exceeded("addresses", self._creators.count(creator))
@@ -187,7 +187,7 @@ class AddressBook:
         self.delete(address, queue)
 
     def drop(self, queue: Queue) -> None:
-        """Delete the anycast ``queue`` of the address with its name, and its messages."""
+        """Delete the anycast ``queue`` of the address with the same name, and its messages."""
         self.delete(self.by_name[queue.name], queue)
 
     def _forget(self, address: Address, queue: Queue) -> None:
@@ -225,5 +225,5 @@ class AddressBook:
             self._close(address)
 
     def forget_creator(self, conn: int) -> None:
-        """Record the end of ``conn``: its addresses stay but no longer count for a connection."""
+        """Record the end of ``conn``: its addresses stay but no longer belong to a connection."""
         self._creators.forget(conn)

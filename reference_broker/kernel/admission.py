@@ -10,13 +10,13 @@ from typing import Protocol
 class Verdict(enum.Enum):
     TAKE = enum.auto()
     DROP = enum.auto()
-    """Accepted, but lost: the producer does not learn of it."""
+    """The message is accepted but lost, and the producer does not learn of that."""
     REFUSE = enum.auto()
     UNSTORED = enum.auto()
     """Refused because the disk stores nothing now, whatever the address does when it is full."""
     WAIT = enum.auto()
-    """Not now: offer it again when there is room. A message for which credit was granted is
-    accepted nevertheless."""
+    """Not now: offer the message again when there is room. If credit was granted for it, it is
+    accepted anyway."""
 
 
 class Disk(Protocol):
@@ -37,24 +37,24 @@ class AdmissionControl:
         self._disk = disk
 
     def disk_problem(self) -> str:
-        """Return why the disk cannot store anything; empty if there is no disk."""
+        """Return why the disk cannot store anything; empty if it can or there is no disk."""
         return "" if self._disk is None else self._disk.problem()
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
         """Return True if a producer may continue at ``address``. If not, ``on_room`` is called once
-        when it may, unless the producer asks again."""
+        when the producer may continue, unless it asks again."""
         return True
 
     def wait_for_change(self, address: str, on_room: Callable[[], None]) -> None:
         """Call ``on_room`` once when ``address`` has room and its size has changed."""
 
     def forget(self, on_room: Callable[[], None]) -> None:
-        """Cancel ``on_room``: its producer has left or no longer waits."""
+        """Cancel ``on_room``, because its producer has left or no longer waits."""
 
     def judge(self, address: str, *, by_credit: bool) -> Verdict:
         """Return the fate of a message; ``by_credit``: only credit held its producer back."""
         return Verdict.TAKE if self.storing is None else self.storing(address)
 
     def next(self) -> Callable[[], None] | None:
-        """Remove and return a waiting callback that may now continue."""
+        """Remove and return a waiting callback that may continue now."""
         return None

@@ -17,8 +17,8 @@ HERE = ""
 
 
 class Alarms:
-    """The alarms of one broker. ``tell`` is called when our own alarm is raised or cleared, to
-    notify linked brokers."""
+    """The alarms of one broker. To notify linked brokers, ``tell`` is called when our own alarm is
+    raised or cleared."""
 
     def __init__(self, tell: Callable[[str, bool], None] = lambda resource, short: None) -> None:
         self._raised: dict[tuple[str, str], None] = {}
@@ -29,7 +29,7 @@ class Alarms:
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """The resources that are short, here or elsewhere, in the order of their alarms."""
+        """The resources that are short here or elsewhere, in the order of their alarms."""
         if not self._raised:
             return ()
         return tuple(dict.fromkeys(resource for _, resource in self._raised))
@@ -41,7 +41,7 @@ class Alarms:
 
     @property
     def all(self) -> tuple[tuple[str, str], ...]:
-        """Return all alarms: node and resource."""
+        """Return all alarms, each as node and resource."""
         return tuple(self._raised)
 
     def set(self, resource: str, short: bool, node: str = HERE) -> None:

@@ -31,9 +31,9 @@ from brokerproof.reference_broker.kernel.protocol_detection import Become
 from brokerproof.reference_broker.kernel.storage_ports import BrokerStorage
 
 RETRY_INTERVAL = NS_PER_S
-"""Time until the store retries a failed write."""
+"""How long the store waits before it retries a failed write."""
 FLUSH_WITHIN = 30 * NS_PER_S
-"""Time for which the peer of an ended connection may accept none of the remaining output."""
+"""How long the peer of an ended connection may accept none of the remaining output."""
 
 
 class Broker:
@@ -54,7 +54,7 @@ class Broker:
         self._store = store
         self._choked: set[int] = set()
         self._limited: dict[str, set[int]] = {}
-        """Connections of the acceptors that limit their number."""
+        """The connections of those acceptors that limit the number of connections."""
         self._retry = self._deadlines.timer(lambda now: self._try_files_again())
         self._reading = self._deadlines.timer(lambda now: self._read_pages())
         self._serving = self._deadlines.timer(lambda now: context.router.serving.go_on())
@@ -63,7 +63,7 @@ class Broker:
         """Return the effects of ``event`` at ``now``, which never goes backwards.
 
         A peer's errors are answered and never raise an exception. Input for a closed or unknown
-        connection is ignored. Raises ``KeyError`` for a :class:`Connected` with an unknown
+        connection is ignored. Raises ``KeyError`` for :class:`Connected` with an unknown
         acceptor."""
         shared, clock = self._shared, self._clock
         clock.now = now
@@ -113,7 +113,7 @@ class Broker:
     def end(self) -> list[Effect]:
         """Shut down cleanly: end all connections and store the remaining durable data.
 
-        Results of file operations must still be passed in afterwards, until ``is_idle``."""
+        Afterwards, results of file operations must still be passed in until ``is_idle``."""
         for conn in list(self._connections):
             self._connections.pop(conn).on_peer_gone()
         self._shared.router.ending()
@@ -125,13 +125,13 @@ class Broker:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is waiting to be stored, or nothing can be."""
+        """Return True if nothing waits to be stored, or nothing can be stored."""
         return self._store is None or self._store.is_idle or self._store.refuses
 
     # --- files ------------------------------------------------------------------------------------
 
     def _with_files(self, now: Instant, store: BrokerStorage) -> list[Effect]:
-        """Return the effects of an input, followed by those on files."""
+        """Return the effects of an input, followed by the effects on files."""
         conn = self._clock.conn
         if conn is not None and store.much_waits and conn in self._connections:
             self._choked.add(conn)
@@ -171,8 +171,8 @@ class Broker:
         """Return when to call ``handle`` with :class:`TimerFired` unless another input comes first;
         None for never.
 
-        May be earlier than the next actual event (a connection heard from since needs no action),
-        never later."""
+        The result may be earlier than the next actual event (a connection heard from since needs no
+        action), but never later."""
         return self._deadlines.next()
 
     def _try_files_again(self) -> None:

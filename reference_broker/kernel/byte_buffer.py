@@ -1,4 +1,4 @@
-"""The bytes of one connection that have not been parsed into frames yet."""
+"""The bytes of one connection that have not yet been parsed into frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ByteBuffer:
             self._waiting += len(data)
 
     def has(self, count: int) -> bool:
-        """True if ``count`` bytes have arrived; they are then contiguous in ``_data``."""
+        """Return True if ``count`` bytes have arrived; these are then contiguous in ``_data``."""
         left = len(self._data) - self._at
         if left >= count:
             return True
@@ -36,7 +36,7 @@ class ByteBuffer:
         return True
 
     def take(self, count: int) -> bytes | None:
-        """Remove and return the next ``count`` bytes; None if there are fewer."""
+        """Remove and return the next ``count`` bytes; None if fewer have arrived."""
         if not self.has(count):
             return None
         self._at += count
@@ -48,7 +48,7 @@ class ByteBuffer:
         return self._data[self._at : self._at + count]
 
     def clear(self) -> None:
-        """Discard unread bytes."""
+        """Discard the unread bytes."""
         self._data = b""
         self._at = 0
         self._waiting = 0

@@ -6,7 +6,7 @@ from brokerproof.harness.model.time import Duration, Instant
 
 
 class Clock:
-    """``now`` is the instant of the input being handled and ``conn`` its connection (None for a
+    """``now`` is the instant of the input being handled, and ``conn`` is its connection (None for a
     timer). ``epoch`` plus an instant gives nanoseconds since 1970."""
 
     __slots__ = ("conn", "epoch", "now")

@@ -18,13 +18,13 @@ RUNNING, FLOW, BLOCKING, BLOCKED = "running", "flow", "blocking", "blocked"
 seconds; an alarm is raised but it has published nothing since; an alarm is raised and the broker
 does not read it."""
 BY_NOTHING, BY_RESOURCE, BY_FLOW = "none", "resource", "flow"
-"""Reason for which a connection was last blocked."""
+"""Why a connection was last blocked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """One open connection. ``timeout_s`` is its heartbeat interval (0: none); ``blocked_at`` is
-    when it was last blocked."""
+    """An open connection. ``timeout_s`` is its heartbeat interval (0: none); ``blocked_at`` is when
+    it was last blocked."""
 
     protocol: str
     user: str
@@ -38,21 +38,21 @@ class Described:
     blocked_by: str = BY_NOTHING
     blocked_at: Instant | None = None
     direct: bool = False
-    """True if a client inside the broker serves its protocol, as RabbitMQ's plugins do."""
+    """True if a client inside the broker serves the protocol, as in RabbitMQ's plugins."""
 
 
 @runtime_checkable
 class Describes(Protocol):
     def describe(self) -> Described | None:
-        """Return the connection's facts; None until it is open."""
+        """Return the facts about the connection; None until it is open."""
 
     def out(self) -> Iterator[tuple[Queue, Entry]]:
-        """Return its unsettled deliveries."""
+        """Return the connection's unsettled deliveries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """The remote and local ends of a connection, as HOST:PORT, and when it was accepted."""
+    """The remote and local ends of a connection, each as HOST:PORT, and when it was accepted."""
 
     remote: str
     local: str

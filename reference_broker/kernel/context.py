@@ -24,8 +24,8 @@ State = TypeVar("State")
 
 @dataclass(slots=True)
 class BrokerContext:
-    """``start`` is the instant from which periodic checks are counted, ``check_interval`` the time
-    between them.
+    """``start`` is the instant from which periodic checks are counted; ``check_interval`` is the
+    time between checks.
 
     ``large`` stores large bodies if there is a disk. ``certificates`` has the client certificate's
     subject by connection. ``connections`` has all connections, ``arrivals`` their endpoints."""
@@ -50,7 +50,7 @@ class BrokerContext:
     _states: dict[type, object] = field(default_factory=dict)
 
     def state(self, kind: type[State]) -> State:
-        """Return this broker's single ``kind`` object, which a protocol's connections share."""
+        """Return this broker's only ``kind`` object, which a protocol's connections share."""
         state = self._states.get(kind)
         if state is None:
             state = self._states[kind] = kind()
@@ -58,7 +58,7 @@ class BrokerContext:
         return state
 
     def certified(self, conn: int) -> str | None:
-        """Return the user to whom the peer's certificate belongs. With security off, any
+        """Return the user to whom the peer's certificate belongs. If security is off, any
         certificate is accepted."""
         subject = self.certificates.get(conn)
         if subject is None:
@@ -68,6 +68,6 @@ class BrokerContext:
         )
 
     def next_consumer(self) -> int:
-        """Return a number for a new subscription, unique in the broker, from 1."""
+        """Return a number, from 1, for a new subscription; it is unique in the broker."""
         self.consumers += 1
         return self.consumers

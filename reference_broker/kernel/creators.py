@@ -10,7 +10,7 @@ Thing = TypeVar("Thing", bound=Hashable)
 
 
 class Creators(Generic[Thing]):
-    """The creator of each thing, as long as both exist."""
+    """The creator of each thing, kept as long as both exist."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -31,5 +31,5 @@ class Creators(Generic[Thing]):
             self._counts[conn] -= 1
 
     def forget(self, conn: int) -> None:
-        """Record the end of ``conn``: its things stay but no longer count for a connection."""
+        """Record the end of ``conn``: its things stay but no longer belong to a connection."""
         self._counts.pop(conn, None)

@@ -63,7 +63,7 @@ UNLIMITED = -1
 
 
 class ByteWindow:
-    """The credit of one subscription. ``size`` is -1 (unlimited) or at least 0, in bytes."""
+    """The credit of one subscription. ``size`` is in bytes: -1 (unlimited), or at least 0."""
 
     __slots__ = ("credit", "size")
 
@@ -72,7 +72,7 @@ class ByteWindow:
         self.credit = 1 if size == 0 else size
 
     def has_room(self) -> bool:
-        """True if one more frame, of any length, may be sent."""
+        """Return True if one more frame, of any length, may be sent."""
         return self.credit > 0 or self.size == UNLIMITED
 
     def cost(self, size: int) -> int:
@@ -114,7 +114,7 @@ class SenderCredit:
         self.drain = False
 
     def flow(self, count: int | None, credit: int, drain: bool) -> bool:
-        """Apply the receiver's flow. Return False, with no change, if we never had its count."""
+        """Apply the receiver's flow. If we never had its count, change nothing and return False."""
         known = self.first if count is None else count
         if serial_numbers.before(self.count, known):
             return False
@@ -144,12 +144,12 @@ class ReceiverCredit:
         self.credit = 0
 
     def grant(self, deliveries: int) -> None:
-        """Permit ``deliveries`` more."""
+        """Permit this many more ``deliveries``."""
         self.credit += deliveries
 
     def spend(self) -> bool:
-        """Record the start of an incoming delivery. Return False, without changes, if there was no
-        credit for it (AMQP10-CREDIT-09)."""
+        """Record the start of an incoming delivery. If there was no credit for it, change nothing
+        and return False (AMQP10-CREDIT-09)."""
         if self.credit <= 0:
             return False
         self.count = (self.count + 1) & serial_numbers.MASK
@@ -157,7 +157,8 @@ class ReceiverCredit:
         return True
 
     def flow(self, count: int) -> bool:
-        """Apply the sender's flow. Return False, with no change, if its count is too high (rule 7).
+        """Apply the sender's flow. If its count is too high (rule 7), change nothing and return
+        False.
 
         A count behind ours is ignored: a connection preserves order, so it can only be a mistake.
         """

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from brokerproof.harness.model.time import Instant
 
 Action: TypeAlias = Callable[[Instant], object]
-"""Called with the instant at which the deadline is handled, which may be later than it was due."""
+"""Called with the instant at which the deadline is handled, which may be after it was due."""
 
 
 class Deadline:
@@ -61,7 +61,7 @@ class Deadlines:
             self._diverted[conn] = action
 
     def push(self, deadline: Deadline, at: Instant) -> None:
-        """Put ``deadline`` into the heap, after others of the same instant."""
+        """Put ``deadline`` into the heap, after others with the same instant."""
         self._ticket += 1
         self._pending += deadline.at is None
         deadline.at = at
@@ -79,7 +79,7 @@ class Deadlines:
         deadline.ticket = 0
 
     def next(self) -> Instant | None:
-        """Return the earliest instant at which something is due, or None."""
+        """Return the earliest instant at which something is due; None if there is none."""
         heap = self._heap
         while heap:
             at, ticket, deadline = heap[0]

@@ -14,8 +14,8 @@ from brokerproof.reference_broker.kernel.router import Router
 
 
 class BrokerFamily:
-    """By default a broker has no limits and raises no alarms. ``large`` stores large bodies; None:
-    they stay in memory."""
+    """By default, a broker has no limits and raises no alarms. ``large`` stores large bodies; if
+    None, they stay in memory."""
 
     nack_is_final = False
     """True if NACK dead-letters a message; False if the message is delivered again."""
@@ -24,10 +24,10 @@ class BrokerFamily:
     qualified_names = False
     """True if a queue and a topic may have the same name, and a destination says which it means."""
     virtual_host: str | None = None
-    """The only virtual host, which a STOMP client names with ``host`` or by omitting it; any other
-    is refused. None: ``host`` is mandatory from 1.1 on, and ignored."""
+    """The only virtual host, which a STOMP client selects by naming it in ``host`` or omitting that
+    header; any other is refused. None: ``host`` is mandatory from 1.1 on, but ignored."""
     silence_monitor: type[SilenceMonitor]
-    """Watches what a connection receives."""
+    """Watches the input of a connection."""
 
     def __init__(
         self,
@@ -42,15 +42,15 @@ class BrokerFamily:
         self.large = large
 
     def prefetch(self, address: str, durable: bool) -> int:
-        """Return the default limit of unacknowledged messages of a STOMP subscription."""
+        """Return the default limit on a STOMP subscription's unacknowledged messages."""
         return 0
 
     def next_producer(self) -> Callable[[], None] | None:
-        """Remove and return the callback of a waiting producer that may now continue."""
+        """Remove and return the callback of a waiting producer that may continue now."""
         return self.admission.next()
 
     def on_resources_read(self, now: Instant, reading: ResourcesRead) -> None:
         """Record the available memory and disk space."""
 
     def on_limits_set(self, now: Instant, limits: LimitsSet) -> None:
-        """Apply resource limits that were set while the broker is running."""
+        """Apply resource limits that were set while the broker was running."""

@@ -9,11 +9,11 @@ int32, int64 = _INT.pack, _LONG.pack
 
 
 class Malformed(Exception):
-    """Bytes that a protocol does not permit at this position."""
+    """Bytes that a protocol does not allow at this position."""
 
 
 class FieldReader:
-    """Reads fields in sequence. Each method raises :class:`Malformed` if there is no such value."""
+    """Reads fields in order. Each method raises :class:`Malformed` if its value is missing."""
 
     __slots__ = ("at", "buffer")
 
@@ -33,7 +33,7 @@ class FieldReader:
         return self.buffer[begin:end]
 
     def byte(self) -> int:
-        """One byte, signed."""
+        """Return one byte, signed."""
         byte = self.unsigned()
         return byte - 256 if byte > 127 else byte
 
@@ -48,7 +48,7 @@ class FieldReader:
         return self.unsigned() != 0
 
     def int32(self) -> int:
-        """Four bytes, signed."""
+        """Return four bytes, signed."""
         at = self.at
         if at + 4 > len(self.buffer):
             self.take(4)
@@ -57,7 +57,7 @@ class FieldReader:
         return value
 
     def int64(self) -> int:
-        """Eight bytes, signed."""
+        """Return eight bytes, signed."""
         at = self.at
         if at + 8 > len(self.buffer):
             self.take(8)
@@ -66,7 +66,7 @@ class FieldReader:
         return value
 
     def number(self, form: str) -> int | float:
-        """A number as :mod:`struct` describes it."""
+        """Return a number in a format of :mod:`struct`."""
         value: int | float = struct.unpack(form, self.take(struct.calcsize(form)))[0]
         return value
 

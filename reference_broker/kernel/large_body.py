@@ -2,11 +2,11 @@
 
 A :class:`LargeBody` exists as long as it is held: by its message's places in queues, a transaction,
 a page with its message, a waiting frame or a delivery in progress. Its file is deleted at the end
-of the input in which the last holder releases it, so it may be passed on within an input without
-being held.
+of the input in which the last holder releases it, so the body may be passed on within an input
+without being held.
 
-Its bytes do not count towards its address's memory (manual, chapter on large messages), and are
-never all in memory."""
+Its bytes are not charged to its address's memory (manual, chapter on large messages), and are never
+all in memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 PIECE = 256 * 1024
-"""Bytes of a body that are read together."""
+"""Bytes of a body that are read at a time."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""Parts of a body, in order: begin and end of each."""
+"""The parts of a body in order, each with its begin and end."""
 
 
 class Files(Protocol):
@@ -26,7 +26,7 @@ class Files(Protocol):
     def read(
         self, body: LargeBody, begin: int, count: int, then: Callable[[bytes | None], None]
     ) -> None:
-        """Call ``then`` later with these bytes, or with None if they cannot be read."""
+        """Later, call ``then`` with these bytes, or with None if they are unreadable."""
 
     def idle(self, body: LargeBody) -> None:
         """Record that nobody holds ``body`` now."""
@@ -85,7 +85,7 @@ class LargeBodySlice:
 
 
 class SliceReader:
-    """Reads a slice piece by piece, one at a time, and holds its body until it is closed."""
+    """Reads a slice piece by piece, and holds the slice's body until it is closed."""
 
     def __init__(self, extract: LargeBodySlice) -> None:
         self._body = extract.whole
@@ -93,7 +93,7 @@ class SliceReader:
         self._next = next(self._pieces, None)
         self._then: Callable[[bytes | None], None] | None = None
         self.closed = self.waits = False
-        """``waits``: a piece is under way."""
+        """``waits``: a piece is being read."""
         self._body.retain()
 
     @property
@@ -101,7 +101,7 @@ class SliceReader:
         return self._next is None
 
     def ask(self, then: Callable[[bytes | None], None]) -> None:
-        """Call ``then`` later with the next piece (None: unreadable), unless closed meanwhile."""
+        """Call ``then`` later with the next piece (None: unreadable), unless closed by then."""
         assert self._next is not None
         begin, count = self._next
         self._next = next(self._pieces, None)
@@ -115,7 +115,7 @@ class SliceReader:
             then(data)
 
     def close(self) -> None:
-        """Stop reading. May be called repeatedly."""
+        """Stop reading. This may be called repeatedly."""
         if not self.closed:
             self.closed = True
             self._body.drop()
@@ -136,7 +136,7 @@ class ArrivingBody(Protocol):
         """Add the next bytes."""
 
     def finish(self) -> LargeBody:
-        """Return the complete body. It is deleted unless held at the end of this input."""
+        """Return the complete body, which is deleted unless held at the end of this input."""
 
     def abandon(self) -> None:
         """Give up the body: the rest will not arrive. May be repeated, and called after the end."""

@@ -1,4 +1,4 @@
-"""Watches peers for silence. Each family has its own rule for the limit."""
+"""Watches peers for silence. Each family has its own rule for how long silence may last."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class SilenceMonitor(ABC):
         self.last_heard = now
 
     def on_bytes_received(self, now: Instant, data: bytes) -> None:
-        """Record the arrival of ``data``. Any byte counts as a sign of life, even outside a frame
+        """Record the arrival of ``data``. Any byte is a sign of life, even outside a frame
         (STOMP11-HB-08, STOMP12-HB-08)."""
         self.last_heard = now
 
     @abstractmethod
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
-        """Apply the agreed ``ttl`` from ``now`` on; monitors with their own check times use
+        """Apply the agreed ``ttl`` from ``now`` on; monitors with check times of their own use
         ``first``.
         """
 
@@ -51,7 +51,7 @@ class IntervalMonitor(SilenceMonitor):
         self._first = now + first
 
     def _look(self, at: Instant) -> Instant:
-        """Return the check that detects bytes received ``at``."""
+        """Return when the check takes place that detects bytes received ``at``."""
         return self._first + max(0, -(-(at - self._first) // self.ttl)) * self.ttl
 
 
@@ -59,7 +59,8 @@ class Beats:
     """Our own heartbeats: one every ``period`` ns after ``now``, whatever else was sent
     (STOMP12-HB-09).
 
-    They are timed from the agreement, not from the last beat, so a late host causes no drift."""
+    Heartbeats are timed from the agreement, not from the last heartbeat, so a late host causes no
+    drift."""
 
     def __init__(self, period: Duration, now: Instant) -> None:
         self.period = period

@@ -59,7 +59,7 @@ class Envelope:
 
     @property
     def durable(self) -> bool:
-        """True if the first header ``persistent`` is ``true``."""
+        """True if the first ``persistent`` header is ``true``."""
         if self._durable is None:
             values = (value for name, value in self.headers if name == "persistent")
             self._durable = next(values, "") == "true"
@@ -67,7 +67,7 @@ class Envelope:
 
     @property
     def expires(self) -> int:
-        """The first header ``expires``: milliseconds since 1970, 0 if there is none."""
+        """The first ``expires`` header: milliseconds since 1970; 0 if there is none."""
         if self._expires is None:
             self._expires = selector_properties.expires(self.headers)
         return self._expires
@@ -97,7 +97,7 @@ class Message:
     """The file of the body, if the message is too large for memory
     (:mod:`brokerproof.reference_broker.kernel.large_body`)."""
     sections: tuple[Section, ...] = ()
-    """Ranges of the parts of a large body, if its protocol divides it."""
+    """The ranges of a large body's parts, if the protocol divides it."""
     record_kind = 0
     """Chooses the codec that writes the message to a file
     (:mod:`brokerproof.reference_broker.persistence.codec`)."""
@@ -109,7 +109,7 @@ class Message:
         self.arrived = arrived
 
     def size(self) -> int:
-        """Its size in bytes for its address's memory (see
+        """The message's size in bytes, as charged to its address's memory (see
         :mod:`brokerproof.reference_broker.families.artemis.accounting`)."""
         return self.envelope.size + len(self.body)
 
@@ -124,7 +124,7 @@ class Message:
         return self.envelope.expires
 
     def content(self) -> int | None:
-        """Return the bytes of content and properties; None if the headers determine them."""
+        """Return the bytes of the content and properties; None if the headers determine them."""
         return None
 
     def paged_out(self, write: Callable[[bytes], LargeBody]) -> Message | None:
@@ -169,13 +169,13 @@ class LargeMessage(Message):
 
 
 class ResourceClaim(Protocol):
-    """A resource held by an entry in its queue: memory, or a place in the journal or on a page."""
+    """A resource that an entry in a queue holds: memory, or a place in the journal or on a page."""
 
     def release(self) -> None:
-        """The entry has left its queue permanently. Called once."""
+        """Record that the entry has left its queue permanently. Called once."""
 
     def failed(self, failures: int) -> None:
-        """The entry returned to its queue as a failed delivery, number ``failures``."""
+        """Record that the entry returned to its queue as failed delivery number ``failures``."""
 
 
 class LargeBodyClaim:
@@ -191,7 +191,7 @@ class LargeBodyClaim:
         body.retain()
 
     def release(self) -> None:
-        """Release one holder's share."""
+        """Release the share of one holder."""
         self._charge.release()
         self._holders -= 1
         if not self._holders:

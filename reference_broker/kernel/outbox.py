@@ -1,4 +1,4 @@
-"""Collects the effects of one ``handle`` call, with at most one ``SendBytes`` per connection."""
+"""Collects the effects of one ``handle`` call; each connection gets at most one ``SendBytes``."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class PauseReason(enum.Enum):
     """Why an open connection is not read."""
 
     FILES = enum.auto()
-    """The broker is behind with writing files."""
+    """The broker has fallen behind with writing files."""
     ROOM = enum.auto()
-    """The address to which it sends is full."""
+    """The address to which the connection sends is full."""
     ALARM = enum.auto()
-    """It publishes, but the broker is short of memory or disk space."""
+    """The connection publishes, but the broker is short of memory or disk space."""
     FLOW = enum.auto()
-    """It publishes faster than the queues can take messages."""
+    """The connection publishes faster than the queues can take messages."""
 
 
 class Outbox:
@@ -55,11 +55,11 @@ class Outbox:
         self._held: dict[int, deque[tuple[int, bytes | None]]] = {}
         self._free: list[Effect] = []
         self._waits_for: dict[int, int] = {}
-        """The last unstored batch that each connection waits for."""
+        """The last batch, not yet stored, for which each connection waits."""
         self._concerned: set[int] = set()
         """Connections that this input affects, whether or not bytes are sent to them."""
         self._stored = 0
-        """The last batch that is stored."""
+        """The last batch that has been stored."""
 
     @property
     def closed(self) -> Sequence[int]:
@@ -67,11 +67,11 @@ class Outbox:
         return self._closed
 
     def wrap(self, conn: int, layer: Layer) -> None:
-        """Insert ``layer`` between ``conn`` and its transport."""
+        """Insert ``layer`` between ``conn`` and the transport."""
         self._layers[conn] = layer
 
     def unwrap(self, conn: int) -> None:
-        """Remove the layer of ``conn``."""
+        """Remove the layer from ``conn``."""
         self._layers.pop(conn, None)
 
     def concern(self, conn: int) -> None:
@@ -106,7 +106,7 @@ class Outbox:
         self.streams.begin(conn, head, body, tail)
 
     def gather(self, conn: int, body: LargeBodySlice, made_of: Callable[[bytes], bytes]) -> None:
-        """Read ``body`` and send ``made_of(bytes)``, for protocols that need a whole body."""
+        """Read ``body`` and send ``made_of(bytes)``; for protocols that need the whole body."""
         self._concerned.add(conn)
         self.streams.begin(conn, b"", body, b"", made_of)
 
@@ -149,7 +149,7 @@ class Outbox:
         self._closed.append(conn)
 
     def stop_reading(self, conn: int, reason: PauseReason) -> None:
-        """Stop reading ``conn`` until every ``reason`` is gone: the transport blocks the peer."""
+        """Stop reading ``conn`` until no ``reason`` remains: the transport blocks the peer."""
         reasons = self._unread.setdefault(conn, set())
         if not reasons:
             self._reading[conn] = False

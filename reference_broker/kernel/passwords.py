@@ -1,4 +1,4 @@
-"""Compares a password with a plain or hashed one from a users file.
+"""Compares a password with a plain or hashed password from a users file.
 
 A hash is ``ENC(ITERATIONS:SALT:HASH)`` with salt and hash in hexadecimal digits: PBKDF2 with
 HMAC-SHA-1 (RFC 8018), as printed by ``artemis mask --hash``, in the parentheses that
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 MOST_ITERATIONS = 10_000_000
-"""The most work that a hash may require: some seconds. More is a mistake, or an attack."""
+"""The most work that a hash may require: some seconds. More is a mistake or an attack."""
 
 _HASH = re.compile(
     r"ENC\((?P<iterations>[0-9]{1,8}):(?P<salt>(?:[0-9A-Fa-f]{2})+):(?P<hash>(?:[0-9A-Fa-f]{2}){16,})\)"
@@ -29,9 +29,9 @@ def is_hash(stored: str) -> bool:
 
 
 def admitted(users: Mapping[str, str], name: str, password: bytes) -> bool:
-    """True if ``name`` is a user with that password.
+    """Return True if ``name`` is a user with that password.
 
-    Takes constant time, even for an unknown name: the time of a hash, if any user has one."""
+    This takes constant time, even for an unknown name: the time of a hash, if any user has one."""
     stored = users.get(name)
     if stored is None:
         stored = _NOBODYS if any(map(is_hash, users.values())) else ""

@@ -20,12 +20,12 @@ from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.settings.acceptor import Acceptor
 
 _SILENT_MS = 60_000
-"""Longest silence of a new connection if no handshake timeout is set."""
+"""How long a new connection may be silent if there is no handshake timeout."""
 
 Become: TypeAlias = Callable[[int, Acceptor, BrokerContext, Instant], Connection]
-"""Makes a connection that was opened at an instant."""
+"""Makes a connection that was opened at a given instant."""
 Wrap: TypeAlias = Callable[[int, Acceptor, BrokerContext, Connection], Connection]
-"""Makes a connection that carries another one's payload."""
+"""Makes a connection that carries the payload of another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class DelegatingConnection:
 
     @property
     def _serving(self) -> Connection | None:
-        """The detected protocol's connection."""
+        """The connection of the detected protocol."""
         return self._became
 
     def _become(self, became: Connection, now: Instant, data: bytes) -> None:

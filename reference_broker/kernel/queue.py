@@ -49,7 +49,7 @@ decode."""
 
 class Serving:
     """Limits how many messages queues deliver per input. A consumer may have room for all of a deep
-    queue; the rest follows in separate turns at the same instant."""
+    queue; messages beyond the limit follow in separate turns at the same instant."""
 
     def __init__(self, most: int = sys.maxsize) -> None:
         self._most = most
@@ -62,7 +62,7 @@ class Serving:
         self.left = self._most
 
     def go_on(self) -> None:
-        """Let interrupted queues continue delivering, in turn."""
+        """Let interrupted queues continue to deliver, in turn."""
         while self.interrupted and self.left > 0:
             queue = next(iter(self.interrupted))
             del self.interrupted[queue]
@@ -71,10 +71,10 @@ class Serving:
 
 class Consumer(Protocol):
     def has_room(self) -> bool:
-        """True if one more message can be taken now."""
+        """Return True if one more message can be taken now."""
 
     def deliver(self, entry: Entry) -> None:
-        """Deliver a message. Called only right after ``has_room()`` was true."""
+        """Deliver a message. Called only right after ``has_room()`` returned True."""
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored (see :meth:`Outbox.wait_for`)."""
@@ -87,10 +87,10 @@ class Browser(Protocol):
     cursor: int
 
     def has_room(self) -> bool:
-        """True if one more message can be shown now."""
+        """Return True if one more message can be shown now."""
 
     def show(self, entry: Entry) -> None:
-        """Show a message. Called only right after ``has_room()`` was true."""
+        """Show a message. Called only right after ``has_room()`` returned True."""
 
     def wait_for(self, batch: int) -> None:
         """Send nothing more before ``batch`` is stored (see :meth:`Outbox.wait_for`)."""
@@ -101,11 +101,11 @@ class PagedTail(Protocol):
     (:class:`brokerproof.reference_broker.persistence.cursor.PageCursor`)."""
 
     left: int
-    """The number of messages."""
+    """The number of messages on pages."""
 
     @property
     def is_coming(self) -> bool:
-        """True if the next messages are being read."""
+        """Return True if the next messages are being read."""
 
     def read_on(self, most: int = 128) -> bool:
         """Append up to ``most`` messages to the queue. Return False if none are available now."""
@@ -118,7 +118,7 @@ class PagedTail(Protocol):
 
 
 class Numbered(Protocol):
-    """Something that is on disk once ``batch`` is stored."""
+    """Something that is on disk once ``batch`` has been stored."""
 
     batch: int
 
@@ -142,7 +142,7 @@ class RoundRobin:
         del self._turns[consumer]
 
     def pick(self) -> Consumer | None:
-        """The consumer to serve now, or None if none has room."""
+        """Return the consumer to serve now; None if none has room."""
         for consumer in self._turns:
             if consumer.has_room():
                 self._end_turn(consumer)
@@ -158,7 +158,7 @@ class RoundRobin:
         return None
 
     def _end_turn(self, consumer: Consumer) -> None:
-        """Move ``consumer``, and those skipped in its favour, to the end."""
+        """Move ``consumer`` and those skipped in its favour to the end."""
         first = None
         while first is not consumer:
             first = next(iter(self._turns))
@@ -229,7 +229,7 @@ class Selection:
             self.looked[consumer] = min(looked, order)
 
     def came_back(self, back: list[Entry]) -> None:
-        """Record that the entries ``back``, in order, wait again."""
+        """Record that the entries ``back``, which are in order, wait again."""
         if not self._barring and any(entry.barred is not None for entry in back):
             self._barring = self.choosy = True
         if back and self.choosy:
@@ -257,7 +257,7 @@ class Browsers:
 
     def unseen(self, browser: Browser, selector: Selector | None = None) -> int:
         """Return the number of waiting messages that ``selector`` selects and ``browser`` has not
-        seen. Messages on pages are counted as for :meth:`Queue.available`."""
+        seen. Messages on pages are counted as in :meth:`Queue.available`."""
         place = self._ready.behind(browser.cursor)
         if selector is None:
             return max(0, len(self._queue) - place - max(0, browser.cursor - self._queue.order))
@@ -312,7 +312,7 @@ class Queue:
         self.unstored: list[Numbered] | None = None
         self.batch = 0
         self.on_consumer: Callable[[], None] | None = None
-        """Called before a consumer sees anything."""
+        """Called before a consumer sees any message."""
         self.clock = clock
         self.unsettled = 0
         """Entries held by a consumer or a transaction, which may return."""
@@ -331,7 +331,7 @@ class Queue:
 
     @property
     def size_waiting(self) -> int:
-        """Total bytes of the waiting bodies in memory; iterates over all."""
+        """The total bytes of the waiting bodies in memory, found by iterating over all."""
         return sum(len(entry.message.body) for entry in self._ready)
 
     @property
@@ -349,7 +349,7 @@ class Queue:
 
     @property
     def in_use(self) -> bool:
-        """True if there are consumers, or messages that are here or may return."""
+        """True if there are consumers, or messages that are here or may return here."""
         used = len(self) > 0 or len(self._dispatcher) > 0 or self.unsettled > 0
         return used or bool(self.browsers.joined)
 
@@ -380,7 +380,7 @@ class Queue:
             self.dispatch()
 
     def refuses(self, message: Message) -> bool:
-        """True if there is no room for ``message``; called before adding it."""
+        """Return True if there is no room for ``message``, which has not been added yet."""
         return False
 
     def append_paged(
@@ -469,7 +469,7 @@ class Queue:
         self.hand(consumer, entry)
 
     def _interrupted(self) -> bool:
-        """True if this input's share is used up and the rest must wait."""
+        """Return True if this input's share is used up and the rest must wait."""
         if self.serving.left > 0:
             return False
         self.serving.interrupted[self] = None
@@ -506,11 +506,11 @@ class Queue:
 
     @property
     def is_untouched(self) -> bool:
-        """True if no waiting message was ever delivered."""
+        """Return True if no waiting message was ever delivered."""
         return not self.unsettled and not any(entry.deliveries for entry in self._ready)
 
     def read(self) -> None:
-        """Dispatch again, once paged messages were read or the rest has its turn."""
+        """Dispatch again, because paged messages were read or the rest has its turn."""
         self.dispatch()
         waiting, self._on_read = self._on_read, []
         for callback in waiting:

@@ -1,4 +1,4 @@
-"""Qualified names, which distinguish a queue and a topic of the same name: ``queue://NAME`` and
+"""Qualified names, which distinguish a queue from a topic of the same name: ``queue://NAME`` and
 ``topic://NAME``."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ DEAD_LETTERS = "ActiveMQ.DLQ"
 
 
 def qualified(name: str, routing: RoutingType | None) -> str:
-    """Return the qualified address of ``name``; if ``routing`` is None, a queue."""
+    """Return the qualified address of ``name``, which is a queue if ``routing`` is None."""
     return (TOPIC if routing is RoutingType.MULTICAST else QUEUE) + name
 
 

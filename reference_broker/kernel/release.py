@@ -1,4 +1,4 @@
-"""The release that the broker announces to its peers: the distribution's, from pyproject.toml."""
+"""The release that the broker announces to peers: that of the distribution, from pyproject.toml."""
 
 from importlib.metadata import version
 

@@ -41,8 +41,8 @@ class Router:
     """Routes messages to the queues of ``addresses``.
 
     ``clock`` knows the connection whose input creates an address. ``expires`` returns the current
-    time (ns since 1970) by which messages expire; None if they do not. ``special`` creates the
-    address for a name with special meaning, None for all others."""
+    time (ns since 1970) by which messages expire; None if messages do not expire. ``special``
+    creates the address for a name with special meaning, None for all others."""
 
     def __init__(
         self,
@@ -123,18 +123,18 @@ class Router:
             self._stored.begin_atomic_unit()
 
     def ending(self) -> None:
-        """Record that the broker is shutting down cleanly."""
+        """Record that the broker is being shut down cleanly."""
         if self._stored is not None:
             self._stored.ending(
                 queue for address in self._addresses.values() for queue in address.queues
             )
 
     def message(self, envelope: Envelope, body: bytes, arrived: Instant = 0) -> Message:
-        """Return a new message with the next number; ``arrived`` in ns since 1970."""
+        """Return a new message with the next number; ``arrived`` is in ns since 1970."""
         return Message(self.next_number(), envelope, body, arrived)
 
     def next_number(self) -> int:
-        """Return a number for a new message, unique in the broker, from 1."""
+        """Return a number, from 1, for a new message; it is unique in the broker."""
         self._messages += 1
         return self._messages
 
@@ -246,7 +246,7 @@ class Router:
         """Return the queue consumed by a subscription to ``name``: the anycast queue, or a new one.
         Raises :class:`NoRoute`.
 
-        A new queue accepts only what ``selector`` selects. On an anycast queue the consumer
+        A new queue accepts only what ``selector`` selects; on an anycast queue, the consumer
         selects."""
         address = self.get_or_create(name, routing)
         if routing is RoutingType.ANYCAST or (

@@ -57,15 +57,15 @@ from brokerproof.reference_broker.settings.activemq import Cursor, DestinationPo
 
 
 class NoSpace(Exception):
-    """A message is refused."""
+    """There is no space, and the message is refused."""
 
 
 class SendOutcome(enum.Enum):
     TAKEN = enum.auto()
     PARKED = enum.auto()
-    """It waits, and nothing else does."""
+    """The message waits, and nothing else does."""
     STALLED = enum.auto()
-    """It waits, and so do all later inputs of its connection."""
+    """The message waits, and so does all later input from its connection."""
 
 
 def _lives() -> bool:
@@ -95,8 +95,8 @@ class PendingSend:
     transaction: Transaction | None = None
 
     def failure(self, reason: str) -> NoSpace:
-        """Return the exception for ``reason``, after dooming the transaction of a message whose
-        producer gets no answer."""
+        """Return the exception for ``reason``; if the producer gets no answer, doom the message's
+        transaction first."""
         if self.transaction is not None and not self.answered:
             self.transaction.doom(reason)
         return NoSpace(reason)
@@ -111,8 +111,8 @@ class _Waiting:
 
 
 class ProducerFlow:
-    """Decides about every message of every producer. ``is_question`` returns True if messages to a
-    destination are answered rather than stored."""
+    """Decides on every message of every producer. ``is_question`` returns True if messages to a
+    destination are answered instead of being stored."""
 
     def __init__(
         self,
@@ -136,11 +136,11 @@ class ProducerFlow:
         return self.accounting.find(destination).entry
 
     def cost(self, message: Message) -> int:
-        """Return the charge for ``message``, in bytes."""
+        """Return the bytes charged for ``message``."""
         return self.accounting.find(message.route.address).cost(message)
 
     def send(self, sending: PendingSend) -> SendOutcome:
-        """Add a message, or make it wait. Raises :class:`NoSpace` and what ``publish`` raises."""
+        """Add a message or make it wait. Raises :class:`NoSpace` and what ``publish`` raises."""
         account = self.accounting.find(sending.destination)
         disk = self._disk
         if disk is not None and disk.judge(account.name) is Verdict.UNSTORED:
@@ -166,11 +166,11 @@ class ProducerFlow:
     # --- the gates --------------------------------------------------------------------------------
 
     def memory_is_short(self, account: UsageAccount) -> bool:
-        """True if the first gate is closed."""
+        """Return True if the first gate is closed."""
         return account.entry.producer_flow_control and account.memory.full()
 
     def store_is_short(self, account: UsageAccount, persistent: bool) -> bool:
-        """True if the second gate is closed."""
+        """Return True if the second gate is closed."""
         if is_topic(account.name):
             return False
         if persistent:
@@ -178,12 +178,12 @@ class ProducerFlow:
         return account.usage.temp.full()
 
     def parks(self, account: UsageAccount, sending: PendingSend) -> bool:
-        """True if a message without space does not stall its connection."""
+        """Return True if a message without space does not stall its connection."""
         waits = sending.answered or sending.windowed
         return waits and (self.memory_is_short(account) or not self._stalls_at_the_store)
 
     def _closed(self, account: UsageAccount, sending: PendingSend) -> str | None:
-        """Return a sentence naming the closed gate."""
+        """Return a sentence that names the closed gate."""
         if self.memory_is_short(account):
             own = account.memory
             what = (
@@ -233,7 +233,7 @@ class ProducerFlow:
             waiting.timeout.cancel()
 
     def next(self) -> Callable[[], None] | None:
-        """Remove and return a waiting message that may now continue."""
+        """Remove and return a waiting message that may continue now."""
         for there in self._waiting.values():
             for waiting in there.values():
                 account = self.accounting.find(waiting.account.name)

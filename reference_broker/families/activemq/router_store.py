@@ -12,7 +12,7 @@ from brokerproof.reference_broker.persistence.router_store import Stored
 
 
 class SpoolingStored(Stored):
-    """Gives each queue's address a :class:`Spool`; topics have none."""
+    """Gives the address of each queue a :class:`Spool`; topics have none."""
 
     def pages_of(self, address: Address) -> Pages | None:
         if is_topic(address.name) or not isinstance(address.account, UsageAccount):

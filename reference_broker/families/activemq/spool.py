@@ -26,20 +26,20 @@ class SpooledQueue(Protocol):
 
     @property
     def is_served(self) -> bool:
-        """True if a new message goes straight to a consumer."""
+        """Return True if a new message goes straight to a consumer."""
 
     def clear(self) -> None:
-        """Move clearable waiting messages to disk."""
+        """Move waiting messages that may be cleared to disk."""
 
     def bring_back(self, most: int = 1) -> bool:
-        """Read back up to this many messages from disk; return False if none are available now."""
+        """Read back at most this many messages from disk; return False if none is available now."""
 
     def dispatch(self) -> None:
         """Serve consumers."""
 
 
 class Spool:
-    """The pages of one queue, whose usage is in ``account``."""
+    """The pages of one queue, which are charged to ``account``."""
 
     def __init__(self, pages: PagingStore, account: UsageAccount) -> None:
         self._pages = pages
@@ -48,7 +48,7 @@ class Spool:
 
     @property
     def active(self) -> bool:
-        """True if the pages are still in use."""
+        """Return True if the pages are still in use."""
         return self._pages.active
 
     @property

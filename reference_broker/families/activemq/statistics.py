@@ -1,9 +1,9 @@
 """Answers queries about the usage of destinations (ActiveMQ documentation, "StatisticsPlugin").
 
 A message to the queue or topic ``ActiveMQ.Statistics.Destination.NAME`` queries the destination of
-that name and kind, and one to ``ActiveMQ.Statistics.Broker`` queries the broker's limits. The
-answer, a map, is sent to its reply-to with its correlation-id; without a reply-to or such a
-destination there is no answer. Neither query nor answer waits for space."""
+that name and kind, and a message to ``ActiveMQ.Statistics.Broker`` queries the broker's limits. The
+answer, a map, is sent to the query's reply-to with the query's correlation-id; without a reply-to
+or such a destination there is no answer. Neither query nor answer waits for space."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ DESTINATION, BROKER = f"{NAMES}Destination.", f"{NAMES}Broker"
 
 
 class AnswerCodec(Protocol):
-    """Reads queries in any protocol, and writes answers."""
+    """Reads queries and writes answers in any protocol."""
 
     def asker(self, message: Message) -> tuple[str, Any]:
-        """Return the reply address (empty: none) and the query's correlation-id."""
+        """Return the reply address (empty: none) and the correlation-id of the query."""
 
     def answer(
         self,
@@ -70,7 +70,7 @@ def _usage(what: str, usage: Usage) -> dict[str, int]:
 
 
 class StatisticsAddress(Address):
-    """An address that holds no messages: each message sent to it is a query."""
+    """An address that holds no messages, because each message sent to it is a query."""
 
     def __init__(
         self, account: UsageAccount, router: Router, accounting: UsageAccounting, codec: AnswerCodec

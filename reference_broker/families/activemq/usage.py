@@ -1,20 +1,20 @@
 """Usage of a resource and its limit (ACTIVEMQ-PFC-2, -11).
 
-A usage has a limit and possibly a parent, which gets the same charges. Its percentage is ``used *
-100 // limit``; it is full while that is 100 or more, or while its parent is full. The threshold is
-the same for rising and falling usage. A limit of 0 means unlimited."""
+A usage has a limit and may have a parent, to which the same amounts are charged. Its percentage is
+``used * 100 // limit``; it is full while that is 100 or more, or while its parent is full. The
+threshold is the same for rising and falling usage. A limit of 0 means unlimited."""
 
 from __future__ import annotations
 
 from brokerproof.reference_broker.settings.activemq import ActiveMq, limit_of
 
 HEAP_PERCENT = 70
-"""A memory limit beyond the heap counts as this share of the heap
+"""A memory limit above the size of the heap is replaced by this share of the heap
 (``BrokerService.checkMemorySystemUsageLimits``)."""
 
 
 class Usage:
-    """``limit`` and ``used`` in bytes."""
+    """``limit`` and ``used`` are in bytes."""
 
     __slots__ = ("limit", "parent", "used")
 
@@ -28,7 +28,7 @@ class Usage:
         return self.used * 100 // self.limit if self.limit else 0
 
     def full(self, mark: int = 100) -> bool:
-        """True if ``mark`` percent is reached, here or at the parent."""
+        """Return True if ``mark`` percent is reached here or at the parent."""
         return self.percent >= mark or (self.parent is not None and self.parent.full(mark))
 
     def add(self, size: int) -> None:

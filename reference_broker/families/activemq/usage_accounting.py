@@ -38,9 +38,9 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 from brokerproof.reference_broker.settings.settings import Settings
 
 TEXT = 4
-"""Bytes before the content of a text message, and before the properties, if there are any."""
+"""Bytes that precede the content of a text message, and the properties, if there are any."""
 PROPERTY = 5
-"""Bytes of a property besides its name and value."""
+"""Bytes of a property in addition to its name and value."""
 STANDARD = frozenset(
     {
         *("correlation-id", "expires", "timestamp", "priority", "type", "reply-to", "persistent"),
@@ -51,7 +51,7 @@ STANDARD = frozenset(
 
 
 def size_of(message: Message) -> int:
-    """Return the size of ``message``: content and properties."""
+    """Return the size of ``message``, which consists of content and properties."""
     content = message.content()
     if content is not None:
         return content
@@ -88,11 +88,11 @@ class TopicClaim:
             self._account.forget_message()
 
     def failed(self, failures: int) -> None:
-        """Do nothing: memory does not change."""
+        """Do nothing, because memory does not change."""
 
 
 class HeldClaim:
-    """A message sent in a transaction, in memory until the transaction ends."""
+    """A message sent in a transaction, which is in memory until the transaction ends."""
 
     __slots__ = ("_account", "_cost")
 
@@ -103,16 +103,16 @@ class HeldClaim:
         account.messages += 1
 
     def release(self) -> None:
-        """The transaction has ended."""
+        """Release the memory, because the transaction has ended."""
         self._account.memory.add(-self._cost)
         self._account.forget_message()
 
     def failed(self, failures: int) -> None:
-        """Do nothing: memory does not change."""
+        """Do nothing, because memory does not change."""
 
 
 class UsageAccount(MemoryAccount):
-    """The usage of one destination, with a qualified name."""
+    """The usage of one destination, which has a qualified name."""
 
     accounting: UsageAccounting
 
@@ -156,7 +156,7 @@ class UsageAccount(MemoryAccount):
 
 
 class UsageAccounting(MemoryAccounting):
-    """The usage of all destinations of a broker. ``cursors`` keep waiting messages."""
+    """The usage of all destinations of a broker. ``cursors`` keep the waiting messages."""
 
     def __init__(
         self,

@@ -46,9 +46,9 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 from brokerproof.reference_broker.settings.settings import Settings
 
 MESSAGE = 352
-"""Bytes charged for a message besides its size."""
+"""Bytes charged for a message in addition to its size."""
 REFERENCE = 72
-"""Bytes charged for its place in a queue."""
+"""Bytes charged for a message's place in a queue."""
 
 
 class AddressAccount(MemoryAccount):
@@ -78,7 +78,7 @@ class AddressAccount(MemoryAccount):
 
     @property
     def rejects(self) -> bool:
-        """True if ``max-size-bytes-reject-threshold`` is reached. It applies to BLOCK
+        """Return True if ``max-size-bytes-reject-threshold``, which applies to BLOCK, is reached
         (ARTEMIS-FLOW-amqp-4)."""
         return self.policy is FullPolicy.BLOCK and 0 <= self._threshold <= self.size
 
@@ -104,10 +104,10 @@ class Accounting(MemoryAccounting):
 
     @property
     def full(self) -> bool:
-        """True if all addresses together have reached a global limit."""
+        """Return True if all addresses together have reached a global limit."""
         return 0 <= self._max_size <= self.size or 0 <= self._max_messages <= self.messages
 
     @property
     def room(self) -> int | None:
-        """Bytes until the global limit is reached; None if there is none."""
+        """Return the bytes until the global limit is reached; None if there is none."""
         return self._max_size - self.size if self._max_size >= 0 else None

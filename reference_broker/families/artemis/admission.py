@@ -30,7 +30,7 @@ _OF_FULL = {
 
 
 class Admission(AdmissionControl):
-    """Makes producers wait by the policy of a full address."""
+    """Makes producers wait if the policy of a full address requires it."""
 
     def __init__(self, accounting: MemoryAccounting, disk: Disk | None = None) -> None:
         super().__init__(disk)

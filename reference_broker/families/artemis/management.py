@@ -35,8 +35,8 @@ class _Unknown(Exception):
 
 
 class ManagementAddress(Address):
-    """An address without queues: each message sent to it is a query. ``addresses`` are all
-    addresses, ``send`` publishes."""
+    """An address without queues, because each message sent to it is a query. ``addresses`` are all
+    addresses; ``send`` publishes."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ManagementAddress(Address):
 
 
 def _count(queue: Queue) -> int:
-    """Count messages that wait or are held by a consumer."""
+    """Count the messages that wait or are held by a consumer."""
     return len(queue) + queue.unsettled
 
 
@@ -104,7 +104,7 @@ def _messages(address: Address) -> int:
 
 
 def _paging(address: Address) -> bool:
-    """True if new messages go to pages or are dropped."""
+    """Return True if new messages go to pages or are dropped."""
     if address.account.policy in (FullPolicy.DROP, FullPolicy.FAIL):
         return address.account.full
     return address.pages is not None and address.pages.active

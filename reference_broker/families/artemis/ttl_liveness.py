@@ -1,6 +1,6 @@
 """Connection TTL: when a silent peer is closed, and when the broker must send a heartbeat.
 
-Each protocol negotiates the TTL with its peer: STOMP in
+Each protocol negotiates the TTL with its peer; STOMP does so in
 :mod:`brokerproof.reference_broker.protocols.stomp.heartbeat`.
 
 The broker has no timer per connection. Every check interval I after its start, one pass checks all
@@ -10,9 +10,9 @@ connections (ARTEMIS-STOMP-ttl-2, ARTEMIS-STOMP-ttl-3, ARTEMIS-STOMP-ttl-8):
 2. Otherwise it is dead if at least TTL has passed since the last pass at which it was alive.
 
 So with d the instant of the last byte, b the first pass at or after d, and n = max(1, ceil(TTL /
-I)), the connection is closed at b + n * I, which lies in [d + n * I, d + (n + 1) * I). This is
-never before the TTL ends, and at most one interval late beyond rounding. The opening of the
-connection counts as a byte.
+I)), the connection is closed at b + n * I, which lies in [d + n * I, d + (n + 1) * I). So the close
+is never before the TTL ends, and at most one interval late beyond rounding. The opening of the
+connection is treated as a byte.
 
 The passes are computed, not simulated: a byte only stores its instant, and idle passes cost
 nothing, so a TTL of a week costs as much as one of a second.
@@ -29,7 +29,7 @@ def _up_to_multiple(value: int, step: int) -> int:
 
 
 class LivenessMonitor(SilenceMonitor):
-    """Watches one connection's input, at passes at least 1 ns apart. A ``ttl`` of 0 closes the
+    """Watches one connection's input, with passes at least 1 ns apart. A ``ttl`` of 0 closes the
     connection at the next pass."""
 
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:

@@ -21,7 +21,7 @@ from brokerproof.reference_broker.kernel.deadlines import Deadlines
 from brokerproof.reference_broker.kernel.queue import Queue
 
 INITIAL, MORE = 400, 200
-"""Messages: ``credit_flow_default_credit`` of releases 3.10 and 4.0."""
+"""In messages: ``credit_flow_default_credit`` of releases 3.10 and 4.0."""
 
 
 class CreditFlow:
@@ -31,7 +31,7 @@ class CreditFlow:
 
     @property
     def blocked(self) -> bool:
-        """True if the sender has no credit left."""
+        """Return True if the sender has no credit left."""
         return self._left <= 0
 
     def send(self) -> None:
@@ -51,7 +51,7 @@ class CreditFlow:
 
 
 class Pace:
-    """Queues that process their messages one by one, each ``rate`` per second.
+    """Queues, each of which processes ``rate`` messages per second, one by one.
 
     ``now`` returns the instant of the current input.
     """

@@ -31,15 +31,15 @@ PREDECLARED: dict[str, str] = {
     "amq.match": "headers",
     "amq.rabbitmq.trace": "topic",
 }
-"""Exchanges that always exist, besides the one without a name, and their types."""
+"""Exchanges that always exist, except the one without a name, and their types."""
 
 Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A binding from an exchange to ``target``. ``arguments`` are a table, ``identity`` is its
-    comparable form."""
+    """A binding from an exchange to ``target``. ``arguments`` are a table; ``identity`` is the
+    table's comparable form."""
 
     key: str
     target: Queue | Exchange
@@ -52,7 +52,7 @@ def _words(key: str) -> list[str]:
 
 
 class KeyTree:
-    """Binding keys of a topic exchange, a node for each word."""
+    """The binding keys of a topic exchange, with a node for each word."""
 
     __slots__ = ("children", "key")
 
@@ -68,7 +68,7 @@ class KeyTree:
         node.key = key
 
     def remove(self, key: str) -> None:
-        """Remove ``key``, which was added, and the nodes that lead to nothing else."""
+        """Remove ``key``, which must have been added, and nodes that lead to nothing else."""
         words = _words(key)
         path = [self]
         for word in words:
@@ -105,7 +105,7 @@ class KeyTree:
 
 @dataclass(eq=False, slots=True)
 class Exchange:
-    """One exchange. ``arguments`` are those of its declaration."""
+    """One exchange. ``arguments`` are those in its declaration."""
 
     name: str
     type: str
@@ -114,7 +114,7 @@ class Exchange:
     internal: bool = False
     arguments: Table = field(default_factory=dict)
     bindings: OrderedDict[Binding, int] = field(default_factory=OrderedDict)
-    """Bindings, each with its place in the order of creation."""
+    """Bindings, each with its position in the order of creation."""
     by_key: dict[str, OrderedDict[Binding, None]] = field(default_factory=dict)
     tree: KeyTree = field(default_factory=KeyTree)
     made: int = 0
@@ -147,7 +147,7 @@ class Exchange:
     def fitting(self, key: str, headers: Table) -> Iterable[Binding]:
         """Return the bindings that match a message with this routing key and headers, in order.
 
-        Only a headers exchange checks each binding.
+        Only a headers exchange checks every binding.
         """
         match self.type:
             case "direct":
@@ -179,7 +179,7 @@ def _headers(binding: Binding, headers: Table) -> bool:
 
 
 class Exchanges:
-    """All exchanges of a broker. ``queue`` finds a queue by its name."""
+    """All exchanges of a broker. ``queue`` finds a queue by name."""
 
     def __init__(self, queue: Callable[[str], Queue | None]) -> None:
         self._queue = queue
@@ -188,11 +188,11 @@ class Exchanges:
         self._leading: dict[Queue | Exchange, OrderedDict[tuple[Exchange, Binding], None]] = {}
         """Bindings with their sources, by target."""
         self.creators = Creators[str]()
-        """Connections that have declared exchanges, by the exchanges' names."""
+        """Connections that have declared exchanges, by the names of the exchanges."""
         self.binders = Creators[tuple[Exchange, Binding]]()
 
     def __len__(self) -> int:
-        """Return the number of exchanges, the default exchange included."""
+        """Return the number of exchanges, including the default exchange."""
         return len(self._all) + 1
 
     def find(self, name: str) -> Exchange | None:
@@ -204,7 +204,7 @@ class Exchanges:
         self.creators.add(conn, exchange.name)
 
     def remove(self, exchange: Exchange) -> None:
-        """Remove an exchange and the bindings from or to it."""
+        """Remove an exchange and all bindings from or to it."""
         del self._all[exchange.name]
         self.creators.remove(exchange.name)
         for binding in list(exchange.bindings):
@@ -212,7 +212,7 @@ class Exchanges:
         self.forget(exchange)
 
     def bind(self, source: Exchange, binding: Binding, conn: int) -> None:
-        """Add a binding of ``conn``, unless it exists."""
+        """Add a binding made by ``conn``, unless it exists."""
         if binding not in source.bindings:
             source.add(binding)
             self.binders.add(conn, (source, binding))
@@ -221,7 +221,7 @@ class Exchanges:
                 binding.target.sources += 1
 
     def unbind(self, source: Exchange, binding: Binding) -> None:
-        """Remove a binding if it exists. An ``auto_delete`` exchange ends with its last one."""
+        """Remove a binding if it exists. An ``auto_delete`` exchange ends with its last binding."""
         if binding in source.bindings:
             self._unbind(source, binding)
             self._tidy(source)
@@ -237,7 +237,7 @@ class Exchanges:
             binding.target.sources -= 1
 
     def forget(self, target: Queue | Exchange) -> None:
-        """``target`` no longer exists: remove bindings to it."""
+        """Remove all bindings to ``target``, which no longer exists."""
         for source, binding in list(self._leading.get(target, ())):
             if binding in source.bindings:
                 self._unbind(source, binding)
@@ -248,7 +248,7 @@ class Exchanges:
             self.remove(source)
 
     def route(self, exchange: Exchange, key: str, headers: Table) -> list[Queue]:
-        """Return the queues for a message, each once, in the order of their bindings."""
+        """Return the queues for a message, each of them once, in the order of their bindings."""
         queues: dict[Queue, None] = {}
         seen = {exchange}
         waiting = [exchange]

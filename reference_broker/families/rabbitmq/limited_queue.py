@@ -32,7 +32,7 @@ MAXLEN, EXPIRED, REJECTED = "maxlen", "expired", "rejected"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``length`` in messages, ``size`` of bodies in bytes, ``ttl`` in ns; None: no limit."""
+    """``length`` in messages, ``size`` of bodies in bytes, ``ttl`` in ns; None means no limit."""
 
     length: int | None = None
     size: int | None = None
@@ -41,7 +41,7 @@ class Limits:
 
 
 class _Measured(ReadyEntries):
-    """The waiting entries, and the bytes of their bodies."""
+    """The waiting entries, and the number of bytes in their bodies."""
 
     size = 0
 
@@ -77,8 +77,9 @@ class _Measured(ReadyEntries):
 
 
 class LimitedQueue(Queue):
-    """``limits`` may be set before the first message. ``now`` returns the instant, ``wake``
-    schedules :meth:`expire`; ``dead`` gets messages removed without being consumed, and the reason.
+    """``limits`` may be set before the first message. ``now`` returns the instant; ``wake``
+    schedules :meth:`expire`; ``dead`` gets each message that is removed without being consumed, and
+    the reason.
     """
 
     limits = Limits()
@@ -94,7 +95,7 @@ class LimitedQueue(Queue):
 
     @property
     def size(self) -> int:
-        """Bytes of the waiting bodies."""
+        """The number of bytes in the waiting bodies."""
         assert isinstance(self._ready, _Measured)
         return self._ready.size
 
@@ -103,7 +104,7 @@ class LimitedQueue(Queue):
         return [entry for entry in self._ready if entry.message.large is None]
 
     def refuses(self, message: Message) -> bool:
-        """True if the overflow policy refuses ``message``, which is dead-lettered if so
+        """Return True if the overflow policy refuses ``message``, which is dead-lettered if so
         configured."""
         limits = self.limits
         if limits.overflow == DROP_HEAD or not self._above(1, len(message.body)):
@@ -154,7 +155,7 @@ class LimitedQueue(Queue):
             self._die(self._ready.popleft(), MAXLEN)
 
     def expire(self) -> None:
-        """Remove expired entries at the head of the queue, and set the timer for the next one."""
+        """Remove expired entries from the head of the queue, and set the timer for the next one."""
         self._woken = None if self._woken is not None and self._woken <= self.now() else self._woken
         while self._ready:
             at = self._expiry.get(self._ready[0].order)

@@ -7,9 +7,9 @@ from brokerproof.reference_broker.kernel.liveness import NEVER, IntervalMonitor
 
 
 class TwoMissedChecks(IntervalMonitor):
-    """Closes after two successive checks without a new byte. With R the interval, checks are at A +
-    R, A + 2 R … after the agreement at A, so the close is more than 2 R and at most 3 R after the
-    last byte."""
+    """Closes the connection after two successive checks without a new byte. If R is the interval,
+    agreed at A, checks are at A + R, A + 2 R …, so the close is more than 2 R and at most 3 R after
+    the last byte."""
 
     def agreed(self, now: Instant, ttl: Duration, first: Duration) -> None:
         super().agreed(now, ttl, first)

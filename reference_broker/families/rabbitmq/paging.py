@@ -1,4 +1,4 @@
-"""Queues page messages out before memory is short (RABBITMQ-FLOW-page-1, -page-2).
+"""Makes queues page messages out before memory is short (RABBITMQ-FLOW-page-1, -page-2).
 
 Above ``vm_memory_high_watermark_paging_ratio`` of the watermark, queues write out the bodies of
 their messages every :data:`EVERY`, oldest first, and keep only their places. A body is read again
@@ -22,11 +22,11 @@ from brokerproof.reference_broker.kernel.message import Entry, LargeBodyClaim
 from brokerproof.reference_broker.persistence.large_bodies import LargeFiles
 
 EVERY: Duration = ms(2500)
-"""Interval between checks of whether memory is needed (``memory_monitor_interval``)."""
+"""The interval between checks of whether memory is needed (``memory_monitor_interval``)."""
 
 
 class PagingOut:
-    """Writes out the messages of ``topology``'s queues when ``resources`` are short. ``ratio`` is a
+    """Writes out messages from ``topology``'s queues when ``resources`` are short. ``ratio`` is a
     share of the memory limit."""
 
     def __init__(
@@ -45,7 +45,7 @@ class PagingOut:
 
     @property
     def is_needed(self) -> bool:
-        """True if so much memory is used that queues must write out their messages."""
+        """Return True if so much memory is used that queues must write out their messages."""
         reading = self._resources.reading
         if reading is None or self.ratio > 1.0 or DISK in self._alarms.raised:
             return False

@@ -29,11 +29,11 @@ FASTEST = 250_000
 ASSUMED_MEMORY = 1024 * 1024 * 1024
 
 Limit = float | int
-"""A fraction (float), or bytes (int)."""
+"""A fraction (float) or a number of bytes (int)."""
 
 
 class Resources:
-    """Watches the resources of one broker. Until the first reading nothing is short."""
+    """Watches the resources of one broker. Nothing is short until the first reading."""
 
     def __init__(self, alarms: Alarms, deadlines: Deadlines, memory: Limit, disk: Limit) -> None:
         self._alarms = alarms
@@ -45,12 +45,12 @@ class Resources:
 
     @property
     def reading(self) -> ResourcesRead | None:
-        """The last reading; None before the first."""
+        """The last reading; None before the first one."""
         return self._read
 
     @property
     def memory_limit(self) -> int:
-        """Bytes above which memory is short."""
+        """The number of bytes above which memory is short."""
         usable = self._usable()
         return (
             int(self._memory * usable)
@@ -60,7 +60,7 @@ class Resources:
 
     @property
     def disk_limit(self) -> int:
-        """Bytes below which disk space is short."""
+        """The number of bytes below which disk space is short."""
         return int(self._disk * self._total()) if isinstance(self._disk, float) else self._disk
 
     def _total(self) -> int:
@@ -72,14 +72,14 @@ class Resources:
         return self._total() if space is None else min(self._total(), space)
 
     def read(self, now: Instant, reading: ResourcesRead) -> None:
-        """Accept a reading. The first is evaluated immediately, later ones when due."""
+        """Accept a reading. The first is evaluated at once, later readings when a check is due."""
         first, self._read = self._read is None, reading
         if first:
             self.check_memory(now)
             self.check_disk(now)
 
     def set(self, now: Instant, memory: Limit | None, disk: Limit | None) -> None:
-        """Change the limits from now on; None keeps one."""
+        """Change the limits from now on; None keeps a limit as it is."""
         self._memory = self._memory if memory is None else memory
         self._disk = self._disk if disk is None else disk
         if self._read is not None:

@@ -28,9 +28,9 @@ from brokerproof.reference_broker.kernel.router import Router
 class Declared:
     """A queue as it was declared.
 
-    ``owner`` is the connection that has it exclusively (None: shared). ``on_delete`` has its
-    consumers, which are notified when the queue is deleted. ``expires`` in ns is how long it may be
-    unused (None: unlimited). ``sole``: one consumer has it exclusively.
+    ``owner`` is the connection to which the queue is exclusive (None: shared). ``on_delete`` has
+    the consumers to notify when the queue is deleted. ``expires`` is how long the queue may be
+    unused, in ns (None: forever). ``sole``: one consumer has the queue exclusively.
     """
 
     queue: Queue
@@ -42,7 +42,7 @@ class Declared:
     sole: bool = False
     on_delete: dict[Callable[[], None], None] = field(default_factory=dict)
     unused: Deadline | None = None
-    """The instant at which it is deleted because it is unused."""
+    """When the queue is deleted because it is unused."""
 
     @property
     def name(self) -> str:
@@ -50,13 +50,12 @@ class Declared:
 
 
 DeadLetter: TypeAlias = Callable[["Topology", Queue, Message, str], None]
-"""Handles a message that left a queue without being consumed, given the reason."""
+"""Handles a message that left a queue without being consumed, given the reason for that."""
 
 
 class Topology:
     """Queues and exchanges of one broker. ``dead_letter`` handles messages that left their queue
-    without being consumed; each queue accepts ``rate`` published messages per second; 0: any
-    number."""
+    without being consumed; each queue accepts ``rate`` published messages per second (0: any)."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class Topology:
         self._deadlines = deadlines
         self._declared: dict[str, Declared] = {}
         self._exclusive: dict[int, OrderedDict[Declared, None]] = {}
-        """Queues that are exclusive to a connection, by connection."""
+        """Queues that are exclusive to a connection, by that connection."""
         self.pace = Pace(rate, deadlines, clock.instant) if rate else None
         """The rate at which queues accept published messages; None: immediately."""
         self._named = 0
@@ -119,7 +118,7 @@ class Topology:
         return declared
 
     def used(self, declared: Declared) -> None:
-        """Record a use of the queue: its unused time restarts, unless it has consumers."""
+        """Record a use of the queue, whose unused time restarts unless there are consumers."""
         if declared.expires is not None:
             if declared.unused is None:
                 declared.unused = self._deadlines.timer(partial(self._on_unused, declared))
@@ -130,7 +129,7 @@ class Topology:
             self.delete(declared)
 
     def left(self, declared: Declared) -> None:
-        """A consumer has left: delete the queue if it was the last and the queue is auto-delete."""
+        """Record that a consumer left; delete an auto-delete queue if it was the last one."""
         declared.sole = False
         self.used(declared)
         if (
@@ -141,7 +140,7 @@ class Topology:
             self.delete(declared)
 
     def delete(self, declared: Declared) -> int:
-        """Delete the queue; return how many messages waited there."""
+        """Delete the queue; return the number of messages that waited there."""
         waiting = len(declared.queue)
         self._declared.pop(declared.name, None)
         if declared.owner is not None:
@@ -153,8 +152,8 @@ class Topology:
         return waiting
 
     def left_by(self, conn: int) -> None:
-        """A connection has ended: delete its exclusive queues. Its exchanges and bindings stay, and
-        no longer count towards a quota."""
+        """Delete the exclusive queues of a connection that has ended. Its exchanges and bindings
+        stay, but are no longer part of any quota."""
         self.exchanges.creators.forget(conn)
         self.exchanges.binders.forget(conn)
         for declared in self._exclusive.pop(conn, ()):
