@@ -171,8 +171,7 @@ class AmqpConnection(Conversation[Frame]):
         also: Callable[[bytes], bytes] | None = None,
     ) -> None:
         """Send a frame with exactly these fields. ``doff``, ``size`` and ``type`` may be wrong;
-        ``also`` may change the frame's bytes. A wrong frame is recorded as bytes, not as a
-        frame."""
+        ``also`` may change its bytes. A wrong frame is recorded as bytes."""
         body = codec.composite(performative, fields)
         kind = (
             (codec.SASL_FRAME if performative.startswith("sasl-") else codec.AMQP_FRAME)
@@ -286,8 +285,7 @@ class AmqpConnection(Conversation[Frame]):
         **fields: Any,
     ) -> Session:
         """Begin a session; by default wait for the broker's begin. Windows start wide open. Raises
-        :class:`ControlFailed` if the begin should be answered but its channel exceeds the broker's
-        channel-max."""
+        :class:`ControlFailed` for an expected answer beyond the broker's channel-max."""
         if answered:
             self._within(channel, self.opened, "channel-max", 65535)
         session, filled = self.endpoint.begin(channel, _hyphens(fields))
@@ -317,10 +315,9 @@ class AmqpConnection(Conversation[Frame]):
         return self.sessions[min(self.sessions)]
 
     def settle(self) -> None:
-        """Wait, by means of a session on a spare channel, until the broker has read all earlier
-        frames and its own earlier frames have arrived (a barrier). What the broker does in its own
-        time, such as settling, may follow later. Not every broker answers the echo of a flow
-        (AMQP10-CREDIT-22)."""
+        """Wait, via a session on a spare channel, until the broker has read all earlier frames and
+        its own have arrived (a barrier). What it does in its own time, such as settling, may follow
+        later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
         scratch = self.begin(self.spare_channel())
         self.end(scratch)
         del self.sessions[scratch.channel]
