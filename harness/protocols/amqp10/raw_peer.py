@@ -285,7 +285,8 @@ class AmqpConnection(Conversation[Frame]):
         **fields: Any,
     ) -> Session:
         """Begin a session; by default wait for the broker's begin. Windows start wide open. Raises
-        :class:`ControlFailed` for an expected answer beyond the broker's channel-max."""
+        :class:`ControlFailed` if the channel of an awaited begin exceeds the broker's
+        channel-max."""
         if answered:
             self._within(channel, self.opened, "channel-max", 65535)
         session, filled = self.endpoint.begin(channel, _hyphens(fields))
