@@ -1,1 +1,1 @@
-"""Drives clients against any target, records the traffic, and judges it."""
+"""Drives clients against any target, records their traffic, and judges it."""

@@ -1,7 +1,7 @@
-"""Packet captures: turns capture files into TCP connections, and their bytes into a trace like that
-of a live recording.
+"""Packet captures: turns capture files into TCP connections, and these into a trace like a live
+recording's.
 
-It only reads files, so it needs no root rights, network interface or other programs. ``pcap_files``
-reads containers, ``tcp_packets`` single packets; ``packet_order`` sorts the packets of several
-files, ``reassembly`` builds streams from them, ``protocol_detection`` identifies the protocol,
-``protocol_decoding`` decodes it, and ``conversion`` combines these steps."""
+This package only reads files, so it needs no root rights, network interface or other programs.
+``pcap_files`` reads containers, ``tcp_packets`` single packets; ``packet_order`` sorts the packets
+of several files, ``reassembly`` builds streams from them, ``protocol_detection`` identifies the
+protocol, ``protocol_decoding`` decodes it, and ``conversion`` combines these steps."""

@@ -19,7 +19,7 @@ REASONS = {
     "FAR": "the capture was not made near the broker, as far as one can see",
     "ENDS": "the capture ends and the connection goes on",
 }
-"""Why bytes are not in the trace."""
+"""Reasons why bytes are missing from the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class CaptureEventFactory(event_factory.EventFactory):
     vantage: Vantage = Vantage.CAPTURE
 
     def unseen(self, at: Instant, out: bool, protocol: str, why: str, size: int = 0) -> Event:
-        """Report bytes missing from the capture, sent no earlier than ``at``; ``why`` is one of
+        """Report missing bytes that were sent no earlier than ``at``; ``why`` is one of
         :data:`REASONS`."""
         kind = OctetsSentUnseen if out else OctetsReceivedUnseen
         detail = f"{size} bytes {REASONS[why]}" if size else REASONS[why]

@@ -1,9 +1,9 @@
-"""Converts captured packets to a trace: follows connections, detects their protocol and decodes
-events.
+"""Converts captured packets to a trace: follows connections, detects their protocols and decodes
+their frames.
 
-Connections in other protocols are skipped and counted. A connection that becomes unreadable (TLS)
-is reported as unseen. Memory holds only packets after gaps, incomplete frames, and a little state
-per open connection."""
+Connections in other protocols are skipped and counted. If a connection becomes unreadable (TLS),
+its later bytes are reported as unseen. Memory holds only packets after gaps, incomplete frames, and
+a little state per open connection."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ SWEEP = 512
 OVERTAKEN = 1 << 16
 """The most bytes that may precede their SYN."""
 REMEMBERED = 4096
-"""The most ended connections whose late packets are recognised."""
+"""The number of ended connections that are remembered, to recognise their late packets."""
 
 
 class Recorded(NamedTuple):
-    """An event, and the broker endpoint that it concerns (``address:port``)."""
+    """An event, and the broker endpoint (``address:port``) to which it belongs."""
 
     broker: str
     event: Event
@@ -53,8 +53,8 @@ class Recorded(NamedTuple):
 
 @dataclass
 class FollowedConnection:
-    """One connection: its stream and, once known, its protocol. Side 0 is the source of its first
-    packet."""
+    """One connection with its stream and, once detected, its protocol. Side 0 is the source of its
+    first packet."""
 
     number: int
     ends: tuple[Endpoint, Endpoint]
@@ -74,7 +74,7 @@ class FollowedConnection:
         self.factory = CaptureEventFactory(self.number)
 
     def take(self, piece: Piece) -> Iterator[Event]:
-        """Yield the events of one piece once the protocol is known."""
+        """Yield the events of one piece of the stream, once the protocol is known."""
         if self.protocol == OTHER:
             return
         if self.protocol:
@@ -175,13 +175,14 @@ class FollowedConnection:
         yield kind(at_ns=at, conn=self.number, vantage=Vantage.CAPTURE, how=how)
 
     def clock_set(self, at: Instant) -> Iterator[Event]:
-        """Report that the clock was set back: the elapsed time is unknown."""
+        """Report that the clock was set back, so the elapsed time is unknown."""
         if self.speaker is not None and not self.ended:
             for side in (0, 1):
                 yield self._unseen(at, side, "CLOCK")
 
     def finish(self, at: Instant) -> Iterator[Event]:
-        """Finish: the capture ended at ``at``, or a new connection replaced this one."""
+        """Finish this connection: the capture ended at ``at``, or a new connection replaced this
+        one."""
         for piece in self.stream.give_up(at):
             yield from self.take(piece)
         if self.protocol not in ("", OTHER) and not self.ended:
@@ -191,7 +192,7 @@ class FollowedConnection:
 
 class Converter:
     """Turns packets into events. Connections are numbered ``first``, ``first + step`` …, so that
-    several converters, each for some connections, never share a number."""
+    several converters never use the same number."""
 
     def __init__(self, first: int = 1, step: int = 1) -> None:
         self._number, self._step = first, step
@@ -238,7 +239,7 @@ class Converter:
 
     @staticmethod
     def _same(connection: FollowedConnection, packet: Packet) -> bool:
-        """True if a SYN is a retransmission for this connection."""
+        """True if the SYN that opened this connection was sent again."""
         stream = connection.stream
         if stream.opener is not None:
             return stream.first == packet.seq
@@ -290,7 +291,7 @@ class Converter:
         yield from self._recorded(connection, connection.finish(self._now))
 
     def finish(self, at: Instant | None = None) -> Iterator[Recorded]:
-        """Finish; the last packet was captured at ``at``."""
+        """Finish all connections; the last packet was captured at ``at``."""
         self._now = self._now if at is None else max(self._now, at)
         for key, connection in [*self._open.items()]:
             yield from self._finished(key, connection)

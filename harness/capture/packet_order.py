@@ -1,8 +1,8 @@
 """Sorts the packets of several files (rotated, or captured on several interfaces) by time.
 
 A file is opened only when its time is reached. Packets slightly out of order (several processors or
-interfaces) are sorted within :data:`WINDOW`. If the clock was set back, time continues from its
-last value, and :attr:`Moment.reset` marks the elapsed time as unknown."""
+interfaces) are sorted within :data:`WINDOW`. If the clock was set back, time continues from the
+last instant, and :attr:`Moment.reset` marks the elapsed time as unknown."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 WINDOW: Duration = ms(100)
 MOST_BYTES = 16 << 20
-"""The most bytes held for sorting."""
+"""The most bytes that are held for sorting."""
 SET_BACK: Duration = seconds(1)
-"""A time that runs back by more means a clock that was set, not a late packet."""
+"""If time goes back by more than this, the clock was set; otherwise the packet is late."""
 
 
 class Moment(NamedTuple):
@@ -32,15 +32,15 @@ class Moment(NamedTuple):
 
 @dataclass
 class Series:
-    """Several files as one recording, limited to the connections of part ``part`` of ``parts``.
-    Skipping others costs little."""
+    """Several files as one recording, limited to the connections in part ``part`` of ``parts``.
+    Skipping the other packets is cheap."""
 
     paths: Sequence[Path]
     part: int = 0
     parts: int = 1
     damages: list[str] = field(default_factory=list)
     last: Instant | None = None
-    """The time of the last packet in any part, once everything has been read."""
+    """The instant of the last packet in any part, once every file has been read."""
 
     def __iter__(self) -> Iterator[Moment]:
         """Yield the packets. Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a

@@ -2,8 +2,8 @@
 gzipped.
 
 Source: the IETF drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. We parse containers
-ourselves to get timestamps in whole nanoseconds and the lengths of truncated packets, for any
-number of interfaces."""
+ourselves to get timestamps in whole nanoseconds, the lengths of truncated packets, and any number
+of interfaces."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _PCAP = {
     b"\x4d\x3c\xb2\xa1": ("<", 1),
     b"\xa1\xb2\x3c\x4d": (">", 1),
 }
-"""Byte order, and nanoseconds per unit of a fraction."""
+"""The byte order, and the nanoseconds per unit of a timestamp's fraction."""
 _SECTION = b"\x0a\x0d\x0d\x0a"
 _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
 _LARGEST = 1 << 28
-"""The most bytes of a packet or block; a longer one is damaged."""
+"""The most bytes in a packet or block; a longer one is treated as damaged."""
 LATEST: Instant = (1 << 63) - 1
 _INTERFACE, _PACKET, _SIMPLE, _ENHANCED = 1, 2, 3, 6
 _RESOLUTION, _OFFSET = 9, 14
@@ -50,8 +50,8 @@ class Captured(NamedTuple):
 
 @dataclass
 class CaptureFile:
-    """One file. Iterating reads it from the start; ``damage`` then states why reading stopped
-    early."""
+    """One capture file. Iterating over it reads it from the start; ``damage`` then states why
+    reading stopped early."""
 
     path: Path
     damage: str = field(default="", init=False)

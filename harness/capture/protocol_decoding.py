@@ -1,8 +1,8 @@
 """Decodes both sides of a captured connection, and resumes after gaps.
 
-A speaker takes bytes and notices of missing bytes, and returns events. After a gap it searches for
-the next plausible frame start. If the gap is within a body of known length, nothing else is
-lost."""
+A :class:`Speaker` takes bytes, and reports of missing bytes, and returns events. After a gap it
+searches for the next plausible frame start. If the gap is within a body of known length, nothing
+else is lost."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _SIDES = (True, False)
 
 
 class Speaker(Protocol):
-    """Decodes one connection. ``out``: the client wrote the bytes."""
+    """Decodes one connection. ``out`` is true if the client wrote the bytes."""
 
     def feed(self, at: Instant, out: bool, data: bytes) -> Iterator[Event]: ...
 
     def missing(
         self, at: Instant, since: Instant, out: bool, why: str, size: int
     ) -> Iterator[Event]:
-        """``size`` bytes (0: unknown) sent between ``since`` and ``at`` are missing."""
+        """Handle the loss of ``size`` bytes (0: unknown) sent between ``since`` and ``at``."""
         ...
 
 
@@ -48,12 +48,12 @@ class Reader(Protocol):
         ...
 
     def skip(self, size: int) -> int:
-        """Return how many of ``size`` missing bytes belong to a body, which can be skipped."""
+        """Return how many of ``size`` missing bytes belong to a body and so can be skipped."""
         ...
 
 
 class Framed:
-    """Two readers; searches for a frame start when one has lost its place."""
+    """One reader per side; searches for the start of a frame when a reader has lost its place."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Framed:
 
 
 class _Stomp:
-    """One direction of STOMP. ``shared`` has the version from CONNECTED, for both directions."""
+    """One direction of STOMP. ``shared`` holds the version from CONNECTED for both directions."""
 
     def __init__(self, factory: CaptureEventFactory, out: bool, shared: dict[str, str]) -> None:
         self._factory, self._out, self._shared = factory, out, shared
@@ -129,7 +129,7 @@ class _Stomp:
                     yield None
 
     def _unknown(self, at: Instant, body: bytes) -> Iterator[Event]:
-        """Mark that a body without a stamp can no longer be identified."""
+        """Record that bodies without a stamp can no longer be identified."""
         torn, self._torn = self._torn, 0
         if torn and stamp.read(body[: stamp.LENGTH]) is None:
             yield self._factory.unseen(at, self._out, STOMP, CUT, torn)
@@ -155,7 +155,7 @@ class _Amqp:
 
 
 class _Amqp091:
-    """One direction of AMQP 0-9-1: methods with their contents."""
+    """One direction of AMQP 0-9-1: methods together with their contents."""
 
     def __init__(self, factory: CaptureEventFactory, out: bool) -> None:
         self._factory, self._out, self._stream = factory, out, amqp091_trace_recorder.Stream()
@@ -171,7 +171,7 @@ class _Amqp091:
 
 
 class _Core:
-    """One direction of CORE. ``magic``: it begins with a client's magic bytes."""
+    """One direction of CORE. ``magic`` is true if it begins with a client's magic bytes."""
 
     def __init__(self, factory: CaptureEventFactory, out: bool, magic: bool) -> None:
         self._factory, self._out, self._reader = factory, out, core_codec.Reader(magic=magic)
@@ -249,7 +249,7 @@ class _WebSocket:
 
 
 def speaker(protocol: str, factory: CaptureEventFactory, *, begun: bool = True) -> Speaker:
-    """Return the decoder of ``protocol``; raise ``KeyError`` for one without a decoder. ``begun``:
+    """Return the decoder of ``protocol``; raise ``KeyError`` if there is none. ``begun`` is true if
     the capture contains the start of the connection."""
     if protocol == WEBSOCKET:
         return _WebSocket(factory)

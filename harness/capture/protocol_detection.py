@@ -30,19 +30,19 @@ _TLS = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
 _REQUEST = re.compile(rb"GET [^\r\n]* HTTP/1\.1\r\n(?:[^\r\n]+\r\n)*?(?i:Upgrade: *websocket)\r\n")
 _FOREIGN = {b"\x10": b"MQTT", b"\x00": b"ActiveMQ"}
 ENOUGH = 4
-"""The most bytes of each side needed to detect a protocol whose beginning was seen."""
+"""The most bytes of each side that are needed to detect a protocol from its beginning."""
 MOST_LOOKED_AT = 64 * 1024
 LARGEST_FRAME = 1 << 24
 """In the middle of a connection, an AMQP frame that claims to be longer is not credible."""
 
 
 Beginning: TypeAlias = Callable[[bytearray, bool], int | None]
-"""Finds the offset of a side's first credible frame, in bytes that begin at a packet boundary."""
+"""Finds the offset of a side's first credible frame in bytes that begin at a packet boundary."""
 
 
 @dataclass(frozen=True)
 class Recognised:
-    """A protocol, the client's side (None: unknown), and which sides are captured from their first
+    """A protocol, the client's side (None: unknown), and which sides were captured from their first
     byte."""
 
     protocol: str
@@ -51,8 +51,8 @@ class Recognised:
 
 
 def recognised(raw: Mapping[int, bytes], begun: Mapping[int, bool]) -> Recognised | None:
-    """Return the protocol of ``raw`` (by side); None while more bytes are needed. ``begun``: which
-    sides are captured from their first byte.
+    """Return the protocol of the bytes in ``raw``, which has an entry for each side; None while
+    more are needed. ``begun`` tells which sides were captured from their first byte.
 
     A side captured from the middle begins at a packet boundary."""
     for side, data in raw.items():
@@ -152,15 +152,15 @@ def _first(
 
 
 def follows(data: bytes, at: int, size_of: Callable[[bytes, int], int]) -> bool:
-    """True if a frame at ``at`` is plausible: it is complete and ends with the data or before
-    another frame."""
+    """True if a frame at ``at`` is plausible: it is complete, and the data end or another frame
+    begins after it."""
     size = size_of(data, at)
     end = at + size
     return size > 0 and (end == len(data) or (end + 8 <= len(data) and size_of(data, end) > 0))
 
 
 def amqp_size(data: bytes, at: int) -> int:
-    """Return the stated length of the AMQP 1.0 frame at ``at``; 0: none."""
+    """Return the stated length of the AMQP 1.0 frame at ``at``; 0 if there is no frame."""
     head = data[at : at + 11]
     if len(head) < 8:
         return 0
@@ -175,7 +175,7 @@ def amqp_size(data: bytes, at: int) -> int:
 
 
 def amqp091_size(data: bytes, at: int) -> int:
-    """Return the stated length of the AMQP 0-9-1 frame at ``at``; 0: none."""
+    """Return the stated length of the AMQP 0-9-1 frame at ``at``; 0 if there is no frame."""
     head = data[at : at + 7]
     if len(head) < 7 or head[0] not in (1, 2, 3, 8):
         return 0
@@ -185,7 +185,7 @@ def amqp091_size(data: bytes, at: int) -> int:
 
 
 def core_size(data: bytes, at: int) -> int:
-    """Return the stated length of the CORE packet at ``at``; 0: none."""
+    """Return the stated length of the CORE packet at ``at``; 0 if there is no packet."""
     head = data[at : at + PACKET_HEADER]
     if len(head) < PACKET_HEADER or head[4] not in BY_CODE or any(head[5:11]):
         return 0

@@ -1,14 +1,13 @@
-"""Reassembles TCP segments into streams: bytes in order, when each could first be read, and what is
-missing.
+"""Reassembles TCP segments into streams: bytes in order, when each byte could first be read, and
+which are missing.
 
 A byte is dated by the packet that completed the stream up to it, so bytes after a retransmitted
-hole have the retransmission's time. Of duplicate bytes, the first copy counts. A hole is *lost*
+hole have the retransmission's time. If bytes arrive twice, the first copy is used. A hole is *lost*
 once the other side has acknowledged it and :data:`GRACE` has passed (the receiver has the bytes,
-but the capture never will), or once too many bytes are held behind it. A hole in one direction
-makes the other wait too, so that both are released in time order.
+but they will never appear in the capture), or once too many bytes are held behind it. While one
+direction has a hole, the other direction waits too, so that both are released in time order.
 
-Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments).
-"""
+Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments)."""
 
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 GRACE: Duration = ms(200)
-"""A packet may be captured this much later than its acknowledgement, at most."""
+"""The most by which a packet may be captured later than its acknowledgement."""
 PATIENCE: Duration = seconds(30)
-"""The longest time that an unacknowledged hole stays open: a capture of one direction has no
-acknowledgements."""
+"""The longest time that an unacknowledged hole stays open, since a capture of only one direction
+has no acknowledgements."""
 MOST_WAITING = 4 << 20
 """The most bytes held behind the holes of one connection."""
 
@@ -44,8 +43,8 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """``size`` bytes, sent no earlier than ``since``, were not captured. ``why``: LOST, or CUT by
-    the snapshot length."""
+    """``size`` bytes, sent no earlier than ``since``, were not captured. ``why`` is LOST, or CUT
+    for bytes cut off by the snapshot length."""
 
     at: Instant
     side: int
@@ -66,7 +65,7 @@ class Ended:
 Piece: TypeAlias = Bytes | Missing | Ended
 
 _Run: TypeAlias = tuple[int, int, Instant, bytes | None]
-"""The first byte, the end, the instant of arrival, and the bytes (None: cut off)."""
+"""The first byte's number, the end, the instant of arrival, and the bytes (None: cut off)."""
 
 
 @dataclass
@@ -75,9 +74,9 @@ class _Half:
 
     side: int
     next: int | None = None
-    """The first byte that has not been released."""
+    """The number of the first byte that has not been released."""
     begun: bool = False
-    """True if its SYN was seen."""
+    """True if the SYN of this direction was seen."""
     at: Instant = 0
     runs: list[_Run] = field(default_factory=list)
     waiting: int = 0
@@ -104,7 +103,7 @@ class _Half:
         return behind or (not self.runs and (self.acked > self.next or (self.end or 0) > self.next))
 
     def take(self, begin: int, size: int, at: Instant, data: bytes | None) -> None:
-        """Keep the new bytes among ``size`` bytes starting at ``begin``."""
+        """Keep those of the ``size`` bytes from ``begin`` on that are new."""
         assert self.next is not None
         end = begin + size
         at_begin = begin
@@ -129,7 +128,7 @@ class _Half:
         self.waiting += end - begin
 
     def _uncover(self, low: int, high: int, begin: int, end: int) -> None:
-        """Forget truncated ranges that have since arrived in full."""
+        """Forget truncated ranges whose bytes have since arrived."""
         place = next(at for at, run in enumerate(self.runs) if run[0] == low)
         _, _, at, _ = self.runs.pop(place)
         rest = [(low, min(high, begin)), (max(low, end), high)]
@@ -157,7 +156,7 @@ class _Half:
             yield Ended(self.at, self.side, CloseHow.EOF)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:
-        """Give up waiting for the bytes missing before the next ones."""
+        """Stop waiting for the bytes that are missing before the next ones."""
         assert self.next is not None
         ends = [run[0] for run in self.runs[:1]]
         if not ends:
@@ -173,24 +172,23 @@ class _Half:
 
 
 def _rank(number: int, piece: Piece) -> tuple[Instant, bool, int]:
-    """The sort key of pieces from both sides: at equal instants missing bytes come first, since the
+    """The sort key of pieces from both sides. At equal instants missing bytes come first, since the
     other side may have answered them."""
     return piece.at, not isinstance(piece, Missing), number
 
 
 @dataclass
 class Stream:
-    """One connection between two endpoints, in both directions (side 0 is the one whose packet came
-    first)."""
+    """One connection between two endpoints, in both directions (side 0 sent the first packet)."""
 
     halves: tuple[_Half, _Half] = field(default_factory=lambda: (_Half(0), _Half(1)))
     opener: int | None = None
     """The side that opened the connection, if seen."""
     first: int = 0
-    """The sequence number of the SYN, which shows whether a second SYN is for the same
+    """The sequence number of the SYN. It shows whether a later SYN belongs to the same
     connection."""
     distance: Duration | None = None
-    """Time between the SYN and its answer at the point of capture; None if not seen."""
+    """The time between the SYN and its answer at the point of capture; None if not seen."""
     smooth: bool = False
     """True while neither direction waits for bytes or has ended."""
     _asked_at: Instant | None = None
@@ -203,7 +201,7 @@ class Stream:
 
     @property
     def holed(self) -> bool:
-        """True if it waits for missing bytes."""
+        """True if the stream waits for missing bytes."""
         return any(half.holed for half in self.halves)
 
     def feed(self, side: int, packet: Packet) -> Sequence[Piece]:
@@ -225,7 +223,7 @@ class Stream:
 
     @staticmethod
     def _usual(mine: _Half, other: _Half, packet: Packet) -> Sequence[Piece] | None:
-        """The fast path for nearly every packet: it continues where the last one ended, and
+        """The fast path for nearly every packet: one that continues where the last one ended and
         acknowledges no missing bytes."""
         assert mine.next is not None
         assert other.next is not None
@@ -340,11 +338,11 @@ class Stream:
         yield Ended(at, side, CloseHow.RESET)
 
     def pass_time(self, now: Instant) -> Iterator[Piece]:
-        """Yield the holes that nothing filled by ``now``."""
+        """Yield the holes that have not been filled by ``now``."""
         yield from self._in_order([], now)
 
     def give_up(self, now: Instant) -> Iterator[Piece]:
-        """Release everything still held: the capture or the connection has ended."""
+        """Release everything still held, because the capture or the connection has ended."""
         for half in self.halves:
             while half.holed:
                 self._held += half.give_up(now)

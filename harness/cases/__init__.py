@@ -1,1 +1,1 @@
-"""Conformance cases: declaration, selection, drawing of examples, execution and judgement."""
+"""Conformance cases: their declaration, selection, examples, execution and judgement."""

@@ -1,9 +1,9 @@
-"""The time after a case: its connections stay open and are read, and general rules judge everything
-received (``harness/oracles/*_aftermath.py``).
+"""The time after a case, in which its connections stay open and are read. General rules judge
+everything received (``harness/oracles/*_aftermath.py``).
 
-In virtual time it lasts longer than the longest interval agreed on any connection and than the
-broker's own check interval; clients still send the heartbeats that they promised. In real time it
-lasts :data:`REAL`, during which the processor is free for other cases."""
+In virtual time this phase lasts longer than any interval agreed on a connection and longer than the
+broker's check interval; clients still send the heartbeats that they promised. In real time the
+phase lasts :data:`REAL`, during which the processor is free for other cases."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from brokerproof.harness.worlds.bounds import LimitReached
 
 REAL: Duration = ms(1500)
 LEAST, MOST = seconds(5), seconds(120)
-"""The least and the most time, in virtual time."""
+"""The shortest and the longest aftermath in virtual time."""
 MOST_BEATS = 50
-"""The aftermath ends after this many heartbeats of the shortest interval, in virtual time."""
+"""In virtual time, the aftermath ends after this many heartbeats at the shortest interval."""
 GRACE: Duration = ms(1000)
-"""Time for a broker to close a connection after ERROR, in virtual time."""
+"""In virtual time, the time for a broker to close a connection after an ERROR frame."""
 
 
 class Rules(Protocol):
@@ -46,7 +46,7 @@ RULES: Mapping[str, Rules] = {
 
 
 def observe(bench: Bench) -> None:
-    """Continue reading, and add violations of general rules to the bench's findings."""
+    """Continue reading, and add any violations of general rules to the bench's findings."""
     since = bench.now()
     abandoned = {event.conn for event in bench.events if isinstance(event, ConnectionAbandoned)}
     peers = [peer for peer in bench.peers if peer.protocol in RULES]
@@ -113,8 +113,8 @@ def _patience(bench: Bench, peer: Conversation[Any], events: Sequence[Event]) ->
 def _read_on(
     bench: Bench, peers: list[Conversation[Any]], since: Instant, real: Duration
 ) -> Instant:
-    """Continue reading; return the instant up to which everything was read, since a delayed thread
-    reads nothing."""
+    """Continue reading. Return the instant up to which everything was read: a delayed thread reads
+    nothing."""
     events = _by_connection(bench.events)
     until = since + (_virtual_time(events, peers) if bench.virtual else real)
     for peer in peers:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Amqp091Peers(Connections):
-    """Makes AMQP 0-9-1 peers, raw ones and pika, and connections to RabbitMQ's management API."""
+    """Makes AMQP 0-9-1 peers (raw and pika) and connections to RabbitMQ's management API."""
 
     def amqp091_peer(self, *, acceptor: str | None = None) -> Amqp091Peer:
-        """Open an AMQP 0-9-1 connection and send nothing. Raises :class:`ControlFailed` if
+        """Open an AMQP 0-9-1 connection and send nothing. Raises :class:`ControlFailed` if it is
         refused."""
         from brokerproof.harness.protocols.amqp091.raw_peer import Amqp091Peer
 
@@ -35,9 +35,9 @@ class Amqp091Peers(Connections):
     ) -> Amqp091Peer:
         """Return a logged-in AMQP 0-9-1 peer with channels 1 to ``channels`` open.
 
-        ``options`` go into its tune-ok, where the broker's frame-max bounds ours, ``capabilities``
-        into its client-properties. A failure to reach this state is a failed control, not a
-        finding."""
+        ``options`` are fields of its tune-ok, in which our frame-max never exceeds the broker's;
+        ``capabilities`` go into its client-properties. If this state is not reached, a control has
+        failed; that is no finding."""
         from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
 
         peer = self.amqp091_peer(acceptor=acceptor)
@@ -58,7 +58,7 @@ class Amqp091Peers(Connections):
     def pika(
         self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
     ) -> PikaPeer:
-        """Connect pika; ``options`` as for its ``connect``."""
+        """Connect pika; ``options`` are those of the peer's ``connect``."""
         from brokerproof.harness.clients.pika_client import PikaPeer
 
         identity = self.target.identity
@@ -69,7 +69,7 @@ class Amqp091Peers(Connections):
         return peer
 
     def management(self, *, acceptor: str | None = None) -> ManagementPeer:
-        """Connect to the management API with the target's login. For targets with the
+        """Connect to the management API with the target's login. The target needs the
         "management-api" capability."""
         from brokerproof.harness.clients.rabbitmq_management_api import ManagementPeer  # needs h11
 

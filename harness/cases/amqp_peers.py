@@ -21,8 +21,8 @@ Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
 
 
 def _require_proton() -> None:
-    """Skip the case if Proton is not installed. Trying to import it is not enough: an import that
-    fails in another thread meanwhile leaves a partial module."""
+    """Skip the case if Proton is not installed. Trying to import Proton is not enough: an import
+    that fails in another thread leaves a partial module behind."""
     if find_spec("proton") is None:
         raise ControlFailed(extras.sentence("proton"), Symptom.ABSENT)
 
@@ -37,9 +37,8 @@ class AmqpPeers(Connections):
         certificate: Certificate | None = None,
         plain: bool = False,
     ) -> AmqpPeer:
-        """Open a connection and send nothing. Raises :class:`ControlFailed` if refused.
-
-        ``certificate``: our client certificate for TLS; ``plain``: no TLS."""
+        """Open a connection and send nothing. Raises :class:`ControlFailed` if it is refused.
+        ``certificate`` is our client certificate for TLS; ``plain`` means no TLS."""
         from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 
         peer = AmqpPeer(
@@ -62,11 +61,9 @@ class AmqpPeers(Connections):
         begin: bool = True,
         **open_fields: Any,
     ) -> AmqpPeer:
-        """Return a logged-in AMQP 1.0 peer that has opened and (by default) begun a session on
-        channel 0.
-
-        ``open_fields`` are those of its open. A failure to reach this state is a failed control,
-        not a finding."""
+        """Return a logged-in AMQP 1.0 peer that has sent open and (by default) begun a session on
+        channel 0. ``open_fields`` are the fields of that open. If this state is not reached, a
+        control has failed; that is no finding."""
         peer = self.amqp_peer(acceptor=acceptor)
         if sasl:
             peer.authenticate(self.target.identity.login, self.target.identity.passcode)
@@ -78,7 +75,7 @@ class AmqpPeers(Connections):
     def proton(
         self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
     ) -> ProtonPeer:
-        """Connect Proton's engine; ``options`` as for its ``connect``."""
+        """Connect Proton's engine; ``options`` are those of the peer's ``connect``."""
         _require_proton()
         from brokerproof.harness.clients.proton_engine import ProtonPeer
 

@@ -3,7 +3,7 @@
 While CPython converts a syntax tree to objects, all threads of a process share its depth counter
 (seen with 3.11.7: "AST constructor recursion depth mismatch"). Cases on real targets run
 concurrently in threads, and Hypothesis, pytest and our counterexamples parse sources at the same
-time. Without this lock a case could fail for no reason."""
+time. Without this lock, a case could fail although nothing is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _parse: Any = ast.parse
 
 
 def in_turn(*arguments: Any, **named: Any) -> ast.AST:
-    """``ast.parse`` under the lock; :func:`one_at_a_time` installs it."""
+    """Call ``ast.parse`` under the lock; :func:`one_at_a_time` installs this function."""
     with _TURN:
         tree: ast.AST = _parse(*arguments, **named)
     return tree

@@ -25,7 +25,7 @@ from brokerproof.harness.worlds.link import LinkFaults
 from brokerproof.harness.worlds.virtual import VirtualWorld
 
 BEYOND_THE_WIRE = "the case changed the broker's limits or resources, which a script cannot"
-"""Why the bytes of such a case are not kept: replayed alone they would mean something else."""
+"""Why the bytes of such a case are not kept: replayed alone, they would have another meaning."""
 
 
 class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, MeasurementJudge):
@@ -59,9 +59,8 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.example_record.seed = seed
 
     def reached(self, situation: str) -> None:
-        """Record that this example reached ``situation``, which its property declares.
-
-        Raises ``ValueError`` for an undeclared one."""
+        """Record that this example reached ``situation``. Raises ``ValueError`` if its property
+        does not declare that situation."""
         if situation not in self.situations:
             raise ValueError(f"the property does not declare the situation {situation!r}")
         self.example_record.situations[situation] = 1
@@ -75,12 +74,12 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
     # methods that hide the clock
 
     def advance(self, duration: Duration) -> None:
-        """Let ``duration`` pass while the world goes on."""
+        """Let ``duration`` pass while the world continues."""
         self.record(Advanced(at_ns=self.now(), duration_ns=duration))
         self.world.wait_until(lambda: False, self.now() + duration)
 
     def wait_until(self, ready: Callable[[], bool], within: Duration) -> bool:
-        """Wait up to ``within`` until ``ready()`` is true; return ``ready()``."""
+        """Wait until ``ready()`` is true, but at most ``within``; return ``ready()``."""
         return self.world.wait_until(ready, self.now() + within)
 
     # the broker's machine and what it reports
@@ -90,10 +89,8 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.example_record.wire.unkept = BEYOND_THE_WIRE
 
     def raise_alarm(self, resource: str, *, node: str = "") -> None:
-        """Cause a shortage of ``resource`` (memory or disk) on the broker. For targets with
-        "alarms".
-
-        ``node`` is a node of a target with "cluster" (default: its first)."""
+        """Cause a shortage of ``resource`` (memory or disk) on the broker. The target needs the
+        "alarms" capability. ``node`` is a node of a cluster (default: the first)."""
         self.record_note(f"{_place(node)} is short of {resource}")
         self._administer()
         self.target.raise_alarm(self.world, resource, node)
@@ -113,29 +110,30 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         """Set the running broker's limits for memory and disk alarms.
 
         A limit is a fraction of the machine's memory (float) or bytes (int). ``paging`` is the
-        fraction of the memory limit at which queues start to page out, for targets with
-        "memory-paging". For targets with "alarms"."""
+        fraction of the memory limit at which queues start to page out; this needs the
+        "memory-paging" capability. The target needs the "alarms" capability."""
         self.record_note(f"the limits are set: memory {memory}, disk {disk}, paging {paging}")
         self._administer()
         self.target.set_limits(self.world, LimitsSet(memory, disk, paging))
 
     def readings(self, reading: ResourcesRead) -> None:
-        """Give the broker a reading of its machine's memory and disk. For virtual targets with
-        "readings"."""
+        """Give the broker a reading of its machine's memory and disk. The target must be virtual
+        and needs the "readings" capability."""
         self.record_note(f"the machine: {reading}")
         self._administer()
         assert isinstance(self.world, VirtualWorld)
         self.world.feed(reading)
 
     def admin(self) -> Admin:
-        """Return Artemis management over a separate connection. For targets with the "admin"
+        """Return Artemis management over a separate connection. The target needs the "admin"
         capability."""
         self.has_administered = True
         address = str(self.profile.parameters["management_address"])
         return Admin(self, self.stomp(), address, self.destination())
 
     def statistics(self) -> Statistics:
-        """Return ActiveMQ statistics over a separate connection. For targets with "statistics"."""
+        """Return ActiveMQ statistics over a separate connection, for targets with that
+        capability."""
         nodes = {
             routing: str(self.profile.parameters[f"{routing.value.lower()}_node"])
             for routing in RoutingType
@@ -145,7 +143,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
     # virtual links
 
     def disturb(self, faults: LinkFaults) -> None:
-        """Apply these faults to links opened from now on. No effect on real links."""
+        """Apply these faults to links opened from now on. Real links are not affected."""
         if isinstance(self.world, VirtualWorld):
             self.world.faults = faults
             self.record(LinkFaulted(at_ns=self.now(), detail=str(faults)))
@@ -155,7 +153,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
     def negotiated(
         self, heart_beat: tuple[int, int] | None, version: str = "1.2", acceptor: str | None = None
     ) -> liveness.Negotiated:
-        """Return this target's expected answer to a ``heart-beat`` header."""
+        """Return the answer to a ``heart-beat`` header that is expected of this target."""
         return liveness.negotiate(self.parameters(acceptor), heart_beat, version)
 
     def silence_interval(

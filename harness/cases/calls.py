@@ -1,6 +1,6 @@
-"""Lists every call of every conformance case without pytest, expanding versions and parameters.
+"""Lists every conformance case, in each version and with all parameters, without pytest.
 
-Pytest records results under the same ids, so cases in a matrix can be looked up and run.
+The ids are those under which pytest records results, so the cases of a matrix can be found and run.
 """
 
 from __future__ import annotations

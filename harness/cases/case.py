@@ -11,7 +11,7 @@ A case cites the requirements it judges and names the capabilities it needs::
     @case(ANSWERED, RECEIPT_ID)
     def test_every_receipt_is_answered(target, version): ...
 
-The second form runs once per version and cites that version's ids. ``@over`` turns it into a
+The second case runs once per version and cites that version's ids. ``@over`` turns a case into a
 property: each strategy draws one argument. A strategy may be a function of the target. An argument
 that is a :class:`Where`, or has one as its ``where``, configures the broker of its example. A
 property may declare the ``situations`` that its examples should reach; the function calls
@@ -41,7 +41,7 @@ SHIPPED = "brokerproof.suites."
 
 @dataclass(frozen=True)
 class Where:
-    """The setup of an example: an acceptor, and the settings to change on a reconfigurable
+    """The set-up of an example: an acceptor, and the settings to change on a reconfigurable
     target."""
 
     acceptor: str
@@ -49,19 +49,19 @@ class Where:
 
 
 Situations = tuple[str, ...] | Callable[[Target], tuple[str, ...]]
-"""Names of situations, or a function of the target that returns them."""
+"""The names of situations, or a function that returns them for a target."""
 
 
 @dataclass(frozen=True)
 class Over:
-    """The strategies of a property, and its number of examples before the factor of the effort."""
+    """The strategies of a property, and its number of examples before the effort scales it."""
 
     strategies: Mapping[str, Any]
     examples: int
     least: int = 0
-    """The least number in virtual time, unless the effort is smoke."""
+    """The least number of examples in virtual time, except at smoke effort."""
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None
-    """Examples that always run: corner cases without which the property would prove less."""
+    """Examples that always run: corner cases that make the property prove more."""
     situations: Situations = ()
     """The situations that the drawn examples should reach."""
 
@@ -71,7 +71,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Case:
-    """One case in one version (None: independent of versions)."""
+    """One case in one version (None if it does not depend on the version)."""
 
     name: str
     """``stomp.receipts.every_receipt_is_answered``, without the version."""
@@ -84,8 +84,8 @@ class Case:
     over: Over | None = None
     arguments: tuple[str, ...] = field(default=())
     harm: str = ""
-    """The damage that the case leaves on a broker that fails it; empty for most. In real time such
-    a case runs last and alone, on a broker that the harness started or with ``--allow-harm``."""
+    """The lasting damage to a broker that fails the case; usually empty. In real time such a case
+    runs last and alone, on a broker that the harness started or with ``--allow-harm``."""
 
     def id(self, version: str | None, parameters: str = "") -> str:
         inside = "-".join(part for part in (version, parameters) if part)
@@ -93,7 +93,7 @@ class Case:
 
     @property
     def drawn(self) -> dict[str, str]:
-        """Descriptions of drawn arguments: the docstrings of their dataclasses."""
+        """Descriptions of the drawn arguments: the docstrings of their dataclasses."""
         if self.over is None:
             return {}
         annotations = inspect.get_annotations(self.function)
@@ -128,7 +128,7 @@ def case(
     needs: Iterable[str] = (),
     harm: str = "",
 ) -> Callable[[Function], Function]:
-    """Make a case. ``harm`` is the damage that it leaves on a broker that fails it.
+    """Make a case. ``harm`` is the lasting damage to a broker that fails the case.
 
     Raises ``TypeError`` if there is no requirement, or a version map but no ``version`` argument.
     """
@@ -187,9 +187,9 @@ def over(
 ) -> Callable[[Function], Function]:
     """Turn a case into a property; written below ``@case``.
 
-    ``examples`` is for virtual time: normal effort draws 0.3 times as many, but at least ``least``.
-    The examples in ``always`` run in addition. In virtual time more examples are drawn while any of
-    ``situations`` is unreached; a case that never reaches one is INCONCLUSIVE."""
+    In virtual time, normal effort draws 0.3 times ``examples`` examples, but at least ``least``.
+    The examples in ``always`` run in addition. While one of ``situations`` is unreached, virtual
+    time draws more examples; a case that never reaches one is INCONCLUSIVE."""
 
     def decorate(function: Function) -> Function:
         setattr(function, _OVER, Over(strategies, examples, least, always, situations))
@@ -234,7 +234,7 @@ def _names(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def _spoken(name: str) -> frozenset[str]:
-    """Return the protocol that a case uses, by its module; the target must speak it."""
+    """Return the protocol that a case's module implies; the target must speak it."""
     return frozenset({"stomp"} if name.startswith(_STOMP) else ())
 
 

@@ -2,8 +2,8 @@
 cases`` and ``brokerproof requirements`` list.
 
 Collecting the suites takes seconds, so pytest does it once in a separate process. Reading the
-catalogue's TOML takes longer than the rest of a command. So the index is cached until a file of the
-suites, the harness or the catalogue changes."""
+catalogue's TOML files takes longer than the rest of a command. So the index is cached until a file
+of the suites, the harness or the catalogue changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.targets.cache import cache_folder
 
 KEPT = 8
-"""The most indexes in the cache folder, one for each recent installation or checkout."""
+"""The most indexes in the cache folder: one per recent installation or checkout."""
 
 
 class NoIndex(Exception):
@@ -48,8 +48,7 @@ class IndexedCase:
     doc: str
     source: str
     levels: tuple[str, ...] = ()
-    """The levels of ``requirements``, in their order; empty in a selection, which needs no
-    levels."""
+    """The levels of ``requirements``, in the same order; empty in a selection, which needs none."""
 
     @property
     def areas(self) -> tuple[Area, ...]:
@@ -109,7 +108,7 @@ def suites_folder() -> Path:
 
 def suite_folders() -> dict[str, Path]:
     """Return the folders of all suites: our own and those of installed packages. Raises
-    :class:`NoIndex` for one that is not installed or whose name is taken."""
+    :class:`NoIndex` for a suite that is not installed or whose name is taken."""
     shipped = {suite: suites_folder() / suite for suite in CONFORMANCE}
     others = _folders_of(extensions.SUITES)
     if taken := sorted(others.keys() & {*CONFORMANCE, *SUITE_ALIASES}):
@@ -237,7 +236,7 @@ def _collect() -> list[IndexedCase]:
 
 
 def _keep(path: Path, index: Index) -> None:
-    """Cache the index; without a writable cache folder it is rebuilt each time."""
+    """Cache the index. Without a writable cache folder, it is rebuilt each time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}")

@@ -1,4 +1,5 @@
-"""Clients on trial: a driver that a case controls, and the server to which its library connects."""
+"""Clients on trial: a driver that a case controls, and the server to which the driver's library
+connects."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from brokerproof.harness.worlds.real import Accepted
 from brokerproof.harness.worlds.world import Channel, Receiver, World
 
 TRIALS = frozenset({"stomp-client", "amqp091-client", "amqp10-client"})
-"""Capabilities that only clients have; a case that needs one puts a client on trial."""
+"""Capabilities that only clients have. A case that needs one of them puts a client on trial."""
 LOGIN, PASSCODE = "ann", "a:b\\c"
 """The login of clients on trial."""
 
@@ -33,7 +34,8 @@ LOGIN, PASSCODE = "ann", "a:b\\c"
 @runtime_checkable
 class TriesClients(Protocol):
     def begin_trial(self, world: World, driver: Receiver, accepted: Accepted) -> BegunTrial:
-        """Start a driver in ``world``. Its library's connections are passed to ``accepted``."""
+        """Start a driver in ``world``. The connections of its library are passed to
+        ``accepted``."""
 
 
 S = TypeVar("S", bound=Scripted[Any])
@@ -76,7 +78,8 @@ class ClientTrial(Generic[S]):
 
     @property
     def server(self) -> S:
-        """Our end of the latest connection. Raises :class:`ControlFailed` before the first."""
+        """Our end of the latest connection. Raises :class:`ControlFailed` if there has been
+        none."""
         if not self.servers:
             raise ControlFailed("the client opened no connection")
         return self.servers[-1]
@@ -89,7 +92,8 @@ class ClientTrial(Generic[S]):
         world.wait_until(lambda: bool(self.servers), world.now() + PATIENCE)
 
     def message(self) -> ClientEvent:
-        """Return the client's report of its next message. A missing message is a failed control."""
+        """Return the client's report of its next message. If no message comes, a control has
+        failed."""
         return self.driver.expect(event_named("message"))
 
     @property
@@ -164,7 +168,7 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
         return self.server.expect(HEADER)
 
     def connect(self, heartbeat: int = 0, **limits: int) -> Method:
-        """Let the client connect and open its channel 1; return its tune-ok."""
+        """Let the client connect and open channel 1; return its tune-ok."""
         self.dial(heartbeat)
         agreed = self.server.tune(heartbeat, **limits)
         self.driver.expect(event_named("connected"))
@@ -196,7 +200,7 @@ class Amqp091Trial(ClientTrial[Amqp091Server]):
 class Amqp10Trial(ClientTrial[Amqp10Server]):
     def __init__(self, bench: ClientTrials) -> None:
         self.offered: dict[str, dict[str, Any]] = {"open": {}, "begin": {}, "attach": {}}
-        """Fields of our open, begin and attach besides their usual ones."""
+        """Fields of our open, begin and attach in addition to the usual ones."""
         super().__init__(bench, lambda judge, conn: Amqp10Server(judge, conn, self.offered))
 
     def connect(self, idle_ms: int = 0, max_frame: int = 0) -> AmqpFrame:
@@ -229,13 +233,13 @@ class Amqp10Trial(ClientTrial[Amqp10Server]):
 
 class ClientTrials(Connections, MeasurementJudge):
     def stomp_client(self, version: str) -> StompTrial:
-        """Return a client with a running driver, not connected yet."""
+        """Return a client whose driver is running but has not connected yet."""
         return StompTrial(self, version)
 
     def amqp091_client(self) -> Amqp091Trial:
-        """Return a client with a running driver, not connected yet."""
+        """Return a client whose driver is running but has not connected yet."""
         return Amqp091Trial(self)
 
     def amqp10_client(self) -> Amqp10Trial:
-        """Return a client with a running driver, not connected yet."""
+        """Return a client whose driver is running but has not connected yet."""
         return Amqp10Trial(self)

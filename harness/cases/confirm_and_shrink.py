@@ -1,4 +1,4 @@
-"""Repeats a real-time failure and, if the reference fails too, searches for a smaller example."""
+"""Repeats a real-time failure. If the reference fails too, searches for a smaller example."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def violations(outcome: ExampleRecord) -> Iterator[Finding]:
 
 
 def violates(run: Run, call: Call, outcome: ExampleRecord, requirements: frozenset[str]) -> bool:
-    """True if one of ``requirements`` was certainly violated, and not as a listed deviation."""
+    """True if one of ``requirements`` was certainly violated, other than by a listed deviation."""
     return any(
         finding.requirement in requirements and not is_listed(run, call, finding)
         for finding in violations(outcome)
@@ -55,8 +55,8 @@ def is_listed(run: Run, call: Call, finding: Finding) -> bool:
 def example_of(
     run: Run, call: Call, outcome: ExampleRecord, failing: frozenset[str]
 ) -> ExampleRecord | None:
-    """Return the example that violated one of ``failing``: the case itself, or a property's first
-    such example."""
+    """Return the example that violated one of ``failing``: the first one of a property, otherwise
+    the case itself."""
     for example in outcome.failing or [outcome]:
         if violates(run, call, example, failing):
             return example
@@ -66,8 +66,8 @@ def example_of(
 def run_again(
     run: Run, call: Call, plan: Mapping[str, Any], seed: int
 ) -> tuple[ExampleRecord, str | None]:
-    """Run once with these drawn arguments. Return the run, and the reason if it was our error (else
-    None)."""
+    """Run the case once with these drawn arguments. Return the run, and the reason if an error of
+    ours ended it (else None)."""
     outcome = ExampleRecord()
     try:
         one_example(run, call, outcome, plan, seed, None if call.case.over is None else 0)
@@ -79,8 +79,9 @@ def run_again(
 def confirmed(
     run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], seed: int
 ) -> tuple[ExampleRecord | None, str]:
-    """Repeat the failure on the same target, with a smaller example if possible, and more often if
-    the host leaves it uncertain. Return what failed, or None and why this confirms nothing."""
+    """Repeat the failure on the same target, with a smaller example if possible, and again if a
+    late host leaves the outcome uncertain. Return the failure, or None and why nothing is
+    confirmed."""
     plans = [example.plan]
     if call.case.over is not None:
         small = _smaller(run, call, example.plan, failing, seed)
@@ -112,8 +113,8 @@ def without(findings: list[Finding], failing: frozenset[str], why: str) -> list[
 def _smaller(
     run: Run, call: Call, plan: Mapping[str, Any], failing: frozenset[str], seed: int
 ) -> Mapping[str, Any] | None:
-    """Return the smallest example that fails on the reference in virtual time; None if this one
-    passes there."""
+    """Return the smallest example that fails on the reference in virtual time; None if the given
+    example passes there."""
     smaller = _reference(run.target, plan)
     if smaller is None or not call.needs <= smaller[0].identity.capabilities:
         return None
@@ -138,7 +139,7 @@ def _smaller(
 
 
 def _reference(target: Target, plan: Mapping[str, Any]) -> tuple[Target, TargetFacts] | None:
-    """Start the reference if it has the same profile and the acceptors of ``plan``."""
+    """Start the reference if it has the same profile, and the acceptors that ``plan`` uses."""
     try:
         reference = target_file.load(REFERENCE)
         if (

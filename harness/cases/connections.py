@@ -1,4 +1,4 @@
-"""Connections of a case to its target, and fresh addresses."""
+"""A case's connections to its target, and fresh addresses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Connections(CaseRecord):
         return self.target.identity.capabilities
 
     def parameters(self, acceptor: str | None = None) -> Parameters:
-        """The effective parameters of an acceptor (default: the default acceptor of cases)."""
+        """The effective parameters of an acceptor (default: the acceptor that cases use)."""
         name = acceptor or self.target.identity.default_acceptor
         known = self.target.acceptors(self.overrides)
         if name not in known:
@@ -62,7 +62,7 @@ class Connections(CaseRecord):
         return Stated(known[name])
 
     def full_address(self, kind: str) -> str:
-        """Return the name prefix of addresses with a low limit of that kind.
+        """Return the prefix of the names of addresses that have a low limit of that kind.
 
         ``kind`` is one of :data:`brokerproof.harness.targets.full_addresses.KINDS`. Raises
         :class:`ControlFailed` if that kind is not configured."""
@@ -77,19 +77,19 @@ class Connections(CaseRecord):
         return prefix
 
     def require_capability(self, name: str) -> None:
-        """Raise :class:`ControlFailed` if the target lacks capability ``name``, so that the case
-        does not test what requires it."""
+        """Raise :class:`ControlFailed` if the target lacks the capability ``name``, on which the
+        rest of the case depends."""
         if lack := self.target.identity.lack_of({name}):
             raise ControlFailed(lack, Symptom.ABSENT)
 
     def require_offer(self, name: str) -> None:
-        """Like :meth:`require_capability`, but accept a capability that is judged on another
+        """Like :meth:`require_capability`, but accept a capability that is judged on a different
         target."""
         if name not in self.target.identity.judged_on:
             self.require_capability(name)
 
     def require_place(self, protocol: str, routing: RoutingType) -> None:
-        """Raise :class:`ControlFailed` if no plain message arrives through that kind of address."""
+        """Raise :class:`ControlFailed` if no plain message passes through that kind of address."""
         if reason := self.target.identity.unmet.get(f"{protocol} {routing.value}"):
             raise ControlFailed(reason, Symptom.UNMET)
 
@@ -141,11 +141,10 @@ class Connections(CaseRecord):
         return f"{self.label}-{self.seed:x}{self.target.identity.tag}"
 
     def node(self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None) -> Node:
-        """Return a fresh AMQP address, with the capabilities that select its routing in this broker
+        """Return a fresh AMQP address, and the capabilities that select its routing in this broker
         family.
 
-        The same ``name`` given to :meth:`destination` yields the same address.
-        """
+        The same ``name`` given to :meth:`destination` yields the same address."""
         from brokerproof.harness.protocols.amqp10.raw_peer import Node
 
         self.require_place("amqp", routing)
@@ -168,7 +167,7 @@ class Connections(CaseRecord):
     def destination(
         self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None
     ) -> Destination:
-        """Return a fresh destination, with the headers that select its routing in this broker
+        """Return a fresh destination, and the headers that select its routing in this broker
         family."""
         self.require_place("stomp", routing)
         name = name or self.fresh_name()

@@ -23,16 +23,16 @@ class ExampleRecord:
     held: set[tuple[str, str]] = field(default_factory=set)
     """Requirement and detail of findings that held; each is one event."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
-    """By label; of several measurements, the one nearest to a bound."""
+    """Measurements by label; of several with one label, the one nearest to a bound."""
     wire: ByteLog = field(default_factory=ByteLog)
     failing: list[ExampleRecord] = field(default_factory=list)
     """The records of a property's examples that violated something."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
-    """The passing examples whose events ``events`` lacks."""
+    """The passing examples whose events are not in ``events``."""
     situations: dict[str, int] = field(default_factory=dict)
-    """The number of examples that reached each situation, by its name."""
+    """The number of examples that reached each situation, by the situation's name."""
     amounts: dict[str, int] = field(default_factory=dict)
-    """The largest amount that an example used, by what was counted."""
+    """The largest amount of each kind that an example used."""
     behaviours: dict[str, set[str]] = field(default_factory=dict)
     """The values observed of each behaviour."""
     plan: Mapping[str, Any] = field(default_factory=dict)
@@ -40,16 +40,16 @@ class ExampleRecord:
     seed: int = 0
     case: str = ""
     unbound_end: str = ""
-    """If the example ended with a violation of a sentence that binds only other vendors' brokers:
+    """If the example ended because it violated a sentence that binds only other vendors' brokers,
     that sentence."""
     unmet: ControlFailed | None = None
-    """The premise of the drawn kind of address, if this broker does not meet it."""
+    """The failed premise if this broker lacks the drawn kind of address."""
     late: Duration = 0
-    """The host's worst lateness until the example broke off; 0 if it did not break off."""
+    """The host's worst lateness up to the point where the example broke off; 0 if it did not."""
 
     def measure(self, label: str, measurement: Measurement) -> bool:
-        """Keep ``measurement`` unless the previous one with its label is nearer to a bound; return
-        True if kept."""
+        """Keep ``measurement`` unless the previous one with the same label is nearer to a bound.
+        Return True if it was kept."""
         earlier = self.measurements.get(label)
         kept = earlier is None or _room(measurement) < _room(earlier)
         if kept:

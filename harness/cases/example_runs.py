@@ -1,4 +1,4 @@
-"""Draws the examples of a case, and runs one on a target."""
+"""Draws the examples of a case, and runs single examples on a target."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ ATTEMPTS = 3
 or a control fails.
 
 A failed control shows only that the case could not test the broker. In real time the cause may be a
-momentary race; the result's detail keeps it.
-"""
+momentary race, so the result's detail records it."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,16 @@ class Run:
     seed: int
     database: ExampleDatabase | None = None
     keep_counterexample: Callable[[Run, Call, ExampleRecord, frozenset[str]], object] | None = None
-    """For a failed call: its smallest failing example, and the requirements that this example
-    violates."""
+    """Called with a failed call, its smallest failing example, and the requirements that this
+    example violates."""
     shrink: bool = True
-    """True if failing examples are shrunk in virtual time. A run that only counts failures saves
-    the time."""
+    """True if failing examples are shrunk in virtual time. A run that only counts failures need not
+    shrink them."""
     allow_harm: bool = False
-    """True if the run may harm even a broker that the harness did not start."""
+    """True if the run may also harm brokers that the harness did not start."""
     attempts: int = ATTEMPTS
     health: TargetHealth | None = None
-    """Distinguishes a broker that serves nobody from one that breaks a promise. If None, every
+    """Tells a broker that serves nobody from one that breaks a promise. Without it (None), every
     violation is reported."""
 
 
@@ -91,7 +90,7 @@ class Call:
 
     @property
     def is_trial(self) -> bool:
-        """True if it puts a client on trial rather than a broker."""
+        """True if the call puts a client on trial rather than a broker."""
         return bool(self.case.needs & TRIALS)
 
     @property
@@ -101,7 +100,7 @@ class Call:
 
 def binding(run: Run, call: Call) -> tuple[str, ...]:
     """Return the requirements of ``call`` that bind the target, excluding other vendors' documents.
-    An unknown id is reported when it is judged."""
+    An unknown id is reported when the call is judged."""
     identity = run.target.identity
     return tuple(
         cited
@@ -171,7 +170,7 @@ def one_example(
 
 
 def explain(problem: Exception) -> str:
-    """Explain an exception from an example as our error."""
+    """Describe an exception from an example as an error of ours."""
     if isinstance(problem, ControlFailed):
         return f"control failed: {problem}"
     if isinstance(problem, LimitReached):
@@ -228,8 +227,8 @@ def draw(
     more: int = 0,
 ) -> None:
     """Let Hypothesis call ``example`` with drawn arguments, and shrink those that raise
-    :class:`ViolationFound`. ``more``: additional examples beyond the effort; ``fixed``: whether the
-    fixed examples run too."""
+    :class:`ViolationFound`. ``more`` is the number of examples beyond the effort; ``fixed`` says
+    whether the fixed examples run too."""
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)
@@ -252,8 +251,8 @@ def draw(
 
 
 def plans_in_real_time(run: Run, call: Call, seed: int, *, fixed: bool) -> list[dict[str, Any]]:
-    """Draw the examples to run. In real time they are few, so the first, which is the simplest and
-    shows least, is omitted if enough others exist."""
+    """Draw the examples to run. Real time runs few examples, so the first, which is the simplest
+    and shows least, is omitted if there are enough others."""
     plans: list[dict[str, Any]] = []
     draw(run, call, lambda **plan: plans.append(plan), seed, shrink=False, fixed=fixed, more=1)
     first = len(fixed_examples(run, call)) if fixed else 0

@@ -1,9 +1,9 @@
-"""Runs one case on one target: examples, attempts, and the result from its findings.
+"""Runs one case on one target: its examples, further attempts, and the result of its findings.
 
-Hypothesis draws the examples of a property. In virtual time each runs as soon as it is drawn, and a
-failure is shrunk. In real time the examples are drawn first and then run concurrently on separate
-connections, which takes little longer than the longest example; shrinking in real time would prove
-little."""
+Hypothesis draws the examples of a property. In virtual time each example runs as soon as it is
+drawn, and failures are shrunk. In real time the examples are drawn first and then run concurrently
+on separate connections, which takes little longer than the longest example; shrinking in real time
+would prove little."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ from brokerproof.harness.worlds.bounds import Action, LimitReached
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
 LATE: Duration = 500 * NS_PER_MS
-"""A host this late may itself have made a control fail: our clients have TTLs of 1 s, and send
-something every half second."""
+"""If the host was this late, it may itself have made a control fail: our clients have TTLs of 1 s
+and send something every half second."""
 SIDE_BY_SIDE_EXAMPLES = 16
 MORE_DRAWS = 4
-"""The number of times that another set of examples is drawn while a situation is unreached."""
+"""The most times that another set of examples is drawn while a situation is unreached."""
 
 
 def execute(run: Run, call: Call) -> Result:
@@ -80,7 +80,7 @@ def execute(run: Run, call: Call) -> Result:
 
 @dataclass(frozen=True, slots=True)
 class EarlierAttempts:
-    """Earlier attempts that decided nothing, because a control failed or a finding is uncertain."""
+    """Earlier attempts that decided nothing because a control failed or a finding was uncertain."""
 
     lateness: tuple[Duration, ...] = ()
     """The host's worst lateness during each attempt."""
@@ -101,11 +101,12 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
 def attempt(
     run: Run, call: Call, earlier: EarlierAttempts
 ) -> EarlierAttempts | tuple[Result, list[Event]]:
-    """Run ``call`` once; return its result and its trace or, if it should run again, all attempts
-    so far. The next attempt need not follow immediately, because the host may still be late.
+    """Run ``call`` once. Return its result and its trace; if it should run again, return all
+    attempts so far. The next attempt need not follow immediately, because the host may still be
+    late.
 
-    Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` if the broker no longer serves;
-    nothing else that a broker does raises an exception."""
+    Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` if the broker no longer serves; no
+    other behaviour of a broker raises an exception."""
     began = time.perf_counter()
     rows = binding(run, call)
     if detail := _refusal(run, call, rows):
@@ -159,9 +160,9 @@ def try_once(run: Run, call: Call) -> ExampleRecord:
 def died_of(
     run: Run, call: Call, record: ExampleRecord, frames: Sequence[Action], how: str
 ) -> tuple[Result, list[Event]]:
-    """Return the result and the trace of a case whose ``frames`` killed the broker. The gravest
-    requirement not known to hold counts as violated. The others are not judged, because a dead
-    broker looks the same to any client."""
+    """Return the result and the trace of a case whose ``frames`` killed the broker. Of the
+    requirements not known to hold, the gravest counts as violated. The others are not judged,
+    because a dead broker looks the same to every client."""
 
     def gravity(finding: Finding) -> tuple[bool, int, bool]:
         level = run.catalogue.find(finding.requirement).level
@@ -185,7 +186,7 @@ def died_of(
 def _judge_problem(
     run: Run, call: Call, findings: list[Finding], problem: Exception, late: Duration
 ) -> _Judgement:
-    """Judge a case that ended early; ``late``: the least lateness of the host in any attempt."""
+    """Judge a case that ended early; ``late`` is the host's least lateness in any attempt."""
     if _is_absent(problem):
         return _judge_lacking(run, call, findings, str(problem))
     if isinstance(problem, ControlFailed):
@@ -202,8 +203,9 @@ def _judge_problem(
 
 
 def _refusal(run: Run, call: Call, rows: tuple[str, ...]) -> str:
-    """Return why the case does not run on this target: missing capabilities, another kind of
-    target, documents that do not bind it, or the harm it would do; empty if it runs."""
+    """Return why the case does not run on this target: missing capabilities, the wrong kind of
+    target, documents that do not bind the target, or the harm that the case would do; empty if it
+    runs."""
     identity = run.target.identity
     if not rows:
         vendors = " or ".join(sorted({str(run.catalogue[cited].profile) for cited in call.cited}))
@@ -230,8 +232,8 @@ def _judge_completed(
 ) -> _Judgement:
     """Judge a completed case, and save a counterexample of a failure.
 
-    In real time a failure (or, if there is none, an unmet recommendation) counts only if it recurs
-    and the broker still serves others."""
+    In real time a failure (or, without a failure, an unmet recommendation) counts only if it recurs
+    while the broker still serves other clients."""
     findings = _unlisted_first(run, call, record, findings)
     judged = _judged(run, call, findings)
     failed, warned = (
@@ -258,15 +260,15 @@ def _judge_completed(
 
 
 def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
-    """Judge a case that our error ended: every finding becomes ERROR, because an aborted case
-    proves nothing about the broker."""
+    """Judge a case that was ended by an error of ours: every finding becomes ERROR, because an
+    aborted case proves nothing about the broker."""
     judged = tuple(with_verdict(finding, Verdict.ERROR) for finding in findings)
     return _Judgement(Verdict.ERROR, problem, judged)
 
 
 def _judge_unmet(findings: list[Finding], problem: str, seen: Seen = Seen.UNMET) -> _Judgement:
-    """Judge a case that ended early on a broker that serves others: the broker refused or lacked
-    something that the case relies on, the host was late, or a limit was reached."""
+    """Judge a case that ended early although the broker serves other clients: the broker refused or
+    lacked something on which the case relies, the host was late, or a limit was reached."""
     unmet = [Finding(finding.requirement, seen, problem) for finding in findings]
     judged = tuple(with_verdict(finding, Verdict.INCONCLUSIVE) for finding in unmet)
     return _Judgement(Verdict.INCONCLUSIVE, problem, judged)
@@ -275,7 +277,7 @@ def _judge_unmet(findings: list[Finding], problem: str, seen: Seen = Seen.UNMET)
 def _judge_lacking(run: Run, call: Call, findings: list[Finding], problem: str) -> _Judgement:
     """Judge a case that reached a part for which the target lacks a capability or an acceptor.
 
-    Earlier violations are judged normally; the rest is SKIP."""
+    Earlier violations are judged normally; other findings become SKIP."""
     violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
     judged = {finding.requirement: finding for finding in _judged(run, call, violations)}
     skipped = {
@@ -291,10 +293,9 @@ def _judge_lacking(run: Run, call: Call, findings: list[Finding], problem: str) 
 def _judge_excused(
     run: Run, call: Call, findings: list[Finding], problem: str, deviation: ListedDeviation
 ) -> _Judgement:
-    """Judge a case whose control failed as a known deviation expects.
-
-    Earlier violations are judged normally. Nothing else counts, because the case did not run in
-    full: its verdict is KNOWN, by the control's deviation."""
+    """Judge a case whose control failed as a known deviation expects. Earlier violations are judged
+    normally. Other findings are ignored, because the case did not run in full; its verdict is
+    KNOWN, from the control's deviation."""
     violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
     by_requirement = {finding.requirement: finding for finding in _judged(run, call, violations)}
     judged = tuple(
@@ -315,14 +316,14 @@ def _judge_excused(
 
 
 def _is_absent(problem: Exception | None) -> bool:
-    """True if a case ended because the target does not offer or state something it relies on."""
+    """True if a case ended because the target does not offer or state something that it needs."""
     if isinstance(problem, MissingParameter):
         return True
     return isinstance(problem, ControlFailed) and problem.symptom is Symptom.ABSENT
 
 
 def _excuse(run: Run, call: Call, problem: Exception | None) -> Deviation | None:
-    """Return the known deviation, if any, that explains this failed control, or the flood that
+    """Return the known deviation, if any, that explains this failed control or the flood that
     reached a limit."""
     if not isinstance(problem, ControlFailed | LimitReached):
         return None
@@ -377,7 +378,7 @@ def _unjudged(run: Run, call: Call, record: ExampleRecord) -> bool:
 
 
 def _side_by_side(run: Run, call: Call, total: ExampleRecord, seed: int, *, last: bool) -> None:
-    """In real time, run the drawn examples concurrently; run more if a requirement was not
+    """In real time, run the drawn examples concurrently, and further ones if a requirement was not
     judged."""
     played = 0
     for more in range(1 + MORE_DRAWS):
@@ -391,8 +392,9 @@ def _batch(
 ) -> int:
     """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
     return the next number. Examples that the host's lateness left undecided run again. In the
-    ``last`` attempt so do a few whose control failed, perhaps in a race, one by one at the end. If
-    as many fail as run at once, no more begin; a missing kind of address is not a failure."""
+    ``last`` attempt, a few whose control failed, perhaps in a race, also run again at the end, one
+    by one. Once as many have failed as run at once, no more begin; a missing kind of address is not
+    a failure."""
     plans = plans_in_real_time(run, call, seed, fixed=not played)
     jobs: list[Future[ExampleRecord]] = []
 
@@ -438,7 +440,7 @@ def _batch(
 
 
 def _may_be_a_race(problem: BaseException | None) -> bool:
-    """True for a control that may hold if its example runs again."""
+    """True if the control may hold when its example runs again."""
     return isinstance(problem, ControlFailed) and problem.symptom in (
         Symptom.REFUSED,
         Symptom.CLOSED,
@@ -448,7 +450,7 @@ def _may_be_a_race(problem: BaseException | None) -> bool:
 def _add(
     total: ExampleRecord, record: ExampleRecord, budget: RecordingBudget | None = None
 ) -> None:
-    """Add an example to its case, with its events if within the ``budget``."""
+    """Add an example to its case, with its events if the ``budget`` allows."""
     if record.wire.violations:
         total.failing.append(record)
     total.late = max(total.late, record.late)
@@ -474,9 +476,9 @@ def _add(
 
 
 def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Finding]:
-    """Return ``findings`` in which HELD is uncertain if a situation is ``missing``: in virtual time
-    that is a fault of the generator, unless a violation ended the drawing. Real time has too few
-    examples to tell."""
+    """Return ``findings`` with HELD marked as uncertain if a situation is ``missing``. In virtual
+    time that is a fault of the generator, unless a violation ended the drawing; in real time there
+    are too few examples to tell."""
     if not missing or any(finding.seen is Seen.VIOLATED for finding in findings):
         return findings
     doubt = f"no example reached: {', '.join(missing)}"
@@ -487,8 +489,9 @@ def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Fi
 
 
 def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
-    """Return one finding for each requirement in ``rows``, and those of the aftermath. An unjudged
-    requirement is NEVER_REACHED, or not applicable if another vendor's document ended the case."""
+    """Return one finding for each requirement in ``rows``, and the findings of the aftermath. An
+    unjudged requirement is NEVER_REACHED, or not applicable if another vendor's document ended the
+    case."""
     judged = {finding.requirement: finding for finding in combine(record.findings)}
     missing = (Seen.NEVER_REACHED, NEVER_JUDGED)
     if record.unbound_end:
@@ -503,8 +506,7 @@ def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
 def _unlisted_first(
     run: Run, call: Call, record: ExampleRecord, findings: list[Finding]
 ) -> list[Finding]:
-    """Return ``findings`` with unlisted violations first, so that a listed one does not hide
-    them."""
+    """Return ``findings`` with unlisted violations first, so that listed ones do not hide them."""
     unlisted: dict[str, Finding] = {}
     for finding in confirm_and_shrink.violations(record):
         if not confirm_and_shrink.is_listed(run, call, finding):
@@ -523,8 +525,8 @@ def _is_open(run: Run, call: Call, finding: Finding) -> bool:
 
 
 def _listed_deviation(run: Run, call: Call, finding: Finding) -> Deviation | None:
-    """Return the known deviation that a violation shows, even an uncertain violation (a reset may
-    have lost earlier bytes)."""
+    """Return the known deviation that a violation shows. It may be uncertain, since a reset may
+    have lost earlier bytes."""
     if finding.seen is not Seen.VIOLATED:
         return None
     return match(run.deviations, call.id, finding.requirement, finding.detail, run.facts.version)

@@ -33,29 +33,29 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import World
 
 MARGIN_FLOOR: Duration = ms(30)
-"""In real time, an interval is widened on either side by at least this much …"""
+"""In real time, an interval is widened on each side by at least this much …"""
 MARGIN_SHARE = 50
-"""… or by its bound divided by this, if that is more; the host's measured lateness is added to
-either."""
+"""… or by its bound divided by this number, if that is more. The host's measured lateness is
+added."""
 ON_TIME_SHARE = 20
-"""A gap of a periodic sender counts as measured on time if the host's lateness was less than its
-bound divided by this: a sender that is late by a tenth shows in such a gap."""
+"""A periodic sender's gap counts as measured on time if the host's lateness was less than the gap's
+bound divided by this number: such a gap shows a sender that is late by a tenth."""
 
 
 LATENESS_SHARE = 6
-"""A duration that reaches its lower bound proves nothing if an event that was too early by the
-bound divided by this could, given the host's lateness, have been measured at the same instant."""
+"""A duration that reaches its lower bound proves nothing if the host was so late that an event too
+early by the bound divided by this number could have been measured at the same instant."""
 
 
 class CaseRecord(Judge):
     """The trace and the findings of one case, in order.
 
-    ``cited``: the requirements of the case for its version, in the order of citation."""
+    ``cited`` has the requirements of the case for its version, in the order of citation."""
 
     target: Target
     cited: tuple[str, ...]
     unbound: frozenset[str] = frozenset()
-    """Cited requirements that bind only other vendors' brokers. Nothing is recorded for them."""
+    """Cited requirements that bind only other vendors' brokers; nothing is recorded for these."""
     example_record: ExampleRecord
     world: World
     _inconclusive: str | None = None
@@ -65,7 +65,7 @@ class CaseRecord(Judge):
 
     @property
     def virtual(self) -> bool:
-        """True if time jumps. A case may choose sizes by this, but never expectations."""
+        """True if time jumps. A case may base sizes on this, but never expectations."""
         return self.world.clock is Clock.VIRTUAL
 
     @property
@@ -92,7 +92,7 @@ class CaseRecord(Judge):
         self.record(Noted(at_ns=self.now(), detail=detail))
 
     def record_behaviour(self, name: str, observed: str | int | None) -> None:
-        """Record a choice that a specification leaves to the broker: a value of that behaviour from
+        """Record a choice that a specification leaves to the broker: one of the values in
         ``fixtures/behaviours.toml``, or a number in the behaviour's unit.
 
         Raises ``ValueError`` for another value, and ``KeyError`` for an unlisted behaviour."""
@@ -104,11 +104,10 @@ class CaseRecord(Judge):
             self.record_note(f"{behaviour.question}: {value}")
 
     def mark_inconclusive(self, reason: str) -> None:
-        """Record every later violation as uncertain, because the close of a connection may have
-        lost bytes that would clear the broker.
+        """Record every later violation as uncertain, because a close may have lost bytes that would
+        clear the broker.
 
-        The rule is applied in one place: all expectations of all protocols use
-        :meth:`record_finding`."""
+        The rule needs no other code, since every expectation uses :meth:`record_finding`."""
         self._inconclusive = reason
 
     def record_finding(
@@ -122,7 +121,7 @@ class CaseRecord(Judge):
     ) -> bool:
         """Record a finding for each of ``requirements`` and return ``held``; the case continues.
 
-        ``uncertain``: why a violation is no evidence against the broker. ``expectation``: the
+        ``uncertain`` says why a violation is no evidence against the broker. ``expectation`` is the
         expected outcome, for scripts that confirm a fix. Raises ``ValueError`` for a requirement
         that the case does not cite."""
         seen = Seen.HELD if held else Seen.VIOLATED
@@ -139,8 +138,8 @@ class CaseRecord(Judge):
 
     def record_held(self, requirements: Requirements, evidence: object, detail: str) -> None:
         """Record that each of ``requirements`` held, as shown by ``evidence``: the frames,
-        deliveries or count concerned. Without evidence (None, 0, an empty collection) the
-        requirement was never reached.
+        deliveries or count concerned. Without evidence (None, 0, an empty collection), the
+        requirement counts as never reached.
 
         Raises ``ValueError`` for True or False, which are conditions (:meth:`record_finding`)
         rather than evidence, and for a requirement that the case does not cite."""
@@ -156,8 +155,8 @@ class CaseRecord(Judge):
             self._keep(Finding(requirement, Seen.HELD, detail))
 
     def record_not_applicable(self, requirements: Requirements, reason: str) -> None:
-        """Record that each of ``requirements`` does not apply here, and the premise that failed.
-        Raises ``ValueError`` for a requirement that the case does not cite."""
+        """Record that none of ``requirements`` applies here, and which premise failed. Raises
+        ``ValueError`` for a requirement that the case does not cite."""
         for requirement in _ids(requirements):
             self._keep(Finding(requirement, Seen.NOT_APPLICABLE, reason))
 
@@ -209,7 +208,7 @@ class CaseRecord(Judge):
 
 
 def _interval(low: Duration, high: Duration | None) -> str:
-    """Describe [``low``, ``high``], omitting trivial bounds."""
+    """Describe the interval from ``low`` to ``high``, omitting trivial bounds."""
     if high is None:
         return f"at least {in_ms(low)} ms"
     if low <= 0:
@@ -223,8 +222,8 @@ def _ids(requirements: Requirements) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A gap between two signs of a periodic sender and its expected interval, widened by the host's
-    lateness during the gap."""
+    """A gap between two signs of a periodic sender, and its expected interval, widened by the
+    host's lateness during the gap."""
 
     since: Instant
     length: Duration
@@ -234,7 +233,7 @@ class _Gap:
 
     @property
     def distance(self) -> Duration:
-        """Distance to the nearest bound, negative outside. A lower bound of 0 does not count."""
+        """The distance to the nearest bound, negative outside. A lower bound of 0 is ignored."""
         to_high = self.high - self.length
         return min(self.length - self.low, to_high) if self.low else to_high
 
@@ -263,17 +262,15 @@ class MeasurementJudge(CaseRecord):
             )
 
     def punctuality(self, period: Duration) -> Duration:
-        """Return the lateness allowed for a correct periodic sender. Timers fire late on real hosts
-        but not in virtual time.
-
-        A tenth of the period, at least 50 ms (STOMP11-HB-12 and STOMP12-HB-12 ask receivers for
-        this tolerance)."""
+        """Return the lateness allowed for a correct periodic sender. In virtual time, where timers
+        are never late, it is zero; in real time a tenth of the period, at least 50 ms, a tolerance
+        that STOMP11-HB-12 and STOMP12-HB-12 ask of receivers."""
         return 0 if self.virtual else max(self.world.of_host(ms(50)), period // 10)
 
     def sending_jitter(self, period: Duration) -> Duration:
-        """Return the lateness allowed for a sender judged by its own period, for which no text
-        grants a tolerance: zero in virtual time; a fiftieth of the period, at least 10 ms, in real
-        time. The host's lateness is added (:meth:`judge_period`, :meth:`margin`)."""
+        """Return the lateness allowed for a sender that is judged by its own period. No text grants
+        a tolerance: it is zero in virtual time, and a fiftieth of the period, at least 10 ms, in
+        real time. The host's lateness is added (:meth:`judge_period`, :meth:`margin`)."""
         return 0 if self.virtual else max(self.world.of_host(ms(10)), period // 50)
 
     def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
@@ -286,7 +283,7 @@ class MeasurementJudge(CaseRecord):
         return self._least_margin(bounds[1] or bounds[0]) + late
 
     def _least_margin(self, bound: Duration) -> Duration:
-        """The margin on a host that is never late."""
+        """The margin if the host is never late."""
         return max(self.world.of_host(MARGIN_FLOOR), bound // MARGIN_SHARE)
 
     def judge_duration(
@@ -299,9 +296,9 @@ class MeasurementJudge(CaseRecord):
     ) -> bool:
         """Judge a duration that began at ``since`` against both bounds of [lo, hi].
 
-        Inside: HELD. Outside but within the margin: an uncertain violation. Beyond: a violation. If
-        the host was so late that a much shorter duration would have been measured inside
-        (:data:`LATENESS_SHARE`), nothing is judged."""
+        Inside the interval: HELD. Outside it, but within the margin: an uncertain violation. Beyond
+        the margin: a violation. If the host was so late that a much shorter duration would have
+        been measured inside (:data:`LATENESS_SHARE`), nothing is judged."""
         low, high = bounds
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)
@@ -322,7 +319,7 @@ class MeasurementJudge(CaseRecord):
 
     def _may_be_early(self, since: Instant, value: Duration, low: Duration) -> bool:
         """True if the event measured at ``value`` may have happened far below ``low``, because the
-        host was late throughout the time between the two. Earlier lateness does not count."""
+        host was late all the time between these instants. Earlier lateness is ignored."""
         if self.virtual or low <= 0:
             return False
         early = max(self.world.of_host(MARGIN_FLOOR), low // LATENESS_SHARE)
@@ -341,10 +338,10 @@ class MeasurementJudge(CaseRecord):
         observation.
 
         The interval for each gap is widened by :meth:`sending_jitter` and by the lateness measured
-        during the gap, since the host may have caused that much. So HELD requires a gap measured on
-        time (:data:`ON_TIME_SHARE`), or gaps that lie in the interval on average: a delay lengthens
-        one gap and shortens the next. Otherwise nothing is judged. A gap outside by less than the
-        floor of :meth:`margin` is uncertain."""
+        during the gap, since the host may have caused that much of it. So HELD requires a gap
+        measured on time (:data:`ON_TIME_SHARE`), or gaps that lie in the interval on average: a
+        delay lengthens one gap and shortens the next. Otherwise nothing is judged. A gap that is
+        outside by less than the floor of :meth:`margin` is uncertain."""
         gaps = self._gaps(instants, bounds)
         on_time = any(gap.late <= bounds[1] // ON_TIME_SHARE for gap in gaps)
         if gaps:
@@ -384,8 +381,8 @@ class MeasurementJudge(CaseRecord):
     def signs_of_life(
         self, label: str, since: Instant, bounds: tuple[Duration, Duration]
     ) -> Expectation:
-        """Expect that the gaps between a periodic sender's signs, from ``since`` (when bytes
-        arrived) until now, are within ``bounds``."""
+        """Expect the gaps between a periodic sender's signs, from ``since`` (when bytes arrived)
+        until now, to be within ``bounds``."""
         jitter = self.sending_jitter(bounds[1])
         return Expectation(
             kind="signs",
@@ -415,7 +412,7 @@ class MeasurementJudge(CaseRecord):
         bounds: tuple[int, int | None],
         unit: str,
     ) -> bool:
-        """Judge a count against [lo, hi]; counts have no margin."""
+        """Judge a count against both bounds of [lo, hi]; counts have no margin."""
         low, high = bounds
         self._measured(requirements, label, value, low, high, 0, unit)
         should = (

@@ -15,7 +15,7 @@ class JavaBrokerPeers(Connections):
     """Makes peers for the brokers' own protocols: CORE (Artemis) and OpenWire (ActiveMQ)."""
 
     def core_peer(self, *, acceptor: str | None = None, **options: Any) -> CorePeer:
-        """Open a connection for Artemis's CORE protocol and send nothing; ``options`` has its
+        """Open a connection for Artemis's CORE protocol and send nothing; ``options`` may state the
         ``version``."""
         from brokerproof.harness.protocols.core.raw_peer import CorePeer
 
@@ -26,8 +26,8 @@ class JavaBrokerPeers(Connections):
     def core(
         self, *, acceptor: str | None = None, version: int | None = None, **session: Any
     ) -> CorePeer:
-        """Return a CORE peer with a started session; ``session`` has fields for create-session. A
-        failure to reach this state is a failed control, not a finding."""
+        """Return a CORE peer with a started session; ``session`` has fields of create-session. If
+        this state is not reached, a control has failed; that is no finding."""
         peer = self.core_peer(
             acceptor=acceptor, **({} if version is None else {"version": version})
         )
@@ -40,8 +40,7 @@ class JavaBrokerPeers(Connections):
     def openwire_peer(
         self, *, acceptor: str | None = None, version: int | None = None
     ) -> OpenWirePeer:
-        """Open an OpenWire connection and send nothing; ``version`` is the one to announce
-        later."""
+        """Open an OpenWire connection and send nothing; the peer announces ``version`` later."""
         from brokerproof.harness.protocols.openwire.raw_peer import OpenWirePeer
 
         options = {} if version is None else {"version": version}
@@ -54,8 +53,8 @@ class JavaBrokerPeers(Connections):
     def openwire(
         self, *, acceptor: str | None = None, version: int | None = None, **options: Any
     ) -> OpenWirePeer:
-        """Return a logged-in OpenWire peer with session 1; ``options`` are those of its
-        WireFormatInfo. A failure to reach this state is a failed control, not a finding."""
+        """Return a logged-in OpenWire peer with session 1; ``options`` are options of its
+        WireFormatInfo. If this state is not reached, a control has failed; that is no finding."""
         peer = self.openwire_peer(acceptor=acceptor, version=version)
         identity = self.target.identity
         peer.negotiate(**options)

@@ -1,7 +1,7 @@
 """A client and a broker together. A driver makes a client library follow a scenario of
 ``fixtures/pairs.toml``, while we relay and follow its connections. General rules judge the pair:
-signs of life in both directions, no lost or duplicated message, no unexpected close, and a message
-that passes afterwards."""
+signs of life in both directions, no lost or duplicated messages, no unexpected close, and a message
+that still passes at the end."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Half:
 
 
 class Line:
-    """A connection of the client that is relayed to the broker."""
+    """One of the client's connections, relayed to the broker."""
 
     def __init__(self, trial: PairTrial) -> None:
         self._trial, self._world = trial, trial.world
@@ -85,11 +85,11 @@ class Line:
         self.pair = Pair()
         self.channels: list[Channel] = []
         self.ends: list[int] = []
-        """Sides that closed it, in order."""
+        """The sides that closed the connection, in order."""
         self.said: list[tuple[int, str]] = []
         self.refusal = ""
         self.is_over = False
-        """True if the scenario closed it."""
+        """True if the scenario closed the connection."""
         self._free = [0, 0]
 
     def follow(self, piece: Piece) -> None:
@@ -186,7 +186,7 @@ class PairTrial:
         self._tick()
 
     def record(self, event: object) -> None:
-        """Keep no events: a cell of the table is one sentence."""
+        """Discard events, since a cell of the table is only one sentence."""
 
     def _accepted(self) -> tuple[_Half, Callable[[Channel], None]]:
         line = Line(self)
@@ -208,7 +208,8 @@ class PairTrial:
         self.world.at(self._tick_due, self._tick)
 
     def _act(self, what: str, *, waits: bool = False, **values: Any) -> None:
-        """Let the client do this. It executes commands in order; a refusal is noticed later."""
+        """Send the client this command. Commands are executed in order; a refusal is noticed
+        later."""
         if what not in self._speech:
             raise _End("the drivers of this protocol lack this command", Cell.CANNOT)
         known = {name: json.dumps(value) for name, value in (self._values | values).items()}
@@ -271,7 +272,7 @@ class PairTrial:
             raise _End(f"{came}{self._why()}")
 
     def do_serve(self, count: int, pause_ms: int) -> None:
-        """Receive and acknowledge ``count`` messages, each after a pause."""
+        """Receive ``count`` messages, and acknowledge each after a pause."""
         for number in range(1, count + 1):
             self.do_receive(1)
             self.world.wait_until(lambda: False, self.world.now() + ms(pause_ms))
@@ -319,15 +320,15 @@ class PairTrial:
             self._returns[body] += self._mode != "auto" and number not in self._settled
 
     def do_mute(self, on: int) -> None:
-        """Keep the connection open without forwarding anything, or let it break."""
+        """Keep the connection open without forwarding anything or, if ``on`` is 0, break it."""
         self.is_mute = bool(on)
         self._give_up()
         for side in (0, 1):
             self.lines[-1].end(side)
 
     def do_notice(self) -> None:
-        """Check that each side closes a connection on which the promised signs of life are missing:
-        within three intervals plus ten seconds, as some libraries add five."""
+        """Check that each side closes a connection on which the promised signs of life are missing.
+        It has three intervals plus ten seconds, because some libraries add five."""
         line, since = self.lines[-1], self.world.now()
         dues = {side: line.pair.halves[SIDES[1 - side]].due for side in (0, 1)}
         dues = {side: due for side, due in dues.items() if 0 < due <= 2 * INTERVAL}
@@ -362,7 +363,7 @@ class PairTrial:
         return "".join(f"; {words}" for words in [*ended, *refused, *told[:1]])
 
     def _amiss(self) -> list[str]:
-        """Return what is wrong after a scenario that ran to its end."""
+        """Return what went wrong in a scenario that ran to its end."""
         got = Counter(body_of(one) for each in self.drivers for one in each.reports("message"))
         amiss = [
             f"message {number} {f'arrived {got[body]} times' if got[body] else 'was lost'}"

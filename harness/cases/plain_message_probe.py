@@ -27,16 +27,16 @@ _BODY = b"a plain message"
 _RECEIPT = seconds(2)
 _MOST_BYTES = 1024 * 1024
 _MOST_FRAMES = 1_000
-"""A plain message takes some 20 frames."""
+"""The most frames of a probe; a plain message takes about 20."""
 _MANY_FRAMES = 100
-"""A target that sent more than this without answering is not silent but floods us. A host that also
-reads the flood of concurrent cases does not reach :data:`_MOST_FRAMES` in time."""
+"""A target that sent more frames than this without an answer is not silent but floods us. A host
+that also reads floods in concurrent cases may not reach :data:`_MOST_FRAMES` in time."""
 
 
 class _ProbeBench(Bench):
     def require_place(self, protocol: str, routing: RoutingType) -> None:
-        """Do nothing, even if discovery's message did not pass: the probe's own failure
-        distinguishes a target that floods or is silent from one that refuses."""
+        """Do nothing, even if the message of discovery did not pass: the probe's own failure shows
+        whether the target floods, is silent, or refuses."""
 
 
 def _stomp(bench: Bench) -> None:
@@ -96,17 +96,16 @@ class ProbeFailure:
     fault: Fault
     detail: str
     host_was_late: bool = False
-    """True if this host was so late during the probe that even a working target might have failed
-    it."""
+    """True if this host was so late that even a working target might have failed the probe."""
 
 
 LATE_SHARE = 10
-"""A host is late if it, or the broker's process on it, waited for a core for this fraction of the
-probe's time limit."""
+"""The host is late if it, or the broker's process on it, waited for a core for one part in this
+many of the probe's time limit."""
 
 
 class PlainMessageProbe:
-    """Sends plain messages over each protocol of ``target``. ``seed`` distinguishes its addresses
+    """Sends plain messages over each protocol of ``target``. ``seed`` keeps its addresses distinct
     from those of cases, ``process`` from those of other processes."""
 
     def __init__(self, target: Target, seed: int, process: str = "") -> None:
@@ -129,8 +128,8 @@ class PlainMessageProbe:
         self._numbers = count(1)
 
     def failure(self, name: str, *, login_only: bool = False) -> ProbeFailure | None:
-        """Send one message over the protocol, or only log in. Return the failure; None if it
-        passed."""
+        """Send one message over the protocol, or only log in. Return the failure; None if there was
+        none."""
         label = f"plain-message{self._process}-{next(self._numbers)}"
         bench = _ProbeBench(self._target, (), label=label, seed=self._seed)
         bench.world.bounds.tighten(self._limits)

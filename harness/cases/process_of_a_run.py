@@ -1,4 +1,4 @@
-"""A pytest plugin for the processes of ``brokerproof run``, which run only conformance cases."""
+"""A pytest plugin for the processes of ``brokerproof run``: these run only conformance cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The pytest options of brokerproof, the only part active in projects that do not opt in.
+"""The pytest options of brokerproof: the only part of it that is active in projects that do not opt
+in.
 
 A project opts in with ``brokerproof = true`` in its pytest configuration or with
 ``--brokerproof-target``. Only then is the plugin itself imported and registered

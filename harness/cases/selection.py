@@ -12,8 +12,7 @@ from brokerproof.harness.catalogue.areas import area_of
 
 _TOKEN = re.compile(r"\(|\)|[^\s()]+")
 _ID = re.compile(r"\w+(\.\w+)+(\[\S*\])?")
-"""A case's id, or the name of a case or of a module of cases, as opposed to words to search for in
-ids."""
+"""The id of a case, or the name of a case or module, as opposed to words to search for in ids."""
 _OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
 
@@ -71,7 +70,7 @@ class Selection:
 
     def unused(self, cases: Iterable[Selectable]) -> Iterator[str]:
         """Yield the entries of ``cases``, ``exclude`` and ``requirements`` that match none of these
-        cases: they are probably misspelled."""
+        cases and so are probably misspelled."""
         described = list(cases)
         beginnings = {beginning for case in described for beginning in _beginnings(case.id)}
         for text in (*self.cases, *self.exclude):
@@ -84,7 +83,7 @@ class Selection:
 
 class _Texts:
     """Ids, prefixes of ids up to a dot or bracket, and words. ``--last-failed`` may give very many
-    ids, so ids are looked up and only words are compared with every case."""
+    ids, so these are looked up; only words are compared with every case."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = frozenset(texts)

@@ -28,10 +28,9 @@ class StompPeers(Connections):
         certificate: Certificate | None = None,
         plain: bool = False,
     ) -> StompPeer:
-        """Open a connection and send nothing. Raises :class:`ControlFailed` if refused.
-
-        ``over``: an open WebSocket that carries STOMP. ``certificate``: the client's for TLS;
-        ``plain``: no TLS."""
+        """Open a connection and send nothing. Raises :class:`ControlFailed` if it is refused.
+        ``over`` is an open WebSocket that carries STOMP, ``certificate`` the client's certificate
+        for TLS; ``plain`` means no TLS."""
         name = acceptor or self.target.identity.default_acceptor
         if over is None and name in self.target.identity.websockets:
             over = self.websocket(acceptor=name)
@@ -49,7 +48,7 @@ class StompPeers(Connections):
         return peer
 
     def connect_headers(self, version: str, extra: HeadersLike = ()) -> tuple[tuple[str, str], ...]:
-        """Return the headers of a well-behaved CONNECT to this target. ``extra`` headers are added,
+        """Return the headers of a well-behaved CONNECT to this target. ``extra`` headers are added
         or replace those of the same name."""
         identity = self.target.identity
         headers: dict[str, str] = {}
@@ -72,7 +71,7 @@ class StompPeers(Connections):
         over: WebSocketPeer | None = None,
         certificate: Certificate | None = None,
     ) -> StompPeer:
-        """Connect a STOMP peer. A failure to connect is a failed control, not a finding."""
+        """Connect a STOMP peer. If this fails, a control has failed; that is no finding."""
         self.require_offer(f"stomp-{version}")
         extra = header_list(headers)
         if heart_beat is not None:
@@ -82,7 +81,8 @@ class StompPeers(Connections):
         return peer
 
     def websocket(self, *, acceptor: str | None = None, upgrade: bool = True) -> WebSocketPeer:
-        """Return a WebSocket, open unless ``upgrade`` is False. A refusal is a failed control."""
+        """Return a WebSocket, open unless ``upgrade`` is False. If it is refused, a control has
+        failed."""
         from brokerproof.harness.protocols.websocket.raw_peer import WebSocketPeer
 
         self.require_capability("websocket")
@@ -110,7 +110,7 @@ class StompPeers(Connections):
     ) -> StompPyPeer:
         """Connect stomp.py, with its own threads and socket unless in virtual time.
 
-        ``heart_beat`` is in milliseconds; ``threads`` selects a form if both are possible."""
+        ``heart_beat`` is in milliseconds; ``threads`` selects the form where both are possible."""
         from brokerproof.harness.clients import (
             stomppy_transports,  # only runs that use it pay for the library
         )

@@ -3,12 +3,12 @@
 A failed control or a violation says something about the target only if the target still serves
 others. So plain messages are sent over fresh connections:
 
-* None of :data:`TRIES` passes: the target is down, silent, flooding or closing connections. The run
-  stops, and the case has no result, because the target was not serving.
+* None of :data:`TRIES` messages passes: the target is down, silent, flooding or closing
+  connections. The run stops, and the case has no result, because the target was not serving.
 * Some pass: more are sent. After :data:`FAILURES` failures among the last :data:`WINDOW` the target
-  is unstable and the run stops. A working broker fails none, and failures of the host are rare. In
-  a simulation with one probe in ten failing, the run stops by the fifth failed case with 92 %
-  probability; with one in five, by the second.
+  is unstable and the run stops. A working broker fails no probe, and the host rarely causes a
+  failure. In a simulation with one probe in ten failing, the run stops by the fifth failed case
+  with 92 % probability; with one in five, by the second.
 * All pass: the case's own traffic caused the failure, and its verdict stands. A broker that floods,
   stalls or closes connections only for one stimulus is judged to the end.
 
@@ -39,31 +39,30 @@ from brokerproof.harness.worlds.bounds import BrokerDied, RunBounds, RunStopped
 from brokerproof.harness.worlds.resident_memory import give_back, resident_bytes
 
 TRIES = 3
-"""Consecutive failed probes after which the target counts as unusable."""
+"""The number of consecutive failed probes after which the target counts as unusable."""
 PATIENCE_WITH_HOST = 10
-"""The most consecutive failed probes that do not count because this host was late. Beyond that, the
-target itself may be keeping the host busy."""
+"""The most consecutive failed probes that are excused because this host was late. If there are
+more, the target itself may be keeping the host busy."""
 RETRY_AFTER: Duration = seconds(1)
-"""The pause after a refused or closed connection, because the broker may be restarting."""
+"""The pause after a refused or closed connection, as the broker may be restarting."""
 FEW = 4
 MANY = 20
-"""Further probes after one that passed: if none failed recently, and if one did."""
+"""The numbers of probes after one that passed: if none failed recently, and if one did."""
 FAILURES = 3
 WINDOW = 100
 MOST_OF_PROBLEM = 200
 """The most characters of a case's problem in the final sentence of a run. Some problems list
-everything received, dozens of frames."""
+everything received, which may be dozens of frames."""
 DEATHS = frozenset({Fault.GONE, Fault.CLOSES, Fault.SILENT})
 LOOK_EVERY: Duration = NS_PER_S // 10
 SILENCE: Duration = seconds(12)
-"""After this long without receiving anything, the target is asked for a login."""
+"""After this time without receiving anything, the target is asked for a login."""
 
 
 class TargetHealth:
     """Probes ``target`` at creation and whenever a case fails.
 
-    Raises :class:`RunStopped` if no plain message passes now, unless the target refuses them.
-    """
+    Raises :class:`RunStopped` if no plain message passes now, unless the target refuses them."""
 
     def __init__(self, target: Target, seed: int) -> None:
         self._target, self._seed = target, seed
@@ -75,7 +74,7 @@ class TargetHealth:
         self._passing: list[str] = []
         """The protocols over which a plain message passed at the start of the run."""
         self._recent: deque[bool] = deque(maxlen=WINDOW)
-        """True for each recent probe that passed."""
+        """One entry per recent probe: True if it passed."""
         self._lock = threading.Lock()
         self._examined_at: Instant = 0
         self._refusal = ""
@@ -89,8 +88,8 @@ class TargetHealth:
         self._check_stability("when the run began")
 
     def in_fork(self, name: str) -> TargetHealth:
-        """Return a copy for the named forked process: it keeps the initial results and uses
-        separate addresses for its messages."""
+        """Return a copy for the named forked process: the copy keeps the initial results but sends
+        its messages to separate addresses."""
         forked = copy.copy(self)
         assert isinstance(self._target, SocketTarget)
         forked._bounds = self._target.bounds
@@ -102,7 +101,7 @@ class TargetHealth:
 
     def death(self) -> str:
         """Return how the target died since monitoring of its process began, even if it serves
-        again; empty if it did not."""
+        again; empty if it did not die."""
         if self._process_has_ended():
             return "its process has ended"
         for name in self._passing:
@@ -115,7 +114,7 @@ class TargetHealth:
 
     @property
     def serves(self) -> bool:
-        """True if plain messages pass over every protocol over which one passed earlier."""
+        """True if a plain message passes over every protocol over which one passed at the start."""
         return all(self._probe.failure(name) is None for name in self._passing)
 
     def examine(self, case: str, problem: str) -> None:
@@ -126,8 +125,8 @@ class TargetHealth:
             self._stop(f"{self._name}: {refusal}; {self._noticed(case, problem)}")
 
     def refusal(self, case: str, problem: str = "it found a violation") -> str:
-        """Return why the target now refuses a plain message that passed initially; empty if it
-        passes. Raises :class:`RunStopped` if the target no longer serves."""
+        """Return why the target now refuses a plain message, though one passed initially; empty if
+        it does not refuse. Raises :class:`RunStopped` if the target no longer serves."""
         noticed_at = self._bounds.now()
         with self._lock:
             self._bounds.check()
@@ -138,7 +137,7 @@ class TargetHealth:
             return self._refusal
 
     def leave_alone(self) -> None:
-        """Stop checking whether the target serves, because a harmful case begins."""
+        """Stop checking whether the target serves, because a harmful case is about to begin."""
         self._passing.clear()
 
     def examine_silence(self) -> None:
@@ -228,8 +227,8 @@ class TargetHealth:
         return f"; nothing was received after {frames[0]}" if frames else ""
 
     def _fault(self, failure: ProbeFailure) -> str:
-        """Describe a target that failed all probes of a protocol; name the protocol if another
-        still passes."""
+        """Describe a target that failed all probes of a protocol; name the protocol if messages
+        still pass over another."""
         others = [
             PROTOCOLS[name]
             for name in self._passing
@@ -245,7 +244,7 @@ class TargetHealth:
         return f"does not answer {protocol} and answers {' and '.join(others)}"
 
     def _closed_before_one_passes(self, failure: ProbeFailure) -> int:
-        """Return the number of probes that failed until one passed; 0 if none does."""
+        """Return the number of probes that failed before one passed; 0 if none passes."""
         for number in range(MANY):
             further = self._probe.failure(failure.name)
             if further is None:

@@ -1,1 +1,1 @@
-"""Requirements, cases that cite them, broker profiles and known deviations."""
+"""Requirements, the cases that cite them, broker profiles and known deviations."""

@@ -1,7 +1,7 @@
 """The areas of the mission, and the area to which each requirement belongs.
 
-The report and the end of a run state for each area whether the broker keeps it, because "1,043 of
-1,108 cases" answers no user's question."""
+For each area, the report and the last lines of a run say whether the broker keeps its promises,
+because "1,043 of 1,108 cases" answers no user's question."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brokerproof.harness.model.enums import StrEnum
 
 
 class Area(StrEnum):
-    """A part of the mission, in the order of reports."""
+    """A part of the mission. The order is that of reports."""
 
     HEARTBEAT = "heartbeat"
     WINDOW = "window"
@@ -33,7 +33,7 @@ class Area(StrEnum):
 
 _TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 _IDS = tuple((Area(name), "|".join(_TABLE[name]["ids"])) for name in _TABLE["pattern-order"])
-"""Patterns of requirement ids, each with its area; the first match counts."""
+"""Patterns of requirement ids, each with its area; the first match decides."""
 
 
 @functools.cache
@@ -44,9 +44,9 @@ def area_of(requirement: str) -> Area:
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A part of an area that must be judged before the area counts as kept. It counts as judged if
-    a requirement matching ``ids`` was judged. It applies to targets that speak ``protocol`` (empty:
-    all)."""
+    """A part of an area that must be judged before the area counts as kept. The part counts as
+    judged if a requirement matching ``ids`` was judged. It applies to targets that speak
+    ``protocol`` (empty: to all)."""
 
     protocol: str
     words: str
@@ -63,24 +63,25 @@ _VENDOR = re.compile("^(ARTEMIS|RABBITMQ|ACTIVEMQ)-")
 CORES: dict[Area, Sequence[Core]] = {
     area: tuple(Core(*core) for core in _TABLE[area]["core"]) for area in Area
 }
-"""The core of each area by protocol. The area counts as kept only if its core was judged."""
+"""The core of each area by protocol. An area counts as kept only if its core was judged."""
 
 
 def rule_of(requirement: str) -> str:
-    """Return the owner of the rule: a protocol's or vendor's usual name; empty for any other."""
+    """Return who states the rule: the usual name of a protocol or vendor; empty for anyone else."""
     if vendor := _VENDOR.match(requirement):
         return vendor[1]
     return next((name for name, ids in _PROTOCOLS.items() if re.match(ids, requirement)), "")
 
 
 def core_of(area: Area, rules: Iterable[str]) -> list[Core]:
-    """Return the core of ``area`` for a target judged by these rules."""
+    """Return the core of ``area`` for a target that is judged by these rules."""
     judged_by = {"", *rules}
     return [core for core in CORES[area] if core.protocol in judged_by]
 
 
 def silence_of(area: Area, rules: Iterable[str]) -> str:
-    """Return why these rules leave nothing to judge in ``area``; empty if they leave something."""
+    """Return why these rules contain nothing to judge in ``area``; empty if they contain
+    something."""
     rules = set(rules)
     protocols = [name for name in _PROTOCOLS if name in rules]
     if not protocols or any(core.protocol for core in core_of(area, rules)):

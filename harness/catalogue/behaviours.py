@@ -1,7 +1,7 @@
 """Behaviours: named choices that the specifications leave to the broker.
 
-``fixtures/behaviours.toml`` lists them. A behaviour is not a promise and has no verdict; it is
-recorded to compare releases and brokers."""
+``fixtures/behaviours.toml`` lists them. A behaviour is not a promise and gets no verdict; it is
+recorded so that releases and brokers can be compared."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Behaviour:
     values: tuple[str, ...]
     """All values that a broker may show; empty for a number of ``unit``."""
     unit: str
-    """The unit of a number; ``text`` if the value is the broker's own words."""
+    """The unit of a number; ``text`` if the value consists of the broker's own words."""
     impact: Impact
-    """The effect on an application written for another value."""
+    """The effect on an application that was written for another value."""
     source: str
-    """The text that leaves it open or does not mention it."""
+    """The text that leaves the choice open or does not mention it."""
 
     def value(self, observed: str | int | None) -> str:
-        """Return ``observed`` as recorded; None and empty text become ``none``. Raises
+        """Return ``observed`` in the recorded form: None and empty text become ``none``. Raises
         ``ValueError`` for an unlisted value or a number without a unit."""
         if self.unit == "text" and observed in (None, ""):
             return "none"

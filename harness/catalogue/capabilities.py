@@ -1,6 +1,6 @@
-"""Capabilities: names for what cases need from a broker and what targets offer.
+"""Capabilities: names for what cases need and what targets offer.
 
-``fixtures/capabilities.toml`` lists them. Names that begin with ``x-`` are free for third-party
+``fixtures/capabilities.toml`` lists them. Names that begin with ``x-`` are reserved for third-party
 suites and targets."""
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from brokerproof.harness.catalogue.tables import Key, read, table
 from brokerproof.harness.model.input_file import OneSentence
 
 FREE = "x-"
-"""Prefix of unlisted names: capabilities for suites of others."""
+"""The prefix of unlisted names: capabilities for third-party suites."""
 
 _LACK = re.compile(r"\bno [\w.-]+(?= \()")
-"""Pattern of a capability in a sentence of :func:`missing`."""
+"""The pattern of a capability in a sentence of :func:`missing`."""
 _KEYS = {
     "meaning": Key(str),
     "configure": Key(str),
@@ -34,7 +34,7 @@ _KEYS = {
 
 
 class BadCapabilities(OneSentence):
-    """A file's capabilities contradict each other, or one is absent without a reason."""
+    """A file's capabilities contradict each other, or an absent one has no reason."""
 
 
 class UnknownCapability(BadCapabilities):
@@ -43,26 +43,26 @@ class UnknownCapability(BadCapabilities):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """Something that a broker can do, or that was configured on it."""
+    """Something that a broker can do, or that is configured on the broker."""
 
     name: str
     meaning: str
     configure: str
-    """What to do so that the cases that need it can run."""
+    """What to do so that the cases that need the capability can run."""
     family: str
-    """The profile of the only family judged by it; empty for any."""
+    """The profile of the only family whose brokers can have the capability; empty for any."""
     protocol: str
-    """The protocol without which no target has it; empty for any."""
+    """The protocol without which no target has the capability; empty for none."""
     endpoints: frozenset[str]
-    """A target reached by addresses has it only if it names one of these endpoints; empty for
-    any."""
+    """A target given by addresses has the capability only if it names one of these endpoints; empty
+    if any will do."""
     judged_on: Mapping[str, str]
-    """By the family's profile: the shipped target configured for it."""
+    """The shipped target that is configured for the capability, by the family's profile."""
     ours: bool
-    """True if only brokers that brokerproof starts have it."""
+    """True if only brokers that brokerproof starts have the capability."""
 
     def advice(self, profile: str) -> str:
-        """Return how to configure a target of that profile so that it has this capability."""
+        """Return how to configure a target of that profile to have this capability."""
         if not self.family or profile == self.family:
             return self.configure
         if profile in _families():
@@ -127,8 +127,8 @@ def missing(
     names: Iterable[str], absent: Mapping[str, str] | None = None, profile: str = ""
 ) -> str:
     """Return the sentence of a SKIP: the capabilities that a target lacks, each with the reason or
-    the required configuration. ``absent`` has the known reasons for this target. ``profile`` is its
-    family: capabilities of other families need no configuration."""
+    the required configuration. ``absent`` has the known reasons for this target. ``profile`` is the
+    target's family: capabilities of other families cannot be configured."""
     reasons = []
     for name in sorted(names):
         known = listed().get(name)
@@ -139,8 +139,8 @@ def missing(
 
 def main_reasons(skips: Iterable[str], most: int) -> tuple[list[tuple[str, int]], int]:
     """Return the ``most`` main reasons from SKIP sentences, each as "no NAME" with its number of
-    cases, and the number of cases with other reasons. A case counts once, for the most frequent
-    capability among those that it needs and the target lacks. Other protocols are not named."""
+    cases, and the number of cases with other reasons. A case counts once: for the most frequent
+    capability that it needs and the target lacks. Missing protocols are not named."""
     protocols = {f"no {name}" for name, known in listed().items() if known.protocol == name}
     lacks = [set(_LACK.findall(skip)) or {skip.partition(":")[0]} for skip in skips]
     left = [{"no further protocols"} if names & protocols else names for names in lacks]

@@ -1,7 +1,7 @@
 """The facts about a case that the catalogue needs: name, cited requirements and description.
 
-``brokerproof.harness.cases.case`` creates the cases, which register when their module is imported.
-Nothing runs here."""
+``brokerproof.harness.cases.case`` creates the cases; a case registers when its module is imported.
+Nothing is run here."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _RENAMED = (
     ("amqp.", "amqp10."),
     ("crossing.", "conversion."),
 )
-"""Former prefixes of case names; the first match counts."""
+"""Former prefixes of case names; the first match applies."""
 
 
 def current_name(case: str) -> str:
-    """The current name of a case that was recorded under a former suite."""
+    """Return the current name of a case that was recorded in a former suite."""
     for former, current in _RENAMED:
         if case.startswith(former):
             return current + case.removeprefix(former)
@@ -65,8 +65,8 @@ class Registered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CaseInfo:
-    """A case: ``requirements`` in the order of its versions, ``versions`` empty if it does not
-    depend on them."""
+    """A case. ``requirements`` are in the order of ``versions``, which is empty if the case does
+    not depend on versions."""
 
     id: str
     suite: str
@@ -125,8 +125,7 @@ def import_suites(
     modules' names.
 
     Raises ``ImportError`` for a package that does not exist, and any error that a module raises on
-    import.
-    """
+    import."""
     imported = []
     for package in packages:
         root = importlib.import_module(f"{parent}.{package}")

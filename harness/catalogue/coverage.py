@@ -1,7 +1,8 @@
-"""Maps requirements to the cases that cite them, and maintains the list of uncited ones.
+"""Maps requirements to the cases that cite them, and maintains the list of uncited requirements.
 
-Each entry of ``fixtures/requirements/uncovered.toml`` is a testable MUST or DOC without a case, and
-the reason. Requirements that gain a case leave the list; new ones need a case or a reason."""
+Each entry of ``fixtures/requirements/uncovered.toml`` is a testable MUST or DOC without a case,
+with the reason. A requirement that gains a case is removed from the list; a new one needs a case or
+a reason."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def coverage(
     """Return the cases that cite each requirement, in catalogue order; a requirement's cases are in
     the given order.
 
-    ``cases`` has the requirement ids by case. Ids missing from the catalogue are omitted: see
-    :func:`unknown`."""
+    ``cases`` maps cases to requirement ids. Ids missing from the catalogue are omitted (see
+    :func:`unknown`)."""
     citing: dict[str, list[str]] = {requirement: [] for requirement in catalogue}
     for case, cited in cases.items():
         for requirement in dict.fromkeys(cited):
@@ -83,7 +84,7 @@ def load_listed(path: Path | None = None) -> dict[str, str]:
 def disagreements(
     catalogue: Catalogue, cases: Mapping[str, Sequence[str]], listed: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """Return how the list contradicts the cases: ids missing from it, and sentences about entries
+    """Return how the list contradicts the cases: the ids that it lacks, and sentences about entries
     to remove."""
     owed = {requirement.id for requirement in uncovered(catalogue, cases)}
     citing = coverage(catalogue, cases)

@@ -1,6 +1,7 @@
-"""Known deviations: requirements that a broker family is known to violate, with reason and source.
+"""Known deviations: requirements that a broker family is known to violate, each with the reason and
+the source.
 
-A case is never adapted to a broker's deviation. The deviation is listed in
+A case is never adapted to a broker's deviation. Instead, the deviation is listed in
 ``fixtures/brokers/<family>/known_deviations.toml``, one ``[[deviation]]`` each::
 
     requirement = "STOMP11-ENC-09, STOMP12-ENC-10"   # the sentences that it breaks
@@ -51,8 +52,8 @@ _DEVIATION = {
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """One requirement of an entry; empty ``case`` or ``versions`` match any, and only a control's
-    entry has no ``requirement``."""
+    """One requirement of an entry. Empty ``case`` or ``versions`` match any; only the entry of a
+    control has no ``requirement``."""
 
     case: str
     requirement: str
@@ -65,18 +66,18 @@ class Deviation:
     where: str
     """The file and line of the entry."""
     target: str = ""
-    """The only target that it concerns; empty for any."""
+    """The only target with this deviation; empty for any."""
     sometimes: bool = False
-    """A race that need not show in every run."""
+    """True for a race that need not show in every run."""
     control: bool = False
-    """True if it explains a failed control of its case, or a limit that it reached, instead of a
-    finding."""
+    """True if the entry explains not a finding but a failed control of its case, or a limit that
+    the case reached."""
     harm: bool = False
     """True if the broker may not survive the case."""
 
     @property
     def name(self) -> str:
-        """The deviation's name in messages: its requirement, its case, or both."""
+        """The name of the deviation in messages: its requirement, its case, or both."""
         return " in ".join(part for part in (self.requirement, self.case) if part)
 
     @property
@@ -85,10 +86,9 @@ class Deviation:
 
 
 def load(path: Path, target: str | None = None) -> list[Deviation]:
-    """Return the deviations of one file: all, or those that apply to the named target.
+    """Return the deviations in one file: all of them, or those that apply to the named target.
 
-    Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first wrong entry.
-    """
+    Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first invalid entry."""
     values, text = read(path)
     only(path, values, "deviation")
     return [
@@ -100,8 +100,8 @@ def load(path: Path, target: str | None = None) -> list[Deviation]:
 
 
 def of_target(file: Path | None, profile: str, target: str) -> list[Deviation]:
-    """Return the deviations of the named target: those in its ``file`` and those that installed
-    packages list for its profile. Raises ``BadData``."""
+    """Return the deviations of the named target: those in ``file`` and those that installed
+    packages list for the target's profile. Raises ``BadData``."""
     folders = extensions.folders(extensions.DEVIATIONS).values()
     others = [folder / f"{profile}.toml" for folder in folders]
     paths = [*([] if file is None else [file]), *(path for path in others if path.is_file())]
@@ -112,7 +112,7 @@ def covers(deviation: Deviation, case: str, requirement: str, broker_version: st
     """True if ``deviation`` concerns this requirement in this case on this version, whatever the
     finding.
 
-    An unknown version (without a number) is covered only by entries for every version."""
+    An unknown version (without a number) is covered only by entries that apply to every version."""
     if deviation.requirement != requirement:
         return False
     if deviation.case and not _pattern(deviation.case).fullmatch(case):
@@ -129,7 +129,7 @@ def _shows(deviation: Deviation, detail: str) -> bool:
 def match(
     deviations: Iterable[Deviation], case: str, requirement: str, detail: str, broker_version: str
 ) -> Deviation | None:
-    """Return the first deviation that covers the finding and expects its wording, or None."""
+    """Return the first deviation that covers the finding and whose pattern matches it, or None."""
     for deviation in deviations:
         if deviation.control or not covers(deviation, case, requirement, broker_version):
             continue
@@ -142,7 +142,7 @@ def match_control(
     deviations: Iterable[Deviation], case: str, detail: str, broker_version: str
 ) -> Deviation | None:
     """Return the first deviation that expects a control of the case to fail, or the case to reach a
-    limit, as in ``detail``; or None."""
+    limit, as ``detail`` says; or None."""
     for deviation in deviations:
         if (
             deviation.control
@@ -154,7 +154,7 @@ def match_control(
 
 
 def does_harm(deviations: Iterable[Deviation], case: str, broker_version: str) -> bool:
-    """True if the case is known to kill a broker of that version."""
+    """True if the case is known to harm a broker of that version."""
     return any(
         deviation.harm and covers(deviation, case, deviation.requirement, broker_version)
         for deviation in deviations
@@ -164,11 +164,12 @@ def does_harm(deviations: Iterable[Deviation], case: str, broker_version: str) -
 def not_shown(
     listed: Iterable[Deviation], held: Iterable[tuple[str, str, bool]], version: str
 ) -> list[Deviation]:
-    """Return the deviations that were tested but did not occur: every finding they cover held.
+    """Return the deviations that were tested but did not occur, because every finding that they
+    cover held.
 
-    ``held`` has case, requirement and whether it held, for each finding of a run on a broker of
-    that version. A deviation without a finding was not tested, and a ``sometimes`` deviation need
-    not occur."""
+    ``held`` has the case, the requirement and whether it held, for each finding of a run on a
+    broker of that version. A deviation without a finding was not tested, and a ``sometimes``
+    deviation need not occur."""
     findings = list(held)
     return [
         deviation
@@ -186,7 +187,7 @@ def not_shown(
 
 
 def _deviations(entry: Entry) -> list[Deviation]:
-    """Check an entry; return a deviation for each requirement that it names."""
+    """Check an entry, and return a deviation for each requirement that the entry names."""
     texts = {key: entry.text(key) for key, rule in _DEVIATION.items() if rule.kind is str}
     texts["case"] = current_name(texts["case"])  # users' lists may use a former name
     sometimes, control, harm = (
@@ -252,7 +253,8 @@ def _check(deviation: Deviation) -> None:
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
-    """Compile ``*`` and ``?`` as in file names. Brackets are literal, as case ids contain them."""
+    """Compile a pattern in which ``*`` and ``?`` work as in file names. Brackets are literal,
+    because case ids contain them."""
     return re.compile(
         "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in glob),
         re.DOTALL,

@@ -1,6 +1,6 @@
-"""Suites, requirement files and known deviations from other installed packages.
+"""Finds suites, requirement files and known deviations in other installed packages.
 
-A package declares them as entry points, each naming the package that has the files::
+A package declares them as entry points, each of which names the package with the files::
 
     [project.entry-points."brokerproof.suites"]
     acme = "acme_cases"                    # its test_*.py have conformance cases, named acme.…
@@ -11,7 +11,7 @@ A package declares them as entry points, each naming the package that has the fi
     [project.entry-points."brokerproof.deviations"]
     acme = "acme_cases.deviations"         # its PROFILE.toml holds for brokers of that profile
 
-``brokerproof init-suite`` creates such a package. Nothing is imported from it here."""
+``brokerproof init-suite`` creates such a package. Nothing is imported from such packages here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEVIATIONS = "brokerproof.deviations"
 
 @functools.cache
 def suites() -> dict[str, str]:
-    """Return the packages of conformance cases by suite name."""
+    """Return the packages with conformance cases, by suite name."""
     return {point.name: point.value for point in _points(SUITES)}
 
 

@@ -1,9 +1,10 @@
 """Profiles: the parameters and capabilities expected of a broker family.
 
 ``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities``, ``[not_offered]`` and
-``[parameters]``. ``[not_offered]`` states, for each capability that the family lacks, the reason,
-and where the manual or the source says so. Parameter values are the family's defaults; a target
-file or the broker's own configuration overrides them. ``_ms`` parameters are milliseconds."""
+``[parameters]``. For each capability that the family lacks, ``[not_offered]`` states the reason,
+and where the manual or the source code says so. Parameter values are the family's defaults; a
+target file or the broker's own configuration overrides them. ``_ms`` parameters are
+milliseconds."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class MissingParameter(LookupError):
 
 
 class Stated(dict[str, Any]):
-    """Stated parameters. A lookup of any other raises :class:`MissingParameter`."""
+    """The stated parameters. Looking up any other raises :class:`MissingParameter`."""
 
     def __missing__(self, name: str) -> Any:
         raise MissingParameter(
@@ -48,21 +49,21 @@ class Stated(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The expectations of a broker family. Immutable; equal profiles are interchangeable."""
+    """What is expected of a broker family. Immutable; equal profiles are interchangeable."""
 
     name: str
     parameters: Mapping[str, Value]
     capabilities: frozenset[str]
     description: str
     not_offered: Mapping[str, str] = field(default_factory=dict)
-    """Why the family's brokers lack a capability, by capability."""
+    """The reasons why the family's brokers lack capabilities, by capability."""
     family: str = ""
-    """For the profile of one broker of a family: the family whose documents bind it. Empty if the
-    profile is the family's own."""
+    """In the profile of a single broker, the family whose documents bind that broker. Empty in a
+    family's own profile."""
 
     @property
     def vendor(self) -> str:
-        """The profile to which the vendor's documents belong."""
+        """The name of the profile to which the vendor's documents belong."""
         return self.family or self.name
 
     def __post_init__(self) -> None:
@@ -74,12 +75,11 @@ def names(folder: Path | None = None) -> list[str]:
 
 
 def load(name: str, folder: Path | None = None) -> Profile:
-    """Load a profile by name (default folder: the shipped one), or from the file ``name`` if that
-    ends in .toml.
+    """Load a profile by name (default folder: the shipped one), or from a file if ``name`` ends in
+    .toml.
 
     Raises :class:`UnknownProfile`, and :class:`~brokerproof.harness.catalogue.tables.BadData` for a
-    file that is not a profile.
-    """
+    file that is not a profile."""
     if name.endswith(".toml"):
         return _read(Path(name))
     known = names(folder)

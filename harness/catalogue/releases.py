@@ -36,7 +36,7 @@ class Release:
         return re.sub(r"[^a-z0-9.]+", "-", self.name.lower())
 
     def outcome(self, atlas: Path) -> dict[str, Any]:
-        """Return what ``atlas run`` reported for the release; empty if nothing."""
+        """Return what ``atlas run`` reported about the release; empty if it reported nothing."""
         try:
             return dict(json.loads((atlas / "runs" / f"{self.slug}.json").read_text("utf-8")))
         except (OSError, ValueError):

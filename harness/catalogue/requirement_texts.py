@@ -1,4 +1,4 @@
-"""Lists and explains requirements, as text and as data for ``--json``."""
+"""Lists and explains requirements, both as text and as data for ``--json``."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Row:
     requirement: Requirement
     cases: tuple[str, ...]
     listed: str = ""
-    """Why it has no case, according to the list of uncovered requirements."""
+    """Why the requirement has no case, according to the list of uncovered requirements."""
 
     @property
     def coverage(self) -> str:
-        """``covered``, ``uncovered`` (needs a case but has none), ``optional`` (needs none and has
-        none) or ``untestable``."""
+        """``covered``, ``uncovered`` (a case is needed but missing), ``optional`` (no case is
+        needed, and there is none) or ``untestable``."""
         if self.cases:
             return "covered"
         if not self.requirement.testable:
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def why_not(self) -> str:
-        """Why it has no case; empty if it has one or no reason is stated."""
+        """Why the requirement has no case; empty if it has one or if no reason is stated."""
         return "" if self.cases else self.requirement.why_not or self.listed
 
 
@@ -66,7 +66,7 @@ def rows(
 
     ``source`` is a file name, a document name or prefix (``stomp12``, ``STOMP 1.2``, ``STOMP12``),
     or a group (``seeds``); case is ignored. ``uncovered`` keeps only requirements that need a case
-    and have none. ``listed`` has the reasons of the uncovered list by id."""
+    and have none. ``listed`` has the reasons in the list of uncovered requirements, by id."""
     documents = None if source is None else _documents(catalogue, source)
     citing = coverage(catalogue, citations(cases))
     reasons = listed or {}
@@ -79,7 +79,7 @@ def rows(
 
 
 def rows_json(listed: Sequence[Row]) -> list[dict[str, Any]]:
-    """``list --json``."""
+    """The output of ``list --json``."""
     return [
         {
             **_fields(row.requirement),
@@ -92,7 +92,8 @@ def rows_json(listed: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def rows_text(listed: Sequence[Row], width: int = 100) -> str:
-    """``list`` as plain lines, by document; ``width`` is in characters, at least 60."""
+    """The output of ``list`` as plain lines, by document; ``width`` is in characters, at least
+    60."""
     if not listed:
         return "no requirement fits\n"
     names = max(len(row.requirement.id) for row in listed)
@@ -141,10 +142,10 @@ def explanation(
     requirement: str,
     listed: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """``explain --json``. ``listed``: reasons of the uncovered list by id.
+    """The output of ``explain --json``. ``listed`` has the reasons in the list of uncovered
+    requirements, by id.
 
-    Raises :class:`~brokerproof.harness.catalogue.requirements.UnknownRequirement`.
-    """
+    Raises :class:`~brokerproof.harness.catalogue.requirements.UnknownRequirement`."""
     known = catalogue.find(_spelled(catalogue, requirement))
     citing = [case for case in cases.values() if known.id in case.requirements]
     return {
@@ -166,7 +167,7 @@ def explanation(
 
 
 def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
-    """``explain`` as text; ``facts`` are those of :func:`explanation`, ``width`` is in
+    """The output of ``explain`` as text; ``facts`` come from :func:`explanation`, ``width`` is in
     characters."""
 
     def wrapped(text: str, indent: str = "  ", label: str = "") -> str:
@@ -215,7 +216,7 @@ def explanation_text(facts: Mapping[str, Any], width: int = 100) -> str:
 
 
 def _file(requirement: Requirement) -> str:
-    """Return a requirement's file, relative to the repository if it is inside."""
+    """Return a requirement's file; a path inside the repository is relative to it."""
     path = Path(requirement.where.rpartition(", ")[0])
     if path.parent == folder_of_package():
         return f"fixtures/requirements/{path.name}"
@@ -287,6 +288,6 @@ def _documents(catalogue: Catalogue, source: str) -> list[Document]:
 
 
 def _spelled(catalogue: Catalogue, requirement: str) -> str:
-    """Return the id in the catalogue's spelling: people type lower case."""
+    """Return the id in the catalogue's spelling, since people type lower case."""
     folded = {name.casefold(): name for name in catalogue}
     return folded.get(requirement.strip().casefold(), requirement)

@@ -1,11 +1,11 @@
-"""The requirement catalogue: every normative sentence that verdicts are based on, by id.
+"""The requirement catalogue: by id, every normative sentence on which verdicts are based.
 
 Each TOML file of ``fixtures/requirements/`` describes one document: a ``[document]`` table
 identifies it, ``[document.anchors]`` has a URL fragment for each section, and each
 ``[[requirement]]`` is one statement in our own words. ``quotation`` has the decisive words of the
 document; ``suites/repo/quotations.py`` compares them with its text.
 
-``level`` is the strength of the statement and ``verb`` the document's own word for it. READING
+``level`` is the strength of the statement, and ``verb`` is the document's own word for it. READING
 marks our interpretation of a silent or ambiguous text; its ``note`` says what the text leaves open.
 ``releases`` is the range of vendor releases whose manual has the sentence. ``subject`` is the party
 bound: ``server``, ``client``, or ``both`` if the sentence binds the frame itself or either end.
@@ -42,7 +42,7 @@ SUBJECTS = ("server", "client", "both")
 OBSERVE = ("wire", "wire+time", "files", "none")
 
 _UNDERSTOOD = 12
-"""A quotation with this many words is understood without the sentence around it."""
+"""A quotation of at least this many words can be understood on its own."""
 _DOCUMENT = {
     "source": Key(str),
     "version": Key(str),
@@ -82,23 +82,23 @@ class UnknownRequirement(KeyError):
 @dataclass(frozen=True, slots=True)
 class Document:
     name: str
-    """The file's name without ``.toml``."""
+    """The name of the file without ``.toml``."""
     source: str
-    """The document's usual name: ``STOMP 1.2``."""
+    """The document's usual name, such as ``STOMP 1.2``."""
     version: str
-    """The protocol version that it defines; ``*`` if none in particular."""
+    """The protocol version that the document defines; ``*`` if no particular one."""
     prefix: str
     title: str
     url: str
     profile: str | None
-    """The profile whose brokers a vendor's document describes; None for a specification, which
-    binds all brokers."""
+    """The profile of the brokers that a vendor's document describes; None for a specification,
+    which binds all brokers."""
     group: str
     """A name for several documents in ``requirements --source``: ``seeds`` are the vendors'
     chapters with which this project began."""
     about: str
     anchors: Mapping[str, str]
-    """The URL fragment by section; empty if the section has none. A document in several files has a
+    """The URL fragment of each section; empty if it has none. A document in several files has a
     ``url`` that ends in a slash, and file and fragment here: ``part-2.html#frames``."""
 
 
@@ -116,12 +116,12 @@ class Requirement:
     observe: str
     testable: bool
     why_not: str = ""
-    """Why it cannot be tested; empty if it can."""
+    """Why the requirement cannot be tested; empty if it can."""
     quotation: str = ""
-    """The decisive words of the document, if quoted."""
+    """The decisive words of the document, if they are quoted."""
     note: str = ""
     title: str = ""
-    """A heading for people; empty if another package's entry has none."""
+    """A heading for people; empty if an entry of another package has none."""
     impact: Impact | None = None
     releases: str = ""
     """The releases whose manual has the sentence, such as ``>=2.34``; empty for all."""
@@ -135,12 +135,12 @@ class Requirement:
 
     @property
     def version(self) -> str:
-        """The protocol version to which it belongs, or ``*``."""
+        """The protocol version to which the requirement belongs, or ``*``."""
         return self.document.version
 
     @property
     def profile(self) -> str | None:
-        """The profile of the brokers that it concerns; None for all brokers."""
+        """The profile of the brokers to which it applies; None for all brokers."""
         return self.document.profile
 
     @property
@@ -150,8 +150,8 @@ class Requirement:
 
     @property
     def required(self) -> str:
-        """The required behaviour: the document's own words in quotation marks, after ours if they
-        are too few to be understood alone; if there is no quotation, only ours."""
+        """The required behaviour. This is the quotation, preceded by our statement if the quotation
+        is too short to be understood alone; without a quotation, it is our statement."""
         if not self.quotation:
             return self.statement
         quoted = f"“{self.quotation}”"
@@ -167,7 +167,7 @@ class Requirement:
 
     @property
     def owed(self) -> bool:
-        """True if a suite without a case for it is incomplete: a testable MUST or DOC that binds
+        """True if a suite is incomplete without a case for it: a testable MUST or DOC that binds
         the server."""
         return self.testable and self.subject != "client" and self.level in (Level.MUST, Level.DOC)
 
@@ -176,8 +176,7 @@ def in_range(versions: str, broker_version: str) -> bool:
     """True if the first number in ``broker_version`` is in the range ``versions``, such as ``>=2.6,
     <2.60``.
 
-    An empty range contains every version. A version without a number is in the empty range only.
-    """
+    An empty range contains every version. A version without a number is only in an empty range."""
     if not versions:
         return True
     number = re.search(r"\d+(\.\d+)*", broker_version)
@@ -239,8 +238,8 @@ class Catalogue(Mapping[str, Requirement]):
         return cls(tuple(documents.values()), requirements)
 
     def find(self, requirement: str) -> Requirement:
-        """The requirement with that id. Raises :class:`UnknownRequirement`, which names the nearest
-        ids."""
+        """Return the requirement with that id. Raises :class:`UnknownRequirement`, which suggests
+        the nearest ids."""
         requirement_row = self._by_id.get(requirement)
         if requirement_row is None:
             raise UnknownRequirement(
@@ -258,7 +257,7 @@ def folder_of_package() -> Path:
 
 
 def load(folder: Path | None = None) -> Catalogue:
-    """Read every requirement file of ``folder`` (default: the shipped one and those of installed
+    """Read every requirement file of ``folder`` (default: the shipped folder and those of installed
     packages).
 
     Raises :class:`~brokerproof.harness.catalogue.tables.BadData` for the first error."""

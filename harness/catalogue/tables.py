@@ -1,8 +1,8 @@
-"""Reads TOML files strictly: all keys must be known and values well typed; each error is one
-sentence with file and line.
+"""Reads TOML files strictly: every key must be known, and every value must have the right type.
+Each error is one sentence with file and line.
 
-``tomllib`` does not report line numbers. Tables of an array are in header order, so the n-th entry
-is at the n-th ``[[name]]``."""
+``tomllib`` does not report line numbers. The tables of an array are in the order of their headers,
+so the n-th entry is at the n-th ``[[name]]``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brokerproof.harness.model.input_file import BadInput, OneSentence
 MOST_BYTES = 8 << 20
 MOST_DEPTH = 16
 _NESTED = re.compile(r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*\.[ \t]*){40}")
-"""A dotted key with many parts takes tomllib time quadratic in their number."""
+"""Keys with many parts: tomllib's time for a dotted key is quadratic in their number."""
 
 
 class BadData(OneSentence):
@@ -75,8 +75,8 @@ def read(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _check(path: Path, value: Any, depth: int) -> None:
-    """Raise :class:`BadData` for numbers and nesting that are valid TOML but never expected
-    here."""
+    """Raise :class:`BadData` for numbers and nesting that are valid TOML but never occur in our
+    files."""
     if depth > MOST_DEPTH:
         raise BadData(f"{path}: values are nested deeper than {MOST_DEPTH} levels")
     if isinstance(value, float) and not math.isfinite(value):

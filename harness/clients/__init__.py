@@ -1,1 +1,1 @@
-"""One file per client: raw peers that can misbehave, and real client libraries."""
+"""One module per client: raw peers that can misbehave, and real client libraries."""

@@ -1,8 +1,9 @@
 """Reads the usage of an ActiveMQ broker and its destinations through the statistics plugin.
 
-A message to ``ActiveMQ.Statistics.Destination.NAME`` or ``ActiveMQ.Statistics.Broker`` is answered
-with a map at its reply-to (ActiveMQ documentation, "StatisticsPlugin"). Requests use a separate
-AMQP 1.0 connection, because AMQP delivers the answer as a map."""
+The broker answers a message to ``ActiveMQ.Statistics.Destination.NAME`` or
+``ActiveMQ.Statistics.Broker`` with a map, sent to its reply-to (ActiveMQ documentation,
+"StatisticsPlugin"). Requests use a separate AMQP 1.0 connection, because AMQP delivers the answer
+as a map."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ STATISTICS = "statistics"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How many bytes of a limit are used; ``percent`` is the broker's number, rounded down."""
+    """The used bytes of a limit; ``percent`` is the broker's own figure, rounded down."""
 
     used: int
     limit: int
@@ -29,7 +30,7 @@ class Usage:
 
     @property
     def full(self) -> bool:
-        """True if the broker treats it as full (ACTIVEMQ-PFC-2)."""
+        """True if the broker treats the limit as reached (ACTIVEMQ-PFC-2)."""
         return self.percent >= 100
 
     def __str__(self) -> str:
@@ -45,8 +46,7 @@ class DestinationUsage:
 class Statistics:
     """Reads a broker's statistics over the connection ``peer``.
 
-    ``answers``: an unused address for the answers. ``nodes``: templates of node addresses.
-    """
+    ``answers`` is an unused address for the answers; ``nodes`` has templates of node addresses."""
 
     def __init__(
         self, clock: CaseClock, peer: AmqpPeer, answers: Node, nodes: dict[RoutingType, str]
@@ -69,7 +69,7 @@ class Statistics:
         return DestinationUsage(statistics["size"], _usage(statistics, "memory"))
 
     def broker(self) -> Mapping[str, Usage]:
-        """Return the usage of each limit: memory, store and temp."""
+        """Return the usage of each limit of the broker: memory, store and temp."""
         statistics = self._ask("Broker", RoutingType.ANYCAST)
         return {limit: _usage(statistics, limit) for limit in ("memory", "store", "temp")}
 
@@ -79,10 +79,8 @@ class Statistics:
         reached: Callable[[DestinationUsage], bool],
         routing: RoutingType = RoutingType.ANYCAST,
     ) -> tuple[DestinationUsage, bool]:
-        """Read a destination until ``reached`` accepts it or time is up; return it, and whether it
-        was accepted.
-
-        Brokers may update counters in the background."""
+        """Read a destination's statistics until ``reached`` accepts them or time is up; return the
+        last ones, and whether they were accepted. Brokers may update counters in the background."""
         last = self.destination(name, routing)
         deadline = self._clock.now() + PATIENCE
         while not (done := reached(last)) and self._clock.now() < deadline:

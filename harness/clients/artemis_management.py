@@ -2,7 +2,7 @@
 
 A message to the management address names a resource and an attribute. The body of the answer is a
 JSON array of one value (manual, chapter on management, "Management over messages"). Requests use a
-separate STOMP connection, so they work wherever the case does and are part of the trace."""
+separate STOMP connection, so they work wherever the case works, and they are part of the trace."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ _ATTRIBUTES = {
 
 @dataclass(frozen=True, slots=True)
 class AddressState:
-    """State of an address, read one attribute at a time."""
+    """The state of an address, read one attribute at a time."""
 
     size: int
-    """Bytes of memory charged to the address."""
+    """The bytes of memory that the broker counts for the address."""
     messages: int
-    """Number of messages in all its queues, including paged ones and those in delivery."""
+    """The number of messages in all queues of the address, including paged ones and those in
+    delivery."""
     pages: int
-    """Page files."""
+    """The number of page files."""
     paging: bool
     """True if new messages are paged (PAGE), dropped (DROP) or refused (FAIL)."""
 
@@ -47,8 +48,7 @@ class AddressState:
 class Admin:
     """Reads attributes of a broker's addresses over the connection ``peer``.
 
-    ``address``: the management address. ``answers``: an unused destination for the answers.
-    """
+    ``address`` is the management address; ``answers`` is an unused destination for the answers."""
 
     def __init__(
         self, clock: CaseClock, peer: StompPeer, address: str, answers: Destination
@@ -71,8 +71,8 @@ class Admin:
         self.size(self._answers.name)
 
     def settings(self, name: str) -> dict[str, Any]:
-        """Return the effective address-settings of ``name``, with the names in the broker's JSON.
-        Raises :class:`ControlFailed` like :meth:`attribute`."""
+        """Return the effective address-settings of ``name``, named as in the broker's JSON. Raises
+        :class:`ControlFailed` like :meth:`attribute`."""
         operation = {"_AMQ_OperationName": "getAddressSettingsAsJSON"}
         text = self._ask(f"the settings of {name}", "broker", operation, json.dumps([name]))
         try:
@@ -136,11 +136,10 @@ class Admin:
     def until(
         self, name: str, reached: Callable[[AddressState], bool], within: Duration = PATIENCE
     ) -> tuple[AddressState, bool]:
-        """Read the state until ``reached`` accepts it or time is up; return the state, and whether
-        it was accepted.
+        """Read the state until ``reached`` accepts it or time is up; return the last state, and
+        whether it was accepted.
 
-        Brokers page and depage in the background.
-        """
+        Brokers page and depage in the background."""
         deadline = self._clock.now() + within
         pause = within // 100
         while not reached(state := self.address(name)):

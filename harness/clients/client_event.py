@@ -1,4 +1,4 @@
-"""Events that clients with callbacks report: a named step and its details."""
+"""The events that clients with callbacks report: each is a named step with details."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """The harness's end of a driver, a small program that makes a client library on trial follow a case
-and passes on the library's reports.
-
-Both use a line protocol over the driver's standard input and output, one JSON object per line
-(``docs/reference/client-drivers.md``): ``{"do": "send", …}`` to the driver, ``{"saw": "message",
-…}`` from it."""
+and passes on the library's reports. They talk over the driver's standard input and output, with one
+JSON object per line (``docs/reference/client-drivers.md``): ``{"do": "send", …}`` to the driver,
+``{"saw": "message", …}`` from it."""
 
 from __future__ import annotations
 
@@ -18,12 +16,12 @@ from brokerproof.harness.protocols.conversation import Conversation
 from brokerproof.harness.trace.events import Noted
 
 READY_WITHIN = seconds(30)
-"""Time in which a driver must have loaded its library."""
+"""The time within which a driver must have loaded its library."""
 UNREADABLE = "unreadable"
 
 
 class Driver(Conversation[ClientEvent]):
-    """One running driver. A report is an event named after what the client reported."""
+    """One running driver. A report is an event with the name that the driver gave it."""
 
     protocol = "DRIVER"
     _unfinished = b""
@@ -49,12 +47,12 @@ class Driver(Conversation[ClientEvent]):
         return frame.brief()
 
     def instead(self) -> str:
-        """Return what the client reported, except for returned calls."""
+        """Return what the client reported instead, without returned calls."""
         told = [event.brief() for event in self.inbox if event.step != "did"]
         return f"the client reported {'; '.join(told[:3]) or 'nothing'}"
 
     def do(self, what: str, **arguments: Any) -> None:
-        """Send a command; :meth:`done` awaits the answer."""
+        """Send a command without waiting; :meth:`done` also waits for the answer."""
         line = json.dumps({"do": what, **arguments}, ensure_ascii=False)
         self.judge.record(
             Noted(at_ns=self.world.now(), detail=f"the client is asked to: {line}"[:400])
@@ -63,7 +61,7 @@ class Driver(Conversation[ClientEvent]):
 
     def done(self, what: str, **arguments: Any) -> None:
         """Send a command and wait until the library's call has returned. Raises
-        :class:`ControlFailed`."""
+        :class:`ControlFailed` if it does not."""
         self.do(what, **arguments)
         self.expect(event_named("did", do=what))
 
@@ -101,5 +99,6 @@ def _event(line: bytes) -> ClientEvent:
 
 
 def ready(driver: Driver) -> ClientEvent:
-    """Wait until ``driver`` has loaded its library. Raises :class:`ControlFailed`."""
+    """Wait until ``driver`` has loaded its library. Raises :class:`ControlFailed` if it does
+    not."""
     return driver.expect(event_named("ready"), within=READY_WITHIN)

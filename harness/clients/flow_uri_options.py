@@ -1,8 +1,8 @@
 """Flow control options of a client as URI parameters: windows in bytes, rates in messages per
 second.
 
-Names and values are those of the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1,
--consumer-rate-1, -producer-1, -producer-rate-1)::
+The names and values are those in the Artemis manual, chapter on flow control
+(ARTEMIS-FLOW-consumer-1, -consumer-rate-1, -producer-1, -producer-rate-1)::
 
     stomp://HOST:PORT?consumerWindowSize=0&consumerMaxRate=10&producerWindowSize=65536&producerMaxRate=-1
 """
@@ -25,14 +25,14 @@ _WHOLE = re.compile(r"-?[0-9]{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class FlowOptions:
-    """Flow options; -1 means unlimited. Otherwise a rate is at least 1 and a producer's window at
-    least 1 byte; a consumer's window may be 0, so that it buffers nothing. Raises
+    """Flow options; -1 means unlimited. Otherwise a rate must be at least 1 and a producer's window
+    at least 1 byte; a consumer's window may be 0, so that the client buffers nothing. Raises
     :class:`BadEndpoint` for other values."""
 
     consumer_window_size: int = MEBIBYTE
     consumer_max_rate: int = NO_LIMIT
     producer_window_size: int = 65536
-    """The chapter names no default; this is that of the vendor's client."""
+    """The chapter names no default; this is the default of the vendor's client."""
     producer_max_rate: int = NO_LIMIT
 
     def __post_init__(self) -> None:
@@ -52,8 +52,8 @@ _PARAMETERS = {
 
 
 def read(uri: str, folder: Path = Path()) -> tuple[Endpoint, FlowOptions]:
-    """Return a URI's endpoint and options. Raises :class:`BadEndpoint` for an invalid URI, an
-    unknown parameter, or a value that is not a number or out of range. Paths in TLS options are
+    """Return the endpoint and the options in a URI. Raises :class:`BadEndpoint` for an invalid URI,
+    an unknown parameter, or a value that is not a number or out of range. Paths in TLS options are
     relative to ``folder``."""
     names = {name: field for field, (name, _, _) in _PARAMETERS.items()}
     address = endpoint.read(uri, folder, options=tuple(names))

@@ -1,8 +1,8 @@
 """ActiveMQ's own Java client in a separate process: runs ``JmsClient.java`` and reports how far it
 got.
 
-Its jars are those of the broker (:func:`brokerproof.harness.targets.activemq.broker.install`). It
-needs a Java that can run source files: a JDK of version 11 or later."""
+The jars come from the broker (:func:`brokerproof.harness.targets.activemq.broker.install`). It
+needs a JDK that can run source files: version 11 or later."""
 
 from __future__ import annotations
 
@@ -30,17 +30,16 @@ STEPS = (
     ),
     "closed",
 )
-"""Its steps, in order."""
+"""The steps of the client, in order."""
 _WITHIN_S = 120
 
 
 def run(
     world: World, acceptor: str, login: str | None, passcode: str | None, name: str
 ) -> tuple[list[str], str]:
-    """Return the completed steps, and what stopped the client before the last one (empty: nothing).
-
-    ``name`` is the prefix of the names it uses. Raises :class:`ControlFailed` if anything it needs
-    is missing."""
+    """Return the completed steps, and what stopped the client before the last step (empty:
+    nothing). The client's names begin with ``name``. Raises :class:`ControlFailed` if anything that
+    the client needs is missing."""
     if not isinstance(world, RealWorld):
         raise ControlFailed(
             "ActiveMQ's client needs a target that has sockets; use --target activemq or"

@@ -2,7 +2,7 @@
 
 pika's connection is unmodified, but uses the harness's channel instead of a socket and the world's
 deadlines instead of a loop. So the same client runs in virtual time and over sockets. The trace
-contains the traffic as the harness's codec reads it; expectations see pika's reports."""
+contains the traffic as the harness's codec reads it, whereas expectations use pika's reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logging.getLogger("pika").propagate = False
 
 
 class _Timer:
-    """A scheduled callback, unless it is cancelled."""
+    """A scheduled callback, which can be cancelled."""
 
     def __init__(self, callback: Callable[[], Any]) -> None:
         self._callback: Callable[[], Any] | None = callback
@@ -42,7 +42,7 @@ class _Timer:
 
 
 class _Connection(pika.connection.Connection):  # type: ignore[misc]  # pika has no types to tell
-    """pika's connection over the channel of a peer."""
+    """pika's connection, over a peer's channel."""
 
     def __init__(self, peer: PikaPeer, world: World, parameters: Any) -> None:
         self._peer, self._world = peer, world
@@ -226,8 +226,8 @@ class PikaPeer(Conversation[ClientEvent]):
         auto_ack: bool = False,
         proves: Requirements | None = None,
     ) -> str:
-        """Start to consume; return the consumer tag. Messages are reported, and acknowledged by
-        :meth:`ack`."""
+        """Start to consume; return the consumer tag. Messages are reported; :meth:`ack`
+        acknowledges them."""
         if prefetch:
             self.channel_of[channel].basic_qos(
                 prefetch_count=prefetch, callback=lambda _: self.tell("qos")
@@ -252,6 +252,6 @@ class PikaPeer(Conversation[ClientEvent]):
         self.channel_of[channel].basic_ack(tag, multiple)
 
     def close(self, *, proves: Requirements | None = None) -> None:
-        """Close cleanly, and wait until pika reports it."""
+        """Close the connection cleanly, and wait until pika reports the close."""
         self.connection.close()
         self.expect(event_named("closed"), proves=proves)

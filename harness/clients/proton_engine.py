@@ -1,8 +1,10 @@
-"""python-qpid-proton, the common AMQP 1.0 client for Python, as an engine without socket or thread.
+"""python-qpid-proton, the common AMQP 1.0 client for Python, as an engine without a socket or a
+thread.
 
 Its transport writes to and reads from a harness channel; its timers use the world's deadlines. So a
 case drives the real client reproducibly in virtual time, and the same code runs over sockets. The
-trace contains the traffic as the harness's codec reads it; expectations see Proton's reports."""
+trace contains the traffic as the harness's codec reads it, whereas expectations use Proton's
+reports."""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from brokerproof.harness.protocols.conversation import (
 from brokerproof.harness.trace.events import Noted
 
 _CLOCK_BEGINS_MS = 1_000
-"""For Proton an instant of 0 means none, so its clock runs this far ahead of the world's."""
+"""To Proton, the instant 0 means "none", so its clock runs this far ahead of the world's."""
 
 _STATES = {
     "accepted": proton.Delivery.ACCEPTED,
@@ -56,7 +58,7 @@ _TOLD = frozenset(
         ),
     }
 )
-"""Events that expectations may see, besides those about closes and deliveries. The others are
+"""Events that expectations may see, besides those about closes and deliveries. Other events are
 internal to Proton."""
 
 _FATAL = frozenset(
@@ -65,7 +67,7 @@ _FATAL = frozenset(
 
 
 def has_tls() -> bool:
-    """True if this build of Proton has TLS, which it silently omits without OpenSSL's headers."""
+    """True if this build of Proton has TLS: a build without OpenSSL's headers silently omits it."""
     return bool(proton.SSL.present())
 
 
@@ -75,7 +77,7 @@ class Sent:
 
     delivery: Any
     state: str | None = None
-    """accepted, rejected, released, modified; None before it is known."""
+    """accepted, rejected, released or modified; None until it is known."""
     settled: bool = False
 
 
@@ -156,8 +158,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
     # the engine
 
     def work(self) -> None:
-        """Let Proton process due timers, then write its output. Call this after using Proton's
-        objects."""
+        """Let Proton process due timers, then write its output. Call this method after using
+        Proton's objects."""
         now = self.world.now()
         self._collect(now)
         if self._left:
@@ -296,8 +298,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         settled: bool = False,
         proves: Requirements | None = None,
     ) -> Any:
-        """Attach a sender and wait for the broker's attach. ``settled``: all its messages are sent
-        settled."""
+        """Attach a sender and wait for the broker's attach. With ``settled``, all its messages are
+        sent settled."""
         link = session.sender(name or self._name())
         link.target.address = address
         self._capabilities(link.target, capabilities)
@@ -316,7 +318,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         browse: bool = False,
         proves: Requirements | None = None,
     ) -> Any:
-        """Attach a receiver, wait for the broker's attach, and grant ``credit``. ``browse``:
+        """Attach a receiver, wait for the broker's attach, and grant ``credit``. With ``browse``,
         messages stay on the queue."""
         link = session.receiver(name or self._name())
         link.source.address = address
@@ -365,8 +367,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         within: Duration = PATIENCE,
         proves: Requirements | None = None,
     ) -> int:
-        """Add ``credit`` and drain. Wait until the broker has used or returned all credit; return
-        how much it returned."""
+        """Add ``credit`` and drain the link. Wait until the broker has used or returned all credit;
+        return how much was returned."""
         receiver.drain(credit)
         self.work()
         self.world.wait_until(
@@ -394,8 +396,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
         properties: Mapping[str, Any] | None = None,
         settled: bool = False,
     ) -> Sent:
-        """Send a message. ``properties`` are attributes of Proton's message. Without credit Proton
-        queues it."""
+        """Send a message. ``properties`` are attributes of Proton's message. Without credit, Proton
+        queues the message."""
         message = proton.Message(body=body, **dict(properties or {}))
         delivery = sender.send(message)
         sent = Sent(delivery)
@@ -443,7 +445,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         return event.subject
 
     def take_messages(self, receiver: Any = None) -> list[Arrived]:
-        """Return and remove all messages received so far (by that receiver), in order."""
+        """Return and remove all messages received so far (by that receiver, if given), in order."""
         what = event_named("message", receiver)
         taken = [event.subject for event in self.inbox if what.accepts(event)]
         self.inbox = [event for event in self.inbox if not what.accepts(event)]
@@ -490,7 +492,7 @@ def decode(raw: bytes) -> Any:
 
 
 def _kept(value: Any) -> Any:
-    """Copy Proton's binaries, which are views into memory that it frees."""
+    """Copy Proton's binaries, since they are views of memory that Proton frees."""
     match value:
         case memoryview():
             return bytes(value)
@@ -506,7 +508,7 @@ def _kept(value: Any) -> Any:
 
 
 def recode(raw: bytes) -> bytes:
-    """Return the value in ``raw`` as Proton re-encodes it."""
+    """Return the value in ``raw`` as Proton encodes it again."""
     data = proton.Data()
     try:
         data.decode(raw)

@@ -1,5 +1,5 @@
 """Events of python-qpid-proton as cases see them. Importing this module does not import Proton, so
-the suites can be collected without it."""
+the suites can be collected without Proton."""
 
 from __future__ import annotations
 

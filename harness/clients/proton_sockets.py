@@ -1,6 +1,6 @@
 """Proton's own I/O over real sockets: ``BlockingConnection``, and ``Container`` in its own thread.
 
-Both are unmodified Proton; we only observe its I/O handler to record the bytes."""
+Both are unmodified; we only observe Proton's I/O handler to record the bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
 class _ObservedIO(IOHandler):
-    """Proton's I/O. It reports the ``bytes`` received, the bytes ``sent``, and how it was
+    """Proton's I/O, with reports of ``bytes`` received, bytes ``sent``, and how the connection was
     ``closed``."""
 
     def __init__(self, tell: Tell) -> None:
@@ -56,7 +56,7 @@ class _ObservedIO(IOHandler):
         self._observed: list[Any] = []
 
     def close_sockets(self) -> None:
-        """Close the sockets that an ended container leaves open, which the broker would take for
+        """Close the sockets that an ended container leaves open: the broker would take them for
         live connections."""
         for selectable in self._observed:
             selectable.close()
@@ -122,11 +122,9 @@ def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
 def _secured(
     world: Any, acceptor: str, certificate: Certificate | None, options: dict[str, Any], tell: Tell
 ) -> tuple[str, dict[str, Any], Tell]:
-    """Return scheme, options and listener for an acceptor, which may use TLS. With TLS we cannot
-    read the bytes.
-
-    With a ``certificate`` Proton logs in by EXTERNAL. Raises :class:`ControlFailed` for a Proton
-    without TLS."""
+    """Return the scheme, options and listener for an acceptor, which may use TLS. With TLS, we
+    cannot read the bytes. With a ``certificate``, Proton logs in with EXTERNAL. Raises
+    :class:`ControlFailed` if Proton lacks TLS."""
     tls = world.tls(acceptor)
     if tls is None:
         return "amqp", options, tell
@@ -170,7 +168,7 @@ def with_capabilities(names: tuple[str, ...], *, source: bool) -> Any:
 
 
 class BlockingPeer:
-    """One ``BlockingConnection``. Its calls block the case as they would any caller."""
+    """One ``BlockingConnection``. Its calls block the case, as they would block any caller."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str) -> None:
         self.judge, self.conn, self.acceptor = judge, conn, acceptor
@@ -189,8 +187,8 @@ class BlockingPeer:
                 self.ended = content
 
     def _ask(self, words: str, action: Callable[[], T], proves: Requirements | None) -> T:
-        """Run ``action``. A failure in Proton is a violation of ``proves``; if ``proves`` is not
-        given, a failed control."""
+        """Run ``action``. If Proton fails, that violates ``proves`` or, if ``proves`` is not given,
+        a control has failed."""
         trouble = ""
         try:
             done = action()
@@ -296,8 +294,8 @@ class BlockingPeer:
 
 
 class _Ears(MessagingHandler):
-    """Handler that reports the container's callbacks and runs the case's actions in the container's
-    thread."""
+    """A handler that reports the container's callbacks and runs the case's actions in the
+    container's thread."""
 
     def __init__(self, connect: Callable[[Any], Any], tell: Tell) -> None:
         super().__init__(prefetch=0, auto_accept=False)
@@ -306,7 +304,7 @@ class _Ears(MessagingHandler):
         self.connection: Any = None
         self.injector = reactor.EventInjector()
         self.once_attached: dict[str, Callable[[], None]] = {}
-        """Actions by name of a link, due once the broker has attached it too."""
+        """Actions by link name, each due once the broker has attached that link too."""
 
     def on_start(self, event: Any) -> None:
         self.container = event.container
@@ -366,7 +364,7 @@ for _name in _HEARD:  # Proton's handler already has stubs for most callbacks
 
 
 class _Transacting(TransactionHandler):
-    """Handler that works in a transaction, discharges it, and reports the outcome."""
+    """A handler that works in a transaction, discharges it, and reports the outcome."""
 
     def __init__(self, work: Callable[[Any], None], commit: bool, tell: Tell) -> None:
         super().__init__()
@@ -393,7 +391,7 @@ class _Transacting(TransactionHandler):
 
 
 class ContainerPeer(Conversation[ProtonEvent]):
-    """A ``Container`` in its own thread. The case's thread receives reports of its callbacks."""
+    """A ``Container`` in its own thread. The case's thread receives reports of the callbacks."""
 
     protocol = PROTOCOL
     is_raw = False
@@ -460,8 +458,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         )
 
     def do(self, action: Callable[[Any, Any], None]) -> None:
-        """Run ``action(container, connection)`` in the container's thread, the only one that may
-        use its objects."""
+        """Run ``action(container, connection)`` in the container's thread: no other thread may use
+        its objects."""
         assert self._ears is not None
         with suppress(OSError):  # its pipe is closed because the container has ended
             self._ears.injector.trigger(reactor.ApplicationEvent("do", subject=action))
@@ -492,8 +490,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def drain(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
-        """Attach a receiver and drain with that credit. The returned credit is reported as
-        ``drained``."""
+        """Attach a receiver, give this credit and drain the link. The returned credit is reported
+        as ``drained``."""
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
@@ -503,9 +501,9 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def _once_attached(self, receiver: Any, action: Callable[[], None]) -> None:
-        """Run ``action`` after the broker's attach. Before it, Proton's flow would state
-        delivery-count 0, which it cannot know (2.7.4); if the broker starts at another count, the
-        credit would differ from the case's."""
+        """Run ``action`` after the broker's attach. Earlier, Proton's flow would state a
+        delivery-count of 0, which it cannot know (2.7.4). If the broker started at another count,
+        the credit would not be the case's."""
         assert self._ears is not None
         self._ears.once_attached[receiver.name] = action
 
@@ -528,11 +526,9 @@ class ContainerPeer(Conversation[ProtonEvent]):
         commit: bool,
         capabilities: tuple[str, ...] = (),
     ) -> None:
-        """In one transaction: send messages with these bodies, accept those ``taken``, and commit
-        or abort.
-
-        The outcome is reported as ``transaction_committed`` and so on. The link needs credit for
-        all bodies in advance."""
+        """In one transaction, send messages with these bodies, accept the deliveries in ``taken``,
+        and commit or abort. The outcome is reported as ``transaction_committed`` and so on. The
+        link must have credit for all bodies in advance."""
         assert self._ears is not None
         tell = self._ears.tell
 

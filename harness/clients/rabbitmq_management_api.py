@@ -1,7 +1,6 @@
-"""A client for RabbitMQ's management API over a link of the case's own world.
-
-So it works in virtual and real time, and the trace contains requests and responses. h11 reads and
-writes HTTP. A real RabbitMQ refreshes most statistics only every five seconds, so
+"""A client for RabbitMQ's management API over a link in the case's own world. So it works in
+virtual and in real time, and the trace contains the requests and responses. h11 reads and writes
+HTTP. A real RabbitMQ refreshes most statistics only every five seconds, so
 :meth:`ManagementPeer.until` waits."""
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from brokerproof.harness.trace.events import RECORDED_BYTES, FrameReceived, Fram
 MANAGEMENT_API = "management-api"
 """The capability of a target that has this API."""
 REFRESH: Duration = seconds(5)
-"""The greatest age of its statistics (``collect_statistics_interval``)."""
+"""The greatest age of the API's statistics (``collect_statistics_interval``)."""
 PAUSE: Duration = ms(250)
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """The decoded body. Raises :class:`ControlFailed` if it is not JSON."""
+        """The decoded body. Raises :class:`ControlFailed` for a body that is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -54,8 +53,8 @@ class Answer:
 
 
 class ManagementPeer(Conversation[Answer]):
-    """A connection to the API, kept open between requests. The broker may close an idle one; the
-    next request opens another with ``connect``."""
+    """A connection to the API, kept open between requests. The broker may close an idle connection;
+    the next request then opens another with ``connect``."""
 
     protocol = "HTTP"
 
@@ -71,7 +70,7 @@ class ManagementPeer(Conversation[Answer]):
         self.credentials: str | None = base64.b64encode(f"{login}:{passcode}".encode()).decode(
             "ascii"
         )
-        """The credentials after ``Basic`` in requests; None omits the header."""
+        """The credentials that follow ``Basic`` in requests; with None, the header is omitted."""
         self._http = h11.Connection(h11.CLIENT)
         self._got: h11.Response | None = None
         self._body = b""
@@ -137,8 +136,8 @@ class ManagementPeer(Conversation[Answer]):
 
     def ask(self, method: str, path: str, *, headers: tuple[tuple[str, str], ...] = ()) -> Answer:
         """Request ``METHOD /api/PATH``; return any status. If the connection ends before a
-        response, retry once, since no request changes anything. Raises :class:`ControlFailed` if
-        none arrives."""
+        response, retry once; requests have no side effects. Raises :class:`ControlFailed` if no
+        response arrives."""
         if self.ended is None:
             self._ask(method, f"/api/{path}", headers)
             if (
@@ -185,14 +184,16 @@ class ManagementPeer(Conversation[Answer]):
         return answer
 
     def node(self, name: str | None = None) -> dict[str, Any]:
-        """The named node (None: the queried one): mem_used, mem_limit, mem_alarm, disk_free, …"""
+        """The figures of the named node (None: the queried one): mem_used, mem_limit, mem_alarm,
+        disk_free, …"""
         answer: dict[str, Any] = self.get(
             f"nodes/{quote(name or str(self.overview()['node']), safe='')}"
         )
         return answer
 
     def queue(self, name: str, vhost: str = "/") -> dict[str, Any]:
-        """A queue: messages, messages_ready, messages_unacknowledged, message_bytes, …"""
+        """The figures of a queue: messages, messages_ready, messages_unacknowledged, message_bytes,
+        …"""
         answer: dict[str, Any] = self.get(f"queues/{quote(vhost, safe='')}/{quote(name, safe='')}")
         return answer
 
@@ -229,7 +230,8 @@ class ManagementPeer(Conversation[Answer]):
         states: frozenset[str] | set[str],
         within: Duration = 3 * REFRESH,
     ) -> tuple[str | None, bool]:
-        """Return the reported state of ``peer``'s connection, once it is one of ``states``."""
+        """Wait until the reported state of ``peer``'s connection is one of ``states``; return
+        it."""
 
         def state() -> str | None:
             connection = self.connection(peer)

@@ -1,7 +1,7 @@
 """Client-side windows and rates, independent of protocol and clock: instants are arguments.
 
 Rate and window are independent (ARTEMIS-FLOW-consumer-rate-2): the rate determines when a message
-may be consumed or sent, the window how many bytes may be requested or in flight. A rate of r
+may be consumed or sent, and the window how many bytes may be requested or in flight. A rate of r
 permits at most ``r * interval + burst`` messages in any interval, not only in whole seconds."""
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ Item = TypeVar("Item")
 
 
 class TokenBucket:
-    """Gains ``rate`` tokens per second, holds at most ``burst``, and starts full. A rate of -1 is
-    unlimited.
-
-    It is exact: it counts billionths of a token, and gains ``rate`` of them each nanosecond."""
+    """Gains ``rate`` tokens per second, holds at most ``burst``, and starts full. A rate of -1
+    means unlimited. The bucket is exact: it counts billionths of a token, and gains ``rate`` of
+    these each nanosecond."""
 
     def __init__(self, rate: int, burst: int = 1) -> None:
         if rate == 0 or rate < -1 or burst < 1:
@@ -35,16 +34,15 @@ class TokenBucket:
         return min(self._most, self._parts + (now - self._counted) * self._rate)
 
     def ready_at(self, now: Instant) -> Instant:
-        """The first instant, not before ``now``, with a token."""
+        """Return the first instant, not before ``now``, at which a token is available."""
         if self._rate < 0:
             return now
         missing = NS_PER_S - self._now(now)
         return now if missing <= 0 else now - (-missing // self._rate)
 
     def spend(self, now: Instant) -> None:
-        """Take a token ``now``; one must be available.
-
-        Call this after using the token: counting from a later instant never exceeds the rate."""
+        """Take a token ``now``; one must be available. Call this method after the token was used,
+        since counting from a later instant never exceeds the rate."""
         if self._rate < 0:
             return
         self._parts = self._now(now) - NS_PER_S
@@ -52,21 +50,22 @@ class TokenBucket:
 
 
 class ConsumerFlow(Generic[Item]):
-    """Messages received but not consumed, and when the consumer may continue. Sizes in bytes."""
+    """The messages received but not consumed, and when the consumer may continue. Sizes are in
+    bytes."""
 
     def __init__(self, window: int, rate: int, burst: int = 1) -> None:
         self.window = window
         self.bucket = TokenBucket(rate, burst)
         self.waiting: deque[tuple[Item, int]] = deque()
         self.size = 0
-        """Size of all waiting messages."""
+        """The total size of the waiting messages."""
 
     def arrived(self, item: Item, size: int) -> None:
         self.waiting.append((item, size))
         self.size += size
 
     def next_at(self, now: Instant) -> Instant | None:
-        """Return when the oldest message may be consumed; None if there is none."""
+        """Return when the oldest message may be consumed; None if no message waits."""
         return self.bucket.ready_at(now) if self.waiting else None
 
     def consume(self, now: Instant) -> Item:
@@ -77,19 +76,17 @@ class ConsumerFlow(Generic[Item]):
         return item
 
     def asks_at(self, now: Instant) -> Instant | None:
-        """For a window of 0: return when one more message may be requested, which is when it could
-        be consumed immediately; None while a message is buffered.
+        """For a window of 0, return when one more message may be requested, namely when it could be
+        consumed immediately; None while a message is buffered.
 
         So no message waits at a consumer that is not ready (ARTEMIS-FLOW-consumer-2)."""
         return None if self.waiting else self.bucket.ready_at(now)
 
     def credit(self, largest: int, granted: int) -> int:
         """Return how many more messages may be requested if credit counts messages and ``granted``
-        more are expected.
-
-        ``largest`` is the size of the largest message so far; 0 before the first, while messages
-        are requested one at a time. Later, at least one is requested if none waits; otherwise a
-        message larger than the window would never arrive."""
+        more are expected. ``largest`` is the size of the largest message so far. It is 0 before the
+        first message, when messages are requested one at a time. Later, at least one is requested
+        if none waits, as otherwise a message larger than the window would never arrive."""
         if not largest:
             return max(0, 1 - granted - len(self.waiting))
         room = (self.window - self.size) // largest - granted
@@ -97,21 +94,21 @@ class ConsumerFlow(Generic[Item]):
 
 
 class ProducerFlow(Generic[Item]):
-    """Messages that a producer must send, and when it may send them. Sizes in bytes; a message
-    larger than the window is sent alone."""
+    """The messages that a producer must send, and when it may send them. Sizes are in bytes; a
+    message larger than the window is sent alone."""
 
     def __init__(self, window: int, rate: int, burst: int = 1) -> None:
         self.window = window
         self.bucket = TokenBucket(rate, burst)
         self.waiting: deque[tuple[Item, int]] = deque()
         self.under_way = 0
-        """Bytes sent that the broker has not confirmed."""
+        """The number of bytes that were sent but not yet confirmed by the broker."""
 
     def offer(self, item: Item, size: int) -> None:
         self.waiting.append((item, size))
 
     def next_at(self, now: Instant) -> Instant | None:
-        """Return when the first may be sent; None if there is none, or while the window is
+        """Return when the first message may be sent; None if there is none, or while the window is
         closed."""
         if not self.waiting or not self._fits(self.waiting[0][1]):
             return None

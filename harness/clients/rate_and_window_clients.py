@@ -13,8 +13,8 @@ at -1                header of -1                                         :data:
 producer's window    bytes of SEND frames without their RECEIPT          bytes of messages that are not settled
 ===================  ===================================================  ================================================
 
-So over STOMP the broker enforces the window exactly. Over AMQP a message larger than all earlier
-ones may exceed it, because granted credit cannot be recounted in bytes.
+So over STOMP the broker enforces the window exactly. Over AMQP, a message larger than all earlier
+ones may exceed the window, because granted credit cannot be recounted in bytes.
 
 Each client has its own connection. :func:`drive` runs one or several clients, in virtual or real
 time."""  # noqa: E501
@@ -38,7 +38,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import Destination, StompPeer
 from brokerproof.harness.worlds.world import World
 
 MUCH = 1000
-"""Credit of an AMQP consumer without a window."""
+"""The credit of an AMQP consumer without a window."""
 
 
 class FlowClient(Protocol):
@@ -46,8 +46,8 @@ class FlowClient(Protocol):
     def peer(self) -> Conversation[Any]: ...
 
     def step(self) -> Instant | None:
-        """Do everything possible now; return the next instant at which more is possible without an
-        arrival (None: never)."""
+        """Do everything that is possible now. Return the next instant at which more becomes
+        possible without an arrival (None: never)."""
 
     def stirs(self) -> bool:
         """True if something has arrived that :meth:`step` has not seen."""
@@ -74,7 +74,7 @@ def drive(
 
 
 class StompConsumer:
-    """A client-individual subscription. ``consumed`` has the consumed messages in order."""
+    """A client-individual subscription. ``consumed`` lists the consumed messages in order."""
 
     def __init__(
         self, peer: StompPeer, source: Destination, options: FlowOptions, id: str = "0"
@@ -85,7 +85,7 @@ class StompConsumer:
         )
         self.consumed: list[Frame] = []
         self._unasked: Frame | None = None
-        """With a window of 0: the consumed message, left unacknowledged so that no other
+        """With a window of 0, the consumed message: it stays unacknowledged so that no other
         arrives."""
         headers = {"consumer-window-size": str(options.consumer_window_size)}
         peer.subscribe(source, id, ack="client-individual", headers=headers)
@@ -118,7 +118,7 @@ class StompConsumer:
 
 
 class AmqpConsumer:
-    """A receiver. ``consumed`` has the consumed deliveries in order."""
+    """A receiver. ``consumed`` lists the consumed deliveries in order."""
 
     def __init__(self, peer: AmqpPeer, source: Node, options: FlowOptions) -> None:
         self.peer = peer
@@ -155,7 +155,8 @@ class AmqpConsumer:
 
 
 class StompProducer:
-    """SENDs with receipts. ``sent`` counts them, ``confirmed`` their receipts."""
+    """Sends SEND frames with receipts. ``sent`` is the number of frames, ``confirmed`` that of
+    receipts."""
 
     def __init__(self, peer: StompPeer, target: Destination, options: FlowOptions) -> None:
         self.peer, self._target = peer, target
@@ -212,7 +213,8 @@ class StompProducer:
 
 
 class AmqpProducer:
-    """A sender of unsettled messages. ``sent`` counts them, ``confirmed`` the accepted ones."""
+    """A sender of unsettled messages. ``sent`` is their number, ``confirmed`` that of the accepted
+    ones."""
 
     def __init__(self, peer: AmqpPeer, target: Node, options: FlowOptions) -> None:
         self.peer = peer

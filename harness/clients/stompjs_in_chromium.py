@@ -1,8 +1,7 @@
-"""@stomp/stompjs in a headless Chromium, as in a web page that speaks STOMP.
+"""@stomp/stompjs in a headless Chromium, as used by a web page that speaks STOMP.
 
-Our page is served on a local port with the library, which npm installs into the cache once. The
-page polls this peer for commands and reports what happened. We never install Chromium or npm.
-"""
+Our page and the library, which npm installs into the cache once, are served on a local port. The
+page polls this peer for commands and reports what happened. We never install Chromium or npm."""
 
 from __future__ import annotations
 
@@ -36,9 +35,9 @@ from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 
 VERSION = "7.5.0"
-"""The release of @stomp/stompjs that is driven."""
+"""The release of @stomp/stompjs that we use."""
 CHROMIUM = "BROKERPROOF_CHROMIUM"
-"""The environment variable with the path of Chromium, if it is not on the PATH under one of
+"""The environment variable with the path of Chromium, in case it is not on the PATH under one of
 :data:`NAMES`."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -53,8 +52,8 @@ _GRACE_S = 3.0
 
 
 class StompJsPeer(Conversation[ClientEvent]):
-    """A page in its own browser. Raises :class:`ControlFailed`, in one sentence, if anything it
-    needs is missing."""
+    """A page in its own browser. Raises :class:`ControlFailed` with one sentence if anything that
+    the page needs is missing."""
 
     protocol = "STOMP.JS"
 
@@ -201,12 +200,12 @@ class _Quiet(ThreadingHTTPServer):
     block_on_close = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors: a killed browser drops its requests."""
+        """Ignore errors, since a killed browser drops its requests."""
 
 
 def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[str, Any]:
-    """Return the page's next command, or nothing after a while, so that a closed page's threads end
-    too."""
+    """Return the page's next command, or nothing after a while, so that the threads of a closed
+    page end."""
     try:
         return {} if ending.is_set() else to_do.get(timeout=_ASK_AGAIN_S)
     except queue.Empty:
@@ -214,7 +213,7 @@ def _next(to_do: queue.Queue[dict[str, Any]], ending: threading.Event) -> dict[s
 
 
 def _key_of(host: str, port: int) -> str:
-    """Return a trusted key as Chromium expects it: its SHA-256 in base64. Raises
+    """Return a trusted key as Chromium expects it: its SHA-256 hash in base64. Raises
     :class:`ControlFailed`."""
     try:
         shown = x509.load_pem_x509_certificate(
@@ -244,7 +243,7 @@ def chromium() -> str:
 
 
 def _library() -> Path:
-    """Return the library's bundle in the cache; npm installs it if missing."""
+    """Return the library's bundle from the cache; npm installs the library if it is missing."""
 
     def make(folder: Path) -> Path:
         npm.call(["pack", f"@stomp/stompjs@{VERSION}"], folder, f"@stomp/stompjs {VERSION}")

@@ -1,9 +1,9 @@
-"""A peer that speaks through stomp.py. This module has the conversation; only
+"""A peer that speaks through stomp.py. This module holds the conversation; only
 :mod:`brokerproof.harness.clients.stomppy_transports` imports the library.
 
-The trace contains the traffic as the harness's codec reads it. An expectation sees a frame once
-stomp.py has passed the identical frame to its listeners: a frame that the client loses or misreads
-is a failed control, never the broker's fault."""
+The trace contains the traffic as the harness's codec reads it. An expectation sees a frame only
+after stomp.py has passed the identical frame to its listeners. So if the client loses or misreads a
+frame, a control fails; it is never the broker's fault."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from brokerproof.harness.trace.events import (
 from brokerproof.harness.worlds.world import Unreachable
 
 Tell: TypeAlias = Callable[[str, Any], None]
-"""``opened``, ``sent`` bytes, received ``bytes``, a ``frame`` passed on, ``closed`` or ``left``
-how, ``note``."""
+"""Takes the kind of an event (``opened``, ``sent``, ``bytes``, ``frame``, ``closed``, ``left`` or
+``note``) and its details."""
 
 
 class StompPyPeer(StompInbox):
-    """One stomp.py connection that requests ``version``; :attr:`connection` is the client's own
+    """One stomp.py connection for STOMP ``version``; :attr:`connection` is the client's own
     object."""
 
     def __init__(self, judge: Judge, conn: int, acceptor: str, version: str) -> None:
         super().__init__(judge, conn, acceptor, version)
         self.connection: Any = None
-        """stomp.py's connection, for calls that this class has no method for."""
+        """stomp.py's connection, for calls for which this class has no method."""
         self.misread: list[str] = []
-        """Differences between stomp.py's and the harness codec's reading of the received bytes."""
+        """Where stomp.py and the harness's codec read the received bytes differently."""
         self.left: Ended | None = None
-        """Instant and manner of stomp.py's own close, if any: after DISCONNECT, or because it
-        missed heartbeats."""
+        """When and how stomp.py itself closed the connection, if it did: after DISCONNECT, or
+        because heartbeats were missing."""
         self.unsendable: tuple[type[Exception], ...] = (OSError,)
-        """Exceptions of stomp.py on writing to a connection that has ended."""
+        """The exceptions that stomp.py raises when it writes to a connection that has ended."""
         self.remote = ""
         self._unheard: deque[Frame] = deque()
         # only in memory
@@ -81,8 +81,8 @@ class StompPyPeer(StompInbox):
         return frame.command == "MISREAD" or super().fatal(frame)
 
     def close_socket(self, how: CloseHow = CloseHow.EOF) -> None:
-        """End the connection without DISCONNECT, as stomp.py's ``disconnect_socket`` does, or reset
-        it."""
+        """End the connection without DISCONNECT, as stomp.py's ``disconnect_socket`` does, or with
+        a reset."""
         transport = self.connection.transport
         transport.set_connected(False)
         if how is CloseHow.RESET:
@@ -102,7 +102,7 @@ class StompPyPeer(StompInbox):
     # called by stomp.py
 
     def on_client_event(self, what: str, at: Instant, content: Any) -> None:
-        """Record an action of the client. Calls are in the client's order."""
+        """Record an action of the client. The calls come in the order of the client's actions."""
         match what:
             case "opened":
                 self.judge.record(
@@ -133,12 +133,12 @@ class StompPyPeer(StompInbox):
                 self.judge.record(Noted(at_ns=at, conn=self.conn, detail=content))
 
     def dial(self) -> None:
-        """In memory: open the link. Raises :class:`Unreachable`."""
+        """For stomp.py in memory: open the link. Raises :class:`Unreachable`."""
         self.use(self.world.open(self.acceptor, self))
         self.remote = self.channel.remote
 
     def transmit(self, data: bytes) -> None:
-        """In memory: stomp.py writes."""
+        """For stomp.py in memory: write its bytes to the link."""
         self._sent(self.world.now(), data)
         self.channel.write(data)
 
@@ -173,7 +173,8 @@ class StompPyPeer(StompInbox):
                     )
 
     def _heard(self, at: Instant, frame: Frame) -> None:
-        """stomp.py passed on ``frame``, which should be the next frame on the wire."""
+        """Handle ``frame``, which stomp.py passed on and which should be the next frame on the
+        wire."""
         if not self._unheard:
             self._differs(at, f"stomp.py handed out {frame.brief()}, which did not cross the wire")
             return
@@ -203,7 +204,7 @@ class StompPyPeer(StompInbox):
         headers: HeadersLike = (),
         proves: Requirements | None = None,
     ) -> Frame:
-        """Connect and wait for CONNECTED. 1.0 sends CONNECT, the others STOMP. Raises
+        """Connect and wait for CONNECTED. Version 1.0 sends CONNECT, later versions STOMP. Raises
         :class:`ControlFailed`."""
         try:
             with_ = dict(header_list(headers))
@@ -229,7 +230,7 @@ class StompPyPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """Send SEND; stomp.py adds content-length unless the body is empty."""
+        """Send a SEND frame; stomp.py adds content-length unless the body is empty."""
         with_ = (*to.send_headers, *header_list(headers))
         self._ask(
             lambda extra: self.connection.send(
@@ -269,7 +270,7 @@ class StompPyPeer(StompInbox):
         receipt: bool = True,
         proves: Requirements | None = None,
     ) -> None:
-        """Send ACK for ``message`` as this version names it."""
+        """Send ACK for ``message``, identified as this version requires."""
         names = self._naming(message)
         self._ask(
             lambda extra: self.connection.ack(*names, transaction, extra.get("receipt")),
@@ -310,7 +311,7 @@ class StompPyPeer(StompInbox):
 
     def settle(self) -> None:
         """A barrier: wait until the broker has processed everything sent and stomp.py's listeners
-        have the answers."""
+        have received the answers."""
         name = f"{self.transaction}-settle-{self.next_receipt()}"
         self.begin(name)
         self.abort(name)
@@ -340,8 +341,8 @@ class StompPyPeer(StompInbox):
             self.expect(frame("RECEIPT", {"receipt-id": receipt_id}), proves=proves)
 
     def _say(self, call: Callable[[], Any]) -> None:
-        """Make a call that writes. Like a raw peer's write, it does nothing once the broker has
-        closed the connection."""
+        """Make a call that writes. Once the broker has closed the connection, this does nothing,
+        like a raw peer's write."""
         try:
             call()
         except self.unsendable as problem:

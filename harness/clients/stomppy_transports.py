@@ -39,7 +39,7 @@ from brokerproof.harness.worlds.thread_bridge import ThreadBridge
 from brokerproof.harness.worlds.world import Unreachable
 
 _READ = 16384
-"""Size of stomp.py's reads by default; arrivals in memory are split in the same way."""
+"""The default size of stomp.py's reads; in memory, arrivals are split in the same way."""
 _JOIN_S = 5.0
 _UNSENDABLE = (OSError, stomp.exception.NotConnectedException)
 _CLOCKED = (
@@ -48,7 +48,7 @@ _CLOCKED = (
     "_HeartbeatListener__update_heartbeat",
     "_HeartbeatListener__heartbeat_loop",
 )
-"""The names in stomp.py's heartbeating that read a clock or sleep."""
+"""The functions of stomp.py's heartbeating that read a clock or sleep."""
 
 
 # --- stomp.py's connections, around a transport of ours -------------------------------------------
@@ -76,7 +76,7 @@ _CONNECTIONS: dict[str, Any] = {"1.0": _Connection10, "1.1": _Connection11, "1.2
 
 
 class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
-    """Listener that reports what stomp.py passes to its listeners."""
+    """A listener that reports what stomp.py passes to its listeners."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -100,7 +100,8 @@ class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
 
 
 class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
-    """stomp.py's transport without a thread: writes through ``write``, reads from :meth:`feed`."""
+    """stomp.py's transport without a thread: it writes through ``write`` and reads what
+    :meth:`feed` gets."""
 
     running: bool
 
@@ -147,7 +148,8 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
             self._BaseTransport__read_frames()
 
     def end(self) -> None:
-        """End the stream: stomp.py's own loop finds nothing to read, cleans up and reports it."""
+        """End the stream: stomp.py's own loop finds nothing to read, cleans up, and reports the
+        end."""
         self._over = True
         self._io_loop()
 
@@ -167,13 +169,13 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
 
 
 class _Rounds:
-    """Replaces the event that ends stomp.py's heartbeat loop. It permits one iteration and ends the
-    loop's sleep."""
+    """Replaces the event that ends stomp.py's heartbeat loop. It permits one iteration, and ends
+    the loop when it sleeps."""
 
     def __init__(self) -> None:
         self.stopped = False
         self.slept: float | None = None
-        """Seconds that the loop wanted to sleep in this iteration; None if it did not."""
+        """The seconds that the loop wanted to sleep in this iteration; None if it did not sleep."""
         self._left = 0
 
     def one(self) -> None:
@@ -199,9 +201,9 @@ class _Pulse:
     """Runs stomp.py's own heartbeat loop, one iteration at a time, on a world's deadlines.
 
     The loop's functions get a different ``monotonic`` and ``time``. An iteration ends where it
-    would sleep; the next one starts after that time. Each iteration enters the loop afresh. Since
-    the loop then counts the next beat from the current instant, an iteration's first clock reading
-    returns the time of the last frame sent."""
+    would sleep; the next one starts after that time. Each iteration enters the loop anew, and the
+    loop takes its first clock reading as the time of the last frame sent. So the first reading in
+    an iteration returns that time."""
 
     def __init__(self, peer: StompPyPeer, connection: Any) -> None:
         self._peer, self._connection = peer, connection
@@ -223,7 +225,7 @@ class _Pulse:
         return (self._peer.world.now() if at is None else at) / NS_PER_S
 
     def start(self) -> None:
-        """Start, once stomp.py has negotiated its heartbeats."""
+        """Start the loop, once stomp.py has negotiated its heartbeats."""
         if self._connection.running:
             self._since = self._peer.world.now()
             self._round()
@@ -294,7 +296,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
         super().disconnect_socket()
 
     def cut(self) -> None:
-        """End the connection with a reset: wake its thread; with a linger time of zero, closing
+        """End the connection with a reset and wake its thread. With a linger time of zero, closing
         sends RST."""
         self._end("left", CloseHow.RESET)
         self.running = False
@@ -303,7 +305,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
             self.socket.shutdown(socket.SHUT_RD)
 
     def stop(self) -> None:
-        """Do not wait for the thread, which could take forever: the case waits."""
+        """Do not wait for the thread, which could take forever; the case waits instead."""
 
 
 # --- both -----------------------------------------------------------------------------------------
@@ -317,8 +319,8 @@ def in_memory(
     heart_beat: tuple[int, int],
     vhost: str | None,
 ) -> StompPyPeer:
-    """Return stomp.py in memory, not yet connected. ``heart_beat`` in milliseconds, like stomp.py's
-    ``heartbeats``."""
+    """Return stomp.py in memory, not yet connected. ``heart_beat`` is in milliseconds, like
+    stomp.py's ``heartbeats``."""
     peer = StompPyPeer(judge, conn, acceptor, version)
 
     def tell(what: str, content: Any) -> None:
@@ -408,8 +410,8 @@ def parse(*reads: bytes) -> list[Frame]:
 def encode(
     command: str, headers: HeadersLike = (), body: bytes = b"", *, version: str = "1.2"
 ) -> bytes:
-    """Return a frame as stomp.py writes it: headers sorted by name, repeated ones in the given
-    order."""
+    """Return a frame as stomp.py writes it: with headers sorted by name, and repeated headers in
+    the given order."""
     transport = _Collecting()
     _CONNECTIONS[version](transport, (0, 0)).send_frame(command, dict(header_list(headers)), body)
     return bytes(transport.written)

@@ -1,1 +1,1 @@
-"""The harness's commands of ``brokerproof``, one per file."""
+"""Those commands of ``brokerproof`` that belong to the harness, one per file."""

@@ -28,7 +28,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 _RUN = (sys.executable, "-P", "-m", "brokerproof.harness.commands.cli", "run", "--no-report")
 _NEW = ("--effort", "smoke", "--seed", "3")
 _JUDGED = (0, 1, 2)
-"""Exit codes of a completed run."""
+"""The exit codes of a completed run."""
 _PATH = click.Path(path_type=Path)
 LIST = click.option(
     "--releases",
@@ -47,8 +47,7 @@ def run_(out: Path, only: str, text: str | None, listed: Path | None) -> None:
     """Judge the releases that have no result from these suites yet.
 
     Run it again after an interrupt to continue. If a release cannot be judged completely, the atlas
-    says why, and the next run tries it again.
-    """
+    says why, and the next run tries it again."""
     limit = (lasting(text) or 0) / NS_PER_S
     try:
         known, pattern = releases.load(listed), f"*{only.lower()}*"
@@ -80,7 +79,7 @@ def _is_due(release: Release, former: dict[str, object], suites: str) -> bool:
 
 
 def _judge(out: Path, release: Release, suites: str) -> str:
-    """Judge a release, or resume judging it; return what prevented its completion."""
+    """Judge a release, or resume judging it; return what prevented completion."""
     begun, former = _begun(release, suites), release.outcome(out)
     folder = out / "runs" / release.slug
     folder.parent.mkdir(parents=True, exist_ok=True)

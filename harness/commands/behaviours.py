@@ -28,8 +28,7 @@ def behaviours(runs: Sequence[Path], differing: bool, as_json: bool) -> None:
     """Compare what the targets of these runs do where specifications leave a choice.
 
     A behaviour is not a promise and gets no verdict. Differences that hurt applications most come
-    first.
-    """
+    first."""
     columns: dict[str, dict[str, set[str]]] = {}
     for run in runs:
         try:

@@ -20,7 +20,7 @@ _VERSION = click.option(
     "--version", help="Release; default: the one that is tested with brokerproof."
 )
 _WIDE = 1000
-"""Columns if the output does not show its width."""
+"""The width in columns if that of the output is unknown."""
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

@@ -77,8 +77,7 @@ def cases(
 ) -> None:
     """List conformance cases: id, areas, requirements with their levels, and what they need.
 
-    `brokerproof run` accepts the same options, and ids as printed here.
-    """
+    `brokerproof run` accepts the same options, and ids as printed here."""
     chosen = choose(suites, Selection(cases, exclude, requirements, areas))
     if as_json:
         rows = [{**dataclasses.asdict(case), "areas": case.areas} for case in chosen]
@@ -102,7 +101,7 @@ def _lines(case: IndexedCase, width: int) -> Iterator[str]:
 
 
 def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
-    """Return the cases of ``suites`` (none: all) that match ``selection``. Raises ``Usage`` if a
+    """Return the cases in ``suites`` (none: all) that match ``selection``. Raises ``Usage`` if a
     name is misspelled or nothing matches."""
     try:
         every = case_index.load().cases
@@ -119,7 +118,7 @@ def choose(suites: Sequence[str], selection: Selection) -> list[IndexedCase]:
 
 
 def suites_named(names: Iterable[str]) -> dict[str, Path]:
-    """Return the folders of the suites of these names (none: all). Raises ``Usage``."""
+    """Return the folders of the suites with these names (none: all). Raises ``Usage``."""
     try:
         folders = case_index.suite_folders()
     except case_index.NoIndex as problem:
@@ -132,7 +131,8 @@ def suites_named(names: Iterable[str]) -> dict[str, Path]:
 
 
 def totals(chosen: Iterable[IndexedCase]) -> str:
-    """Return one line with the number of cases in all and per area (a case may have several)."""
+    """Return one line with the number of cases, in total and per area (a case may belong to
+    several)."""
     listed = list(chosen)
     counts = Counter(area for case in listed for area in case.areas)
     return f"{len(listed)} cases: " + ", ".join(

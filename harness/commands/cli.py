@@ -1,5 +1,5 @@
-"""The ``brokerproof`` command. Commands of other packages are found as entry points, never
-imported."""
+"""The ``brokerproof`` command. Commands in other packages are found as entry points, and never
+imported here."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ OWN = {
 }
 
 ALIASES = frozenset({"list", "explain", "recover"})
-"""Older names of ``requirements``, ``requirements ID`` and ``load recover``: they work, but help
-omits them."""
+"""Older names of ``requirements``, ``requirements ID`` and ``load recover``: they still work, but
+the help text omits them."""
 
 
 class _Commands(click.Group):
-    """Commands by entry point. Each is imported when it runs, not when it is listed: ``broker``
-    must not wait for the imports of ``run``, nor ``--help`` for any import."""
+    """Commands by entry point. A command is imported when it runs, not when it is listed:
+    ``broker`` must not wait for the imports of ``run``, nor ``--help`` for any import."""
 
     @functools.cached_property
     def _entry_points(self) -> dict[str, EntryPoint]:
@@ -72,7 +72,7 @@ class _Commands(click.Group):
 
 def docstring(entry_point: EntryPoint) -> str:
     """Return the docstring of the function behind ``entry_point``, read from its source because
-    importing would take seconds. Empty if there is no such source."""
+    importing it would take seconds; empty if the source is not found."""
     spec = find_spec(entry_point.module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return ""
@@ -92,8 +92,7 @@ def cli() -> None:
 
     Exit codes: 0 no violation; 1 a violation, or a listed deviation that no longer occurs; 2
     nothing worse than inconclusive; 3 target unreachable or set-up failed; 4 usage error; 5
-    internal error.
-    """
+    internal error."""
 
 
 def _first_sentence(text: str) -> str:

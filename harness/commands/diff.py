@@ -1,4 +1,4 @@
-"""``brokerproof diff``: what changed between two runs, or between two brokers."""
+"""``brokerproof diff``: shows what changed between two runs, or between two brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from brokerproof.harness.results.records import LatestResult, UnreadableResults
 from brokerproof.harness.results.run_folder import BadRunFolder
 
 LISTED = 60
-"""The most rows of a table that are printed; --json prints all."""
+"""The most rows of a table that are printed; --json prints them all."""
 
 _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "green"}
 
@@ -86,8 +86,7 @@ def diff(
 
     Cases left undecided because the host was late are listed as late. Display options never change
     the exit code. Exit: 0 nothing got worse · 1 something got worse · 2 undecided (a change to or
-    from INCONCLUSIVE, or an interrupted run) · 4 not a run folder.
-    """
+    from INCONCLUSIVE, or an interrupted run) · 4 not a run folder."""
     a, b = _sides(run_a, run_b, target_a, target_b, across)
     differences = compare(a.compared, b.compared, across=across)
     if judged_in_both:
@@ -121,7 +120,7 @@ def diff(
 
 
 def _behaviours(a: Side, b: Side, across: bool) -> list[tuple[str, Row]]:
-    """Return what the targets of both sides do differently where nothing is promised."""
+    """Return what the targets of the two sides do differently where nothing is promised."""
     before, now = (by_target(latest.result for latest in side.compared) for side in (a, b))
     pairs = (
         {" → ".join((*before, *now)): (*before.values(), *now.values())}
@@ -134,7 +133,7 @@ def _behaviours(a: Side, b: Side, across: bool) -> list[tuple[str, Row]]:
 
 
 def _changed(changed: Sequence[tuple[str, Row]]) -> Iterator[str]:
-    """Return lines about behaviours, which name the target if there are several."""
+    """Return lines about behaviours; they name the target if there are several."""
     several = len({target for target, _ in changed}) > 1
     for target, row in changed:
         of = f" of {target}" if several else ""
@@ -323,7 +322,8 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
 
 
 def _whole(*names: str) -> list[Column]:
-    """Columns that wrap in a narrow terminal but are not cut off: half a name helps nobody."""
+    """Columns that are wrapped in a narrow terminal but not cut off, since half a name helps
+    nobody."""
     return [Column(name, overflow="fold") for name in names]
 
 
@@ -379,7 +379,7 @@ def _others(shift: Shift) -> str:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` on one line without control characters: details quote brokers."""
+    """Return ``text`` on one line without control characters, since details quote brokers."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
         for character in " ".join(text.split())

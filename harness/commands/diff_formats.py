@@ -11,9 +11,9 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.difference import Course, Difference, Shift
 
 MOST_ROWS = 100
-"""The most rows of a Markdown table: a job summary may not exceed a megabyte."""
+"""The most rows of a Markdown table, because a job summary may not exceed a megabyte."""
 MOST_ANNOTATIONS = 10
-"""GitHub shows no more annotations of each kind for a step."""
+"""The most annotations of each kind: GitHub shows no more for a step."""
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>()#|!~]")
 _TITLES = {
     Course.WORSE: "Worse",
@@ -50,7 +50,8 @@ def markdown(
 
 
 def junit(differences: Sequence[Difference]) -> str:
-    """Return the comparison as JUnit: a worse case is a failure, an undecided one is skipped."""
+    """Return the comparison as JUnit XML: a worse case is a failure, an undecided case is
+    skipped."""
     suite = ET.Element(
         "testsuite",
         name="brokerproof diff",
@@ -75,7 +76,7 @@ def junit(differences: Sequence[Difference]) -> str:
 
 def github(differences: Sequence[Difference]) -> Iterator[str]:
     """Yield workflow commands of GitHub Actions: an error for each worse case, a warning for each
-    undecided one."""
+    undecided case."""
     for course, word in ((Course.WORSE, "error"), (Course.UNDECIDED, "warning")):
         changed = _of(differences, course)
         for change in changed[:MOST_ANNOTATIONS]:
@@ -92,7 +93,7 @@ def way(change: Difference | Shift) -> str:
 
 
 def observed(change: Difference) -> str:
-    """Return B's observation, or A's if B has no such case, on one line."""
+    """Return B's observation (A's if B has no such case) on one line."""
     side = change.b or change.a
     return "" if side is None else " ".join(_legal(side.result.detail[:400]).split())
 

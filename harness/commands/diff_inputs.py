@@ -1,5 +1,5 @@
-"""The two sides of a comparison: run folders as ``brokerproof diff`` sees them, and why they may
-not be comparable."""
+"""The two sides of a comparison: run folders as ``brokerproof diff`` sees them, and reasons why
+they may not be comparable."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Side:
     torn: bool
     chosen: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Targets that are compared under another name, because they are other releases."""
+    """The targets that are compared under another name because their releases differ."""
 
     @property
     def listed(self) -> dict[str, Mapping[str, Any]]:
-        """The header's targets, by the names under which they are compared."""
+        """The targets in the header, by the names under which they are compared."""
         entries = self.header.get("targets")
         entries = entries if isinstance(entries, list) else []
         return {
@@ -48,7 +48,7 @@ class Side:
 
     @property
     def targets(self) -> list[str]:
-        """The targets compared: those of the header and of the results, or only the chosen one."""
+        """The compared targets: those in the header and in the results, or only the chosen one."""
         every = dict.fromkeys(
             [*self.listed, *(self._name(latest.result.target) for latest in self.results)]
         )
@@ -64,14 +64,14 @@ class Side:
 
     @property
     def partial(self) -> bool:
-        """True if the run was cut off, so that a case may be missing only on this side."""
+        """True if the run was cut off, so that cases may be missing on this side only."""
         return self.torn or not isinstance(self.header.get("footer"), dict)
 
     def _name(self, target: str) -> str:
         return self.renamed.get(target, target)
 
     def only(self, target: str | None) -> Side:
-        """Return the side reduced to one target, if one is named. Raises ``LookupError`` with a
+        """Return this side, reduced to one target if a name is given. Raises ``LookupError`` with a
         sentence if it lacks that target."""
         if target is None:
             return self
@@ -82,12 +82,12 @@ class Side:
         return replace(self, chosen=(target,))
 
     def compared_as(self, renamed: Mapping[str, str]) -> Side:
-        """Return the side with its targets renamed to other releases of the same brokers."""
+        """Return this side with targets renamed to other releases of the same brokers."""
         chosen = tuple(renamed.get(name, name) for name in self.chosen)
         return replace(self, chosen=chosen, renamed=renamed)
 
     def describe(self) -> str:
-        """Return the run on one line: folder, start, targets."""
+        """Describe the run on one line: its folder, start and targets."""
         targets = []
         for name in self.targets:
             target = self.listed.get(name, {})
@@ -101,7 +101,8 @@ class Side:
 
 
 def open_side(letter: str, folder: Path) -> Side:
-    """Read a run folder. Raises ``BadRunFolder``, and ``UnreadableResults`` for its results."""
+    """Read a run folder. Raises ``BadRunFolder``, or ``UnreadableResults`` for unreadable
+    results."""
     header = run_folder.read(folder, traces=False)
     path = folder / records.NAME
     last_byte = path.read_bytes()[-1:] if path.exists() else b""
@@ -115,8 +116,8 @@ def open_side(letter: str, folder: Path) -> Side:
 
 
 def releases(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
-    """Map targets of ``before`` to targets of ``now`` that are other releases of the same broker:
-    their names are the same up to ``@``."""
+    """Map targets of ``before`` to targets of ``now`` that are other releases of the same broker.
+    Their names are the same up to the ``@``."""
     renamed = {}
     for name in before:
         others = [target for target in now if family(target) == family(name)]
@@ -126,7 +127,7 @@ def releases(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
 
 
 def notes(a: Side, b: Side, *, across: bool) -> Iterator[str]:
-    """Yield caveats to read before the figures: incomplete runs, and differing conditions."""
+    """Yield the caveats to read before the figures: incomplete runs and differing conditions."""
     for side in (a, b):
         if not isinstance(side.header.get("footer"), dict):
             yield (

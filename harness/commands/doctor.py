@@ -1,4 +1,4 @@
-"""``brokerproof doctor``: shows what this machine has, and how to get what it lacks."""
+"""``brokerproof doctor``: shows what this machine has, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _JAVA = "Java for Spark and Artemis"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing to check. If something ``needed`` is missing, the doctor fails; anything else only
-    limits what is possible."""
+    """One thing to check. If something ``needed`` is missing, the doctor fails; if anything else is
+    missing, less is possible."""
 
     name: str
     ok: bool

@@ -27,8 +27,8 @@ def read(path: Path) -> list[Row]:
 
 
 def between(before: Sequence[Row], now: Sequence[Row]) -> Iterator[str]:
-    """Yield a sentence for each parameter whose earlier and present values exclude each other, or
-    that is no longer measured. A wider or narrower interval, or a new parameter, is not drift."""
+    """Yield a sentence for each parameter whose earlier and present values exclude each other or
+    which is no longer measured. A wider or narrower interval, or a new parameter, is not drift."""
     measured = {row["parameter"]: row for row in now}
     for former in before:
         if not _known(former):
@@ -62,7 +62,7 @@ def _excludes(former: Row, current: Row) -> bool:
 
 
 def _below(lower: Row, upper: Row) -> bool:
-    """True if all of ``lower`` is below all of ``upper``; None means no bound."""
+    """True if every value in ``lower`` is below every value in ``upper``; None means no bound."""
     high, low = lower.get("high"), upper.get("low")
     return high is not None and low is not None and high < low
 

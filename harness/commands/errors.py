@@ -1,4 +1,5 @@
-"""Errors of commands: one sentence on stderr and an exit code (docs/reference/commands.md)."""
+"""The errors of commands: each gives one sentence on stderr and an exit code
+(docs/reference/commands.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import click
 
 
 class SetUp(click.ClickException):
-    """Target unreachable or set-up failed."""
+    """The target is unreachable, or the set-up failed."""
 
     exit_code = 3
 

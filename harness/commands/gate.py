@@ -19,11 +19,11 @@ from brokerproof.harness.results.records import Result
 IMPACT = "impact="
 """Prefix of the ``--fail-on`` rule that names impacts."""
 MOST_RECORDED = 100
-"""The most changes in a run's header, for its report."""
+"""The most changes that a run's header keeps for the report."""
 
 
 _KEPT_FACTS = ("broker", "version", "configuration")
-"""The facts about a baseline's target that the run's header keeps."""
+"""The facts about a target of the baseline that the run's header keeps."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Gated:
     baseline: Side
     differences: Sequence[Difference]
     renamed: Mapping[str, str]
-    """The targets of the baseline that are other releases of this run's targets."""
+    """Targets of the baseline, each with the target of this run that is another release of it."""
 
     @property
     def worse(self) -> list[Difference]:
@@ -41,25 +41,25 @@ class Gated:
 
     @property
     def lost_services(self) -> list[Cause]:
-        """The services that the broker offered in the baseline but no longer offers, each with its
-        cases."""
+        """The services that the broker offered in the baseline but no longer offers, each with the
+        cases that rely on it."""
         lost = [change.b for change in self.worse if change.lost_service and change.b is not None]
         return causes.group((latest.result for latest in lost), Verdict.INCONCLUSIVE)
 
     @property
     def exit_code(self) -> int:
-        """1 if a case got worse, 2 if that is undecided, else 0."""
+        """1 if a case got worse, 2 if this is undecided, otherwise 0."""
         return difference.exit_code(self.differences, partial=self.baseline.partial)
 
     def counts(self) -> dict[str, int]:
-        """The number of cases by course, named in lower case."""
+        """The number of cases by course; the keys are in lower case."""
         courses = Counter(change.course for change in self.differences)
         return {course.value.lower(): courses[course] for course in Course}
 
     def recorded(self) -> dict[str, Any]:
-        """Return the comparison as the run's header stores it, with cases that got worse first. The
-        report is written without the baseline's folder, so the header keeps the baseline's facts
-        too."""
+        """Return the comparison as the run's header stores it, with the cases that got worse first.
+        The report is written without the baseline's folder, so the header also keeps facts about
+        the baseline."""
         header = self.baseline.header
         changes = [change for change in self.differences if change.course is not Course.SAME]
         return {
@@ -87,8 +87,8 @@ class Gated:
 
 
 def open_baseline(folder: Path | None, fail_on: str | None) -> Side | None:
-    """Read the baseline, if any. Raises ``Usage`` if ``fail_on`` needs one, and the errors of
-    :func:`open_side`."""
+    """Read the baseline, if any. Raises ``Usage`` if there is none but ``fail_on`` needs one, and
+    the errors of :func:`open_side`."""
     if folder is None:
         if fail_on == "worse":
             raise errors.Usage("--fail-on worse needs --baseline, the run to compare with")
@@ -99,10 +99,9 @@ def open_baseline(folder: Path | None, fail_on: str | None) -> Side | None:
 def compare_with(baseline: Side, folder: Path) -> Gated:
     """Compare the run in ``folder`` with ``baseline``, case by case.
 
-    Only cases that this run selected count: omitted cases are not a loss. Another release of a
-    target (``artemis@2.44.0`` and ``artemis``) is the same target. A violation that has since been
-    listed as known, or is listed for only one of the releases, is not a change in the broker.
-    """
+    Only cases that this run selected are compared: omitted cases are not a loss. Another release of
+    a target (``artemis@2.44.0`` and ``artemis``) is the same target. If a violation has since been
+    listed as known, or is listed for only one of the releases, the broker has not changed."""
     run = open_side("B", folder)
     renamed = _renamed(baseline.targets, run.targets)
     asked = run_folder.cases_of(folder).keys()
@@ -118,7 +117,7 @@ def compare_with(baseline: Side, folder: Path) -> Gated:
 def decide(
     code: int, gated: Gated | None, fail_on: str | None, results: Iterable[Result] = ()
 ) -> int:
-    """Return the exit code of a run; ``code`` is the one that its verdicts alone give."""
+    """Return the exit code of a run; ``code`` is the code that follows from the verdicts alone."""
     if fail_on == "never":
         return 0
     if fail_on is not None and fail_on.startswith(IMPACT):
@@ -158,8 +157,8 @@ def _violated(result: Result) -> set[str]:
 
 
 def _renamed(before: Sequence[str], now: Sequence[str]) -> dict[str, str]:
-    """Map targets of the baseline to the targets of this run with which they are compared if the
-    names differ: by the name before ``@``, or because each run has only one."""
+    """For targets whose names differ, map the baseline's to those of this run: by the name before
+    the ``@``, or because each run has only one target."""
     renamed = releases(before, now)
     if not renamed and len(before) == len(now) == 1 and before != now:
         renamed[before[0]] = now[0]

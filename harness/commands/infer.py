@@ -104,8 +104,7 @@ def infer(
     """Measure a broker's actual parameters, with bounds, and compare them with the documented ones.
 
     Exit 0 if every documented value is within its bounds, otherwise 1; with --baseline, 1 only if a
-    parameter drifted.
-    """
+    parameter drifted."""
     before = None if baseline is None else drift.read(baseline)
     try:
         target = target_file.load(name)
@@ -159,7 +158,7 @@ def estimates(
     prefixes: Sequence[str] = (),
 ) -> list[Estimate]:
     """Return every estimate of these kinds for which the target has the protocol. If the probes of
-    one kind fail, its estimate says so, and the others continue."""
+    one kind fail, that estimate says so, and the other probes continue."""
     virtual = target.clock is Clock.VIRTUAL
     longest = seconds(patience or (_VIRTUAL_PATIENCE_S if virtual else _REAL_PATIENCE_S))
     rounds = _VIRTUAL_ROUNDS if virtual else _REAL_ROUNDS
@@ -230,8 +229,8 @@ _SPELLED_OTHERWISE: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "heart_beat_to_connection_ttl_modifier": ("silence_intervals_max", int),
     "unit of a window": ("prefetch_unit", str),
 }
-"""The parameter's name in other families' profiles, and the conversion of its value: a silent
-client is disconnected after ``silence_intervals_max`` of its intervals."""
+"""The name of a parameter in other families' profiles, and the conversion of its value: a silent
+client is disconnected after ``silence_intervals_max`` of its own intervals."""
 _OF_ADDRESSES = ("address_full_policy", "max_size_bytes", "max_size_messages")
 
 
@@ -250,14 +249,15 @@ def _json(estimate: Estimate, stated: Mapping[str, object]) -> dict[str, object]
 
 
 _WIDE = 120
-"""Columns of a terminal with room for the column on how a value was found."""
+"""The width from which a terminal has room for the column on how a value was found."""
 _AGREEMENT = {True: "yes", False: "NO", None: ""}
 
 
 def _table(
     name: str, estimated: Sequence[Estimate], stated: Mapping[str, object], *, wide: bool
 ) -> Table:
-    """In a narrow terminal, omit how a value was found, unless there is nothing else to say."""
+    """Return the table. A narrow one omits how a value was found, unless there is nothing else to
+    say."""
     table = Table(title=f"{name}: measured beside documented", title_justify="left")
     for column in ("parameter", "documented", "measured", "agrees", *(["how"] if wide else [])):
         table.add_column(column, overflow="fold")

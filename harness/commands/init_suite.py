@@ -13,7 +13,7 @@ from brokerproof.harness.catalogue.cases import SUITE_ALIASES
 from brokerproof.harness.commands import errors
 
 _NAME = "acme"
-"""The name of the template's suite, which the new one replaces."""
+"""The name of the template's suite, which is replaced by the new name."""
 
 
 @click.command("init-suite")
@@ -26,8 +26,7 @@ _NAME = "acme"
 def init_suite(name: str, out: Path | None) -> None:
     """Write a package for your own conformance cases, requirements and known deviations.
 
-    Once it is installed alongside brokerproof, `brokerproof run` collects its suite NAME.
-    """
+    Once it is installed alongside brokerproof, `brokerproof run` collects its suite NAME."""
     if not re.fullmatch(r"[a-z][a-z0-9]*", name):
         raise errors.Usage(f"NAME is {name!r}; use a short lower-case word such as acme")
     try:

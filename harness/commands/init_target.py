@@ -15,7 +15,7 @@ from brokerproof.harness.targets import configuration_snippets
 from brokerproof.harness.targets.full_addresses import FullAddresses
 
 _NAMES = {"amqp091": "amqp", "http": "management", "ws": "web_stomp"}
-"""Names of endpoints by protocol, if they are not the protocol's own."""
+"""The names of endpoints that differ from the protocol's name, by protocol."""
 
 
 @click.command("init-target")
@@ -57,8 +57,7 @@ def init_target(
     """Write a target file for a running broker.
 
     Detects the protocols on its ports, its family and release, and its addresses with low size
-    limits; comments in the file say what else can be configured.
-    """
+    limits; comments in the file say what else can be configured."""
     if family is not None:
         click.echo(configuration_snippets.snippet(family), nl=False)
         return
@@ -130,7 +129,7 @@ def _with_addresses(
     passcode_env: str | None,
     endpoints: dict[str, str],
 ) -> str:
-    """Return the file with the broker's addresses, which it reports as it would to a run."""
+    """Return the file with the addresses of the broker, as a run would find them."""
     from brokerproof.harness.inference import own_addresses
     from brokerproof.harness.targets import target_file
     from brokerproof.harness.targets.failure import SetUpFailed

@@ -1,8 +1,7 @@
 """Judges the targets of ``brokerproof run`` one after the other.
 
 Each target is judged in its own pytest process, so that a crash affects no other target. This
-process watches ``results.ndjson`` grow and shows it.
-"""
+process watches ``results.ndjson`` grow and shows it."""
 
 from __future__ import annotations
 
@@ -45,20 +44,21 @@ from brokerproof.harness.trace.redaction import IN_URL, without_passcode
 
 DEFAULT_TARGETS = ("reference", "reference-real")
 _PYTEST_SET_UP, _PYTEST_USAGE, _PYTEST_NO_TESTS = 3, 4, 5
-"""Pytest also gives the first of these for errors of its own or of a plugin; then its log contains
-no sentence of ours."""
+"""Pytest also returns the first of these for errors of its own or of a plugin; the log then
+contains no sentence of ours."""
 INCONCLUSIVE = 2
 _GRACE_S = 30.0
-"""Time for a pytest process to end after SIGTERM, before it is killed."""
+"""The time for a pytest process to end after SIGTERM, before it is killed."""
 _NO_ROOM = 2**20
-"""Bytes: with less room than a segment takes, a disk counts as full."""
+"""A disk with fewer free bytes than this, the size of a segment, counts as full."""
 _FAILED = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE})
 """Verdicts that ``--last-failed`` judges again."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The selection of a run. The header keeps it, so that an interrupted run can be resumed."""
+    """The selection of a run. The header keeps the selection, so that an interrupted run can be
+    resumed."""
 
     targets: tuple[str, ...]
     suites: tuple[str, ...]
@@ -95,12 +95,13 @@ class _StoppedAtFirst(Exception):
 
 
 class _EndedEarly(errors.SetUp):
-    """The target could not be judged completely. The summary and the report have everything judged
+    """The target could not be judged completely. The summary and the report cover everything judged
     so far."""
 
 
 def with_endpoints(targets: tuple[str, ...], endpoints: tuple[str, ...], like: str | None) -> str:
-    """Return the only one of ``targets``, an address, with further endpoints and its family."""
+    """Return the only target in ``targets``, an address, with further endpoints and its family
+    added."""
     if len(targets) != 1 or targets[0].endswith(".toml") or targets[0] in shipped_targets.paths():
         raise errors.Usage(
             "--endpoint and --like need exactly one --target, given as HOST:PORT or a URL; in a"
@@ -181,8 +182,8 @@ def _exit_code(
 
 
 def _discover(console: Console, targets: list[Target]) -> None:
-    """For each broker given by its address, find out what it is, and print the rules by which it is
-    judged. Raises ``SetUp`` if one does not answer."""
+    """For each broker that is given by its address, find out what it is, and print the rules by
+    which it is judged. Raises ``SetUp`` if a broker does not answer."""
     for target in targets:
         if isinstance(target, AddressTarget):
             try:
@@ -194,7 +195,7 @@ def _discover(console: Console, targets: list[Target]) -> None:
 
 
 def _check_named_cases(targets: list[Target]) -> None:
-    """Raise ``Usage`` for a target whose file names a case that does not exist."""
+    """Raise ``Usage`` if the file of a target names a case that does not exist."""
     named = [target for target in targets if target.identity.cases]
     known = {case.id for case in choose((), Selection())} if named else set()
     for target in named:
@@ -243,7 +244,7 @@ def _judge_all(
 
 
 def _show_what_was_judged(console: Console, folder: Path, options: Options) -> None:
-    """Print the verdicts so far of an interrupted run."""
+    """Print the verdicts of an interrupted run."""
     try:
         results = list(records.read(folder))
     except records.UnreadableResults:
@@ -344,7 +345,7 @@ def dry_run(asked: Asked, *, as_json: bool) -> int:
 
 
 def _as_before(folder: Path | None, asked: Asked) -> Asked:
-    """Return the selection of a resumed run: the one in its folder, unless a new one is named."""
+    """Return the selection of a resumed run: that in its folder, unless a new one is given."""
     if folder is None:
         raise errors.Usage("--resume needs --out, the folder of the run to continue")
     before = _before(folder)
@@ -360,7 +361,7 @@ def _as_before(folder: Path | None, asked: Asked) -> Asked:
 
 
 def _before(folder: Path) -> Asked | None:
-    """The selection in the header of a run."""
+    """Return the selection in the header of a run."""
     before = run_folder.read(folder).get("asked")
     if before is None:
         return None
@@ -439,8 +440,9 @@ def _judge(
     title: str,
     stop_at_first: bool,
 ) -> None:
-    """Run pytest for one target and follow it. ``held`` keeps others from using the folder until
-    pytest has ended, even if this process is killed. Raises the error that left no verdicts."""
+    """Run pytest for one target and follow the run. ``held`` keeps other processes from using the
+    folder until pytest has ended, even if this process is killed. If there are no verdicts, raises
+    the error that prevented them."""
     name = target.identity.name
     log = folder / "logs" / f"pytest-{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -474,7 +476,7 @@ def _judge(
 
 
 def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool) -> None:
-    """Raise the error for a pytest that ended with ``code`` and without verdicts."""
+    """Raise the error for a pytest process that ended with ``code`` and without verdicts."""
     lines = log.read_text(errors="replace").strip().splitlines()
     last = next(
         (
@@ -503,7 +505,7 @@ def _raise_for_exit(code: int, log: Path, folder: Path, name: str, resumed: bool
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end this command and its children as Ctrl-C does, so that their recordings are
+    """Make SIGTERM end this command and its children as Ctrl-C does, so that recordings are
     kept."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -537,7 +539,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _complete(target: Target, folder: Path) -> None:
     """Raise the error from :func:`_broke_off` unless every case of the run has a result: a verdict
-    on only some would mislead."""
+    on only some cases would mislead."""
     name = target.identity.name
     judged = {result.case for result in records.read(folder) if result.target == name}
     missing = sorted(run_folder.cases_for(folder, name) - judged)
@@ -551,7 +553,7 @@ def _complete(target: Target, folder: Path) -> None:
 
 
 def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
-    """Return an error that shows whose fault it is that judging was not completed."""
+    """Return an error that says whose fault it is that judging was not completed."""
     if shutil.disk_usage(folder).free < _NO_ROOM:
         again = (
             f"make room, and brokerproof run --resume --out {shlex.quote(str(folder))} goes on"
@@ -562,8 +564,8 @@ def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
 
 
 def _known_that_pass(loaded: list[Target], folder: Path, results: list[Result]) -> list[str]:
-    """Return the listed deviations that held in every case in their scope: the list is out of date,
-    so the run fails."""
+    """Return the listed deviations that did not occur in any case to which they apply. The list is
+    then out of date, so the run fails."""
     versions = {entry["name"]: entry["version"] for entry in run_folder.read(folder)["targets"]}
     passing = []
     for target in loaded:

@@ -2,8 +2,7 @@
 
 It judges nothing; use ``brokerproof judge RUN`` afterwards, or ``brokerproof soak`` instead. Exit:
 0 every message sent was confirmed and received · 2 some were not, or the broker closed a connection
-· 3 target unreachable or set-up failed · 4 usage error · 5 internal error.
-"""
+· 3 target unreachable or set-up failed · 4 usage error · 5 internal error."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from brokerproof.harness.results import records, run_folder
 from brokerproof.harness.targets.failure import SetUpFailed
 
 CREWS = "brokerproof.crews"
-"""Entry points of drivers other than processes on this machine, by the kind of ``--master``."""
+"""Entry points of drivers that are not processes on this machine, by the kind of ``--master``."""
 TELL_EVERY = 2 * NS_PER_S
 
 
@@ -42,8 +41,7 @@ TELL_EVERY = 2 * NS_PER_S
 def recover_(run: Path, as_json: bool) -> int:
     """Convert the wire logs that a killed load left in RUN into segments.
 
-    `brokerproof judge RUN` can then read them.
-    """
+    `brokerproof judge RUN` can then read them."""
     try:
         run_folder.read(run, traces=False)
     except run_folder.BadRunFolder as problem:
@@ -74,7 +72,7 @@ class _Load(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Pass ``recover`` to its command before the options of a load are required."""
+        """Pass ``recover`` to its own command before the options of a load are required."""
         if args[:1] == [recover_.name]:
             return recover_.make_context(f"{info_name} recover", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
@@ -107,8 +105,7 @@ class _Load(click.Command):
 def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options: Any) -> int:
     """Drive a target with many producers and consumers, and record it.
 
-    `brokerproof load recover RUN` makes the recording of a killed load readable.
-    """
+    `brokerproof load recover RUN` makes the recording of a killed load readable."""
     wished = wishes(options)
     target = socket_target(options["target"])
     time = lasting(lasts or (None if wished.messages else "10s"))
@@ -160,7 +157,7 @@ def keep(session: Session, outcome: LoadOutcome, report: dict[str, Any], code: i
 
 
 def in_one_sentence(run: Callable[[], LoadOutcome], folder: Path) -> LoadOutcome:
-    """Call ``run`` and convert its failures to the command's exit codes. ``folder``: the run's
+    """Call ``run`` and convert its failures to the command's exit codes. ``folder`` is the run
     folder."""
     try:
         return run()
@@ -182,7 +179,7 @@ def _recorded(folder: Path) -> str:
 
 
 def _left(folder: Path, before: str = "") -> str:
-    """Return advice on wire logs left in the folder; empty if there are none."""
+    """Return advice on the wire logs that were left in the folder; empty if there are none."""
     has_wire_logs = wire_logs(folder)
     return (
         f"{before}brokerproof load recover {shlex.quote(str(folder))} saves the recording"
@@ -192,7 +189,7 @@ def _left(folder: Path, before: str = "") -> str:
 
 
 def crew(master: str | None) -> Drivers:
-    """Return the drivers. Raises :class:`errors.Usage` for an unknown master."""
+    """Return the drivers of a load. Raises :class:`errors.Usage` for an unknown master."""
     if master is None:
         return LocalDrivers()
     for entry_point in entry_points(group=CREWS):
@@ -210,7 +207,7 @@ class _Lines:
         self._last: Instant = 0
 
     def watch(self, progress: Progress) -> bool:
-        """Print progress; never end the load."""
+        """Print the progress; never end the load."""
         if (progress.at - self._last >= TELL_EVERY or progress.ending) and progress.at:
             self._last = progress.at
             numbers, lasted = progress.numbers, max(0, progress.at - progress.since) / NS_PER_S

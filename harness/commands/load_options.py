@@ -117,7 +117,7 @@ def load_options(command: F) -> F:
 
 
 def wishes(options: dict[str, Any]) -> LoadOptions:
-    """Convert the command's options. Raises :class:`errors.Usage`."""
+    """Convert the options of the command. Raises :class:`errors.Usage` for invalid ones."""
     seed = options["seed"]
     try:
         return LoadOptions(
@@ -156,7 +156,7 @@ def socket_target(text: str) -> SocketTarget:
 
 
 def lasting(text: str | None) -> Duration | None:
-    """Parse a time such as ``10s``. Raises :class:`errors.Usage`."""
+    """Parse a time such as ``10s``. Raises :class:`errors.Usage` for anything else."""
     try:
         return None if text is None else duration(text)
     except BadPlan as problem:

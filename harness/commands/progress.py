@@ -1,4 +1,4 @@
-"""Shows the progress of a run: a bar on a terminal, plain lines elsewhere."""
+"""Shows the progress of a run: as a bar on a terminal, in plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from brokerproof.harness.results import records, run_folder
 
 _LOOK_EVERY_S = 0.25
 _PLAIN_EVERY = 50
-"""Cases per printed line, if the output is not a terminal."""
+"""The number of cases per printed line if the output is not a terminal."""
 _ESTIMATE_AFTER = 0.25
-"""The fraction of cases after which their rate allows an estimate of the time left."""
+"""The fraction of cases after which the time left can be estimated."""
 _BAD = frozenset({Verdict.FAIL, Verdict.ERROR})
 
 
@@ -55,7 +55,8 @@ def follow(
     title: str,
     stop_at_first: bool,
 ) -> Ended:
-    """Follow the results that ``process`` writes until it ends or there is a reason to stop."""
+    """Follow the results that ``process`` writes, until the process ends or there is a reason to
+    stop."""
     began = time.monotonic()
     done = bad = total = 0
     tail = records.Tail(folder)
@@ -103,7 +104,7 @@ def follow(
 
 
 def time_left(done: int, total: int, elapsed_s: float) -> str:
-    """Return the estimated time left, in words; empty while it cannot be estimated."""
+    """Return the estimated time left in words; empty while there is no estimate."""
     if not total or done < total * _ESTIMATE_AFTER or done >= total:
         return ""
     left = elapsed_s / done * (total - done)

@@ -45,8 +45,7 @@ def replay(case: Path, name: str, as_bytes: bool, as_json: bool) -> int:
     """Run a counterexample again and print every step: FIXED (exit 0), FAILED (1) or ERROR (5).
 
     Runs the case itself with the recorded arguments. If the case has changed since, it plays
-    the recorded bytes and judges the answers by the old expectation.
-    """
+    the recorded bytes and judges the answers by the old expectation."""
     try:
         file = case_file.read(case)
         target = target_file.load(name)

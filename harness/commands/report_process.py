@@ -1,9 +1,8 @@
 """The process that writes the report of a run.
 
-It starts before the run has ended, because a JVM and Spark take longer to start than a small report
-takes to write, and need nothing from the run to start. The process waits for a line on its standard
-input, and then reads the run folder; if no line arrives, it ends without a report.
-"""
+It starts before the run has ended, because a JVM and Spark, which need nothing from the run, take
+longer to start than a small report takes to write. The process waits for a line on its standard
+input, and then reads the run folder; if no line arrives, it ends without a report."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from typing import Self
 import click
 
 _GRACE_S = 10.0
-"""Time for the process to end its JVM, before it is killed."""
+"""The time for the process to end its JVM, before the process is killed."""
 
 
 def command(folder: Path, *, quiet: bool) -> list[str] | None:
-    """Return the command that reports on ``folder`` when asked; None if no part of this
-    installation writes reports."""
+    """Return the command that reports on ``folder`` when asked; None if this installation cannot
+    write reports."""
     if not entry_points(group="brokerproof.commands", name="report"):
         return None
     report = [str(folder), "--out", str(folder / "report"), "--early"]
@@ -30,7 +29,7 @@ def command(folder: Path, *, quiet: bool) -> list[str] | None:
 
 
 class ReportProcess:
-    """A process that writes the report on request, as a context manager that ends it."""
+    """A process that writes the report on request. As a context manager, it ends with the block."""
 
     def __init__(self, command: list[str] | None) -> None:
         self._command = command
@@ -64,8 +63,8 @@ class ReportProcess:
             )
 
     def write(self) -> None:
-        """Have the report written, and print the steps on stderr. Raises ``click.exceptions.Exit``
-        with the exit code of the process unless that is 0."""
+        """Have the report written, and print the steps on stderr. If the exit code of the process
+        is not 0, raises ``click.exceptions.Exit`` with that code."""
         self.start()
         if self._process is None:
             return

@@ -1,7 +1,6 @@
 """``brokerproof requirements [ID]``: the requirement catalogue, and the cases that cite it.
 
-``brokerproof list`` and ``brokerproof explain ID`` are its older names.
-"""
+``brokerproof list`` and ``brokerproof explain ID`` are its older names."""
 
 from __future__ import annotations
 
@@ -112,8 +111,8 @@ def _explain(requirement: str, as_json: bool) -> None:
 
 
 def _results(folder: Path, requirement: str | None) -> list[Result]:
-    """Return the results of the run in ``folder`` (only of cases that cite ``requirement``, if
-    given)."""
+    """Return the results of the run in ``folder`` (if ``requirement`` is given, only of the cases
+    that cite it)."""
     from brokerproof.harness.results import records  # imported only for options about a run
 
     try:
@@ -127,7 +126,7 @@ def _results(folder: Path, requirement: str | None) -> list[Result]:
 
 
 def _amounts(folder: Path, requirement: str | None, as_json: bool) -> None:
-    """Print the largest amounts that cases of the run in ``folder`` used."""
+    """Print the largest amounts that the cases of the run in ``folder`` used."""
     results = [result for result in _results(folder, requirement) if result.amounts]
     if as_json:
         fields = [
@@ -143,8 +142,8 @@ def _amounts(folder: Path, requirement: str | None, as_json: bool) -> None:
 
 
 def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
-    """Print the situations of the run in ``folder`` (only of cases that cite ``requirement``, if
-    given)."""
+    """Print the situations that the run in ``folder`` reached (if ``requirement`` is given, only in
+    the cases that cite it)."""
     results = [result for result in _results(folder, requirement) if result.situations]
     if as_json:
         fields = [
@@ -167,7 +166,7 @@ def _reached(folder: Path, requirement: str | None, as_json: bool) -> None:
 
 
 def _width() -> int:
-    """The width of the terminal, up to a readable length of lines."""
+    """The width of the terminal, but at most a readable length of lines."""
     return min(shutil.get_terminal_size().columns, 100)
 
 

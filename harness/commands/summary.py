@@ -24,20 +24,20 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import WORST_FIRST
 
 MOST_CAUSES = 12
-"""The most causes printed for each verdict; the report has them all."""
+"""The most causes that are printed for each verdict; the report lists them all."""
 _MOST_CASES = 4
 _MOST_OBSERVED = 2
 _NARROWEST = 40
 _MOST_ABSENT = 4
 _MOST_CHARACTERS = 400
-"""The most characters of an observation: a case may quote a whole frame."""
+"""The most characters of an observation, since a case may quote a whole frame."""
 _STYLES = {
     Verdict.FAIL: "bold red",
     Verdict.ERROR: "bold magenta",
     Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.WARN: "bold cyan",
 }
-"""Verdicts whose causes are printed, in order, each with its style."""
+"""The verdicts whose causes are printed, in order, each with its style."""
 _STATES = {
     State.BROKEN: "bold red",
     State.UNDECIDED: "yellow",
@@ -56,7 +56,7 @@ def show(
     passing: Sequence[str],
     gated: Gated | None,
 ) -> None:
-    """Print the summary. ``targets`` has the argument that named each target; ``passing`` has a
+    """Print the summary. ``targets`` holds the argument that named each target; ``passing`` holds a
     sentence for each known deviation that did not occur."""
     latest = [last.result for last in records.last_of_each(results)]
     catalogue = requirements.load()
@@ -100,8 +100,8 @@ def _print(console: Console, lines: Iterable[Text]) -> None:
 def described(
     cause: Cause, catalogue: Catalogue, titles: Mapping[str, str], width: int
 ) -> Iterator[Text]:
-    """Yield a cause: its requirement, the violation's impact, the observation, and the ``titles``
-    of the cases that observed it."""
+    """Yield the lines of a cause: its requirement, the violation's impact, the observation, and the
+    ``titles`` of the cases that made it."""
     head = Text(cause.verdict.value, style=_STYLES[cause.verdict])
     requirement = None
     if cause.finding is None or cause.is_unmet:
@@ -141,7 +141,7 @@ def _cases(cause: Cause) -> Iterator[tuple[str, str]]:
 
 
 def area_line(area: AreaState, width: int) -> Text:
-    """Return the area, its state, and the reason: one line, unless the reason is long."""
+    """Return the area, its state, and the reason, on one line unless the reason is long."""
     line = Text(f"  {area.area.label:<22}")
     line.append(f"{area.state.value:<14}", style=_STATES[area.state])
     indent = " " * len(line)
@@ -150,7 +150,7 @@ def area_line(area: AreaState, width: int) -> Text:
 
 
 def absent(results: Iterable[Result], target: str, width: int) -> Iterator[Text]:
-    """Yield what the skipped cases of ``target`` need most; nothing if they need nothing."""
+    """Yield what the skipped cases of ``target`` most often need; nothing if they need nothing."""
     skips = (
         result.detail
         for result in results
@@ -197,7 +197,7 @@ def compared(gated: Gated, width: int) -> Iterator[Text]:
 def next_steps(
     folder: Path, results: Sequence[Result], targets: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield commands to continue with; none if every case passed."""
+    """Yield the commands to try next; none if every case passed."""
     failed = [cause for cause in causes.group(results, Verdict.FAIL) if cause.finding is not None]
     retry = f"  brokerproof run --last-failed {shlex.quote(str(folder))}"
     if not failed:

@@ -17,8 +17,7 @@ def targets(as_json: bool) -> None:
     """List the built-in targets with their descriptions.
 
     --target also accepts HOST:PORT, a stomp:// URL, or your own target file
-    (docs/how-to/judge-a-running-broker.md).
-    """
+    (docs/how-to/judge-a-running-broker.md)."""
     rows = [
         {"name": name, **shipped_targets.facts(path)}
         for name, path in shipped_targets.paths().items()
@@ -46,8 +45,7 @@ def targets(as_json: bool) -> None:
 def capabilities(name: str | None, as_json: bool) -> None:
     """List the capabilities that cases need, and how a target gets them or why it lacks them.
 
-    --target does not connect to the broker; a run may find that the broker has fewer.
-    """
+    --target does not connect to the broker; a run may find that the broker has fewer."""
     identity = None
     if name is not None:
         from brokerproof.harness.targets import target_file  # imports every kind of target

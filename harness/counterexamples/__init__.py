@@ -1,2 +1,2 @@
-"""Counterexamples: a failing example, saved as a case file and as scripts that run without
+"""Counterexamples: failing examples, each saved as a case file and as scripts that run without
 brokerproof."""

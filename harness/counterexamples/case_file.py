@@ -1,5 +1,5 @@
-"""``*.case.jsonl``: a header (what failed, and how to run it again), then the conversation, one
-step per line."""
+"""Case files, ``*.case.jsonl``: first a header (what failed, and how to run it again), then the
+conversation, one step per line."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ FOLDER = "counterexamples"
 
 
 class BadCaseFile(OneSentence):
-    """A file is not a case file of this version. The message is one sentence with file, line and
-    error."""
+    """A file is not a case file of this version. The message is one sentence with the file, the
+    line and the error."""
 
 
 @dataclass
 class CaseFile:
-    """The content of a case file. ``conversation`` is None if no bytes were kept; then the header
+    """The content of a case file. ``conversation`` is None if no bytes were kept; the header then
     says why."""
 
     header: dict[str, Any]
@@ -63,7 +63,7 @@ def path_of(folder: Path, target: str, case: str) -> Path:
 
 
 def fingerprint(function: Callable[..., Any], cited: tuple[str, ...]) -> str:
-    """Return a digest of the function's code, without docstring, position and layout."""
+    """Return a digest of the function's code, ignoring its docstring, position and layout."""
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(function)))
         for node in ast.walk(parsed):
@@ -170,10 +170,10 @@ def read(path: Path) -> CaseFile:
 
 
 MOST_SECONDS = 86_400
-"""The longest pause or wait of a recording: a day."""
+"""The longest pause or wait in a recording: a day."""
 _KINDS = (*get_args(Kind), "words")
 _WITH_CONN = (*COUNTED, "end", "open", "window")
-"""Kinds of expectation that name a connection."""
+"""The kinds of expectation that name a connection."""
 
 
 def _text_of(values: Mapping[str, Any], key: str) -> str:
@@ -190,8 +190,7 @@ def _number_of(values: Mapping[str, Any], key: str, most: int) -> float:
 
 
 def _check_step(line: Line, came: Mapping[int, list[Came]]) -> None:
-    """Raise ``KeyError``, ``TypeError`` or ``ValueError`` for a step that the player cannot
-    play."""
+    """Raise ``KeyError``, ``TypeError`` or ``ValueError`` for a step that cannot be played."""
     fields = line.about
     if line.verb != "pause" and (type(line.conn) is not int or line.conn not in came):
         raise ValueError(f"{line.verb} names the connection {line.conn!r:.60}, which is not open")
@@ -322,5 +321,5 @@ def _part_of(stored: Mapping[str, Any]) -> Part:
 
 
 def _text(text: str) -> str:
-    """Return text as JSON can hold it; bytes that are not UTF-8 are escaped (``\xff``)."""
+    """Return bytes as text that JSON can hold; bytes that are not UTF-8 are escaped (``\xff``)."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

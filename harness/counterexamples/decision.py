@@ -1,8 +1,8 @@
-"""Judges a replayed conversation by the expectation recorded with it.
+"""Judges a replayed conversation by the expectation that was recorded with it.
 
 This file needs only Python 3.11 and ``player.py``; both are copied into every script of a
-counterexample. :data:`PROMISES` lists the expectations that can be confirmed as met. For others a
-script can only recognise the recorded behaviour."""
+counterexample. :data:`PROMISES` lists the expectations that can be confirmed as met. For any other
+expectation, a script can only recognise the recorded behaviour."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from typing import Any
 from brokerproof.harness.counterexamples.player import Came, Diverged, Player, show
 
 FLOOR_S = 0.05
-"""A measured time this close to a bound, or within a fiftieth of it, decides nothing."""
+"""A measured time this close to a bound, or within a fiftieth of the bound, decides nothing."""
 VOLATILE = frozenset(
     {"message-id", "ack", "session", "timestamp", "server", "expires", "heart-beat"}
 )
 """Headers whose values differ between runs without meaning anything."""
 
 Decision = tuple[bool | None, str]
-"""True if the expectation is met, False if it is violated, None if undecided; and a sentence."""
+"""True if the expectation is met, False if it is violated, None if this is undecided; and a
+sentence."""
 
 
 def decide(expected: Mapping[str, Any], recorded: Mapping[str, Any], player: Player) -> Decision:
-    """Judge what ``player`` received by ``expected`` or, if that cannot be checked here, by
+    """Judge what ``player`` received: by ``expected`` or, if that cannot be checked here, by
     ``recorded``."""
     judge = _JUDGES.get(expected["kind"])
     if judge is None or not decidable(expected):
@@ -211,8 +212,8 @@ def _fits(frame: Came, expected: Mapping[str, Any], player: Player) -> bool:
 
 
 def _compare(recorded: Mapping[str, Any], player: Player) -> Decision:
-    """For expectations that cannot be checked here: the same behaviour counts as the same
-    violation."""
+    """Compare with the recording if the expectation cannot be checked here: the same behaviour
+    counts as the same violation."""
     for conn, frames in recorded["came"].items():
         came = player.came.get(int(conn), [])
         now = [_essence(frame.command, frame.headers, frame.body, player) for frame in came]

@@ -1,9 +1,9 @@
 """Converts drawn arguments to JSON and back without evaluating code.
 
-Dataclasses and enumerations are named ``module:Class`` and looked up in those of our modules that
-are already imported. Nothing is imported, and only such classes are called. A value without a JSON
-form, such as an entry in a table of malformed frames, is named by its table (``module:TABLE``) and
-index."""
+Dataclasses and enumerations are named ``module:Class`` and are looked up in those of our modules
+that are already imported. Nothing is imported, and no other classes are called. A value without a
+JSON form, such as an entry in a table of malformed frames, is named by its table (``module:TABLE``)
+and its index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = ("brokerproof.suites.", "brokerproof.harness.")
 
 
 class Unstorable(Exception):
-    """A value has no form that could be read back. The message names its type."""
+    """A value cannot be stored in a form that could be read back. The message names its type."""
 
 
 class Unrestorable(OneSentence):
@@ -73,7 +73,7 @@ def _encode_dataclass(value: Any) -> Any:
 
 
 def decode(stored: Any) -> Any:
-    """The inverse of :func:`encode`. Raises :class:`Unrestorable`."""
+    """Return the value that :func:`encode` stored. Raises :class:`Unrestorable`."""
     if not isinstance(stored, (dict, list)):
         return stored
     if isinstance(stored, list):
@@ -118,7 +118,7 @@ def _decode(stored: Mapping[str, Any]) -> Any:
 
 
 def _shown(value: object) -> str:
-    """Return a textual form of a value that is the same in every process."""
+    """Return a value as text that is the same in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
 
 

@@ -1,7 +1,7 @@
 """Replays a recorded STOMP conversation byte for byte and keeps what arrives.
 
-This file needs only Python 3.11. ``brokerproof replay`` uses it. It is copied into every script of
-a counterexample, together with ``decision.py``, which judges what arrived.
+This file needs only Python 3.11. ``brokerproof replay`` uses it. Every script of a counterexample
+contains a copy, together with ``decision.py``, which judges what arrived.
 
 Values that differ between runs are filled in during replay: ACK and NACK take their ids from the
 MESSAGE received this time, and destination names get a new suffix of the same length."""
@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 PATIENCE_S = 10.0
-"""The longest wait of a step for a frame that arrived in the recording."""
+"""The longest time that a step waits for a frame that arrived in the recording."""
 
 
 def show(text: str = "") -> None:
-    """Print a line and flush it."""
+    """Print a line and flush the output."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -36,7 +36,7 @@ class Ref(NamedTuple):
 
 
 class Secret(NamedTuple):
-    """Bytes ``start`` to ``end`` of the given login or passcode."""
+    """The bytes from ``start`` to ``end`` of the given login or passcode."""
 
     name: str
     start: int = 0
@@ -47,8 +47,8 @@ Part = bytes | Ref | Secret
 
 
 class Came(NamedTuple):
-    """A frame, still escaped. ``at`` is in seconds. ``size`` is in bytes and includes the NUL and
-    an end of line directly after it."""
+    """A received frame, still escaped. ``at`` is in seconds. ``size`` is in bytes, including the
+    NUL and an end of line directly after that."""
 
     at: float
     command: str
@@ -100,8 +100,8 @@ class Frames:
 
 
 class Diverged(Exception):
-    """The conversation diverged from the recording before the decisive point. The message says
-    how."""
+    """The conversation diverged from the recording before the decisive point, as the message
+    describes."""
 
 
 class Settled(NamedTuple):
@@ -115,10 +115,8 @@ class Settled(NamedTuple):
 
 class Player:
     """Performs the steps of a recorded conversation over sockets. ``say`` receives a line for each
-    step.
-
-    ``recorded`` is what arrived in the recording: ``came`` has the frames of each connection
-    (command, headers, body), and ``ended`` the connections that the broker closed. Steps raise
+    step. ``recorded`` is what arrived in the recording: ``came`` has the frames of each connection
+    (command, headers, body), and ``ended`` has the connections that the broker closed. Steps raise
     :class:`Diverged`."""
 
     def __init__(
@@ -139,10 +137,10 @@ class Player:
         self.ended: dict[int, tuple[float, str]] = {}
         self.marks: dict[str, float] = {}
         self.heard: dict[int, list[float]] = {}
-        """Instants at which bytes arrived (heartbeats included), by connection."""
+        """The instants at which bytes arrived (heartbeats included), by connection."""
         self.settled: list[Settled] = []
         self.late: list[str] = []
-        """Frames of the recording that did not arrive in the replay."""
+        """Frames in the recording that did not arrive in the replay."""
         self._recorded = {
             int(conn): [Came(0, *frame) for frame in frames]
             for conn, frames in recorded["came"].items()
@@ -150,11 +148,11 @@ class Player:
         self._ended_then = frozenset(recorded["ended"])
         self._step = 0
         self._acted_at = 0.0
-        """Instant of our last step, from which the broker's time to answer counts."""
+        """The instant of our last step. The broker's time to answer begins here."""
         self._answered_from: dict[int, int] = {}
-        """Frames that had arrived by that instant, by connection."""
+        """The number of frames that had arrived by that instant, by connection."""
         self._in_vain = 0.0
-        """Seconds since then spent waiting in vain."""
+        """The seconds since that instant that were spent waiting in vain."""
         self._readers: dict[int, Frames] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._gone: set[int] = set()
@@ -169,7 +167,7 @@ class Player:
         self._tell(conn, f"opened to {acceptor}")
 
     def send(self, conn: int, *parts: Part, mark: str = "") -> None:
-        """Write these bytes in one call. ``mark`` names the instant."""
+        """Write these bytes in one call. ``mark`` is a name for the instant."""
         if self._begin_send(conn, parts, mark):
             self._write(conn, b"".join(self._bytes_of(part) for part in parts))
 
@@ -184,9 +182,8 @@ class Player:
         mark: str = "",
     ) -> None:
         """Wait, at most ``within`` seconds from our last step, for the frame that was number
-        ``count`` on this connection in the recording. ``like`` is the recorded frame.
-
-        The decisive point cannot be reached without a ``needed`` frame."""
+        ``count`` on this connection in the recording. ``like`` is the recorded frame. Without a
+        ``needed`` frame, the decisive point cannot be reached."""
         self._step += 1
         began = self.now()
         self._wait(
@@ -205,8 +202,8 @@ class Player:
         self._tell(conn, f"… did not arrive this time: {like}")
 
     def ends(self, conn: int, how: str, *, within: float = PATIENCE_S, mark: str = "") -> None:
-        """Wait, at most ``within`` seconds from our last step, until the broker closes the
-        connection as in the recording (``how``)."""
+        """Wait until the broker closes the connection as in the recording (``how``), at most
+        ``within`` seconds from our last step."""
         self._step += 1
         began = self.now()
         self._wait(max(began, self._acted_at + within), lambda: conn in self.ended)
@@ -218,7 +215,7 @@ class Player:
             self.marks[mark] = self.ended[conn][0]
 
     def pause(self, seconds: float) -> None:
-        """Let time pass. Time spent waiting in vain since our last step counts."""
+        """Let time pass, less the time spent waiting in vain since our last step."""
         self._step += 1
         left = max(0.0, seconds - self._in_vain)
         self._say(f"{self.now():9.3f}  pause of {left:g} s")
@@ -249,7 +246,7 @@ class Player:
         return [frame for frame in self.came.get(conn, ()) if frame.command == "MESSAGE"]
 
     def renamed(self, data: bytes) -> bytes:
-        """Return recorded bytes with this run's suffix in destination names."""
+        """Return recorded bytes with the suffix of this run in destination names."""
         return data.replace(self.mark, self.new_mark) if self.mark else data
 
     def _act(self) -> None:
@@ -279,7 +276,7 @@ class Player:
         return conn not in self._gone and conn not in self.ended
 
     def _find(self, conn: int, count: int) -> Came | None:
-        """Return the received frame that corresponds to frame ``count`` of ``conn`` in the
+        """Return the received frame that corresponds to frame number ``count`` of ``conn`` in the
         recording."""
         then = self._recorded.get(conn, [])[:count]
         if len(then) < count:
@@ -323,7 +320,7 @@ class Player:
     _began = 0.0
 
     def now(self) -> float:
-        """Seconds since the first call."""
+        """The number of seconds since the first call."""
         now = time.monotonic()
         self._began = self._began or now
         return now - self._began
@@ -373,7 +370,7 @@ class Player:
 
 
 def _key(frame: Came) -> tuple[str, bytes]:
-    """Return the command and the headers that distinguish a frame from similar ones in every
+    """Return the command and those headers that distinguish a frame from similar ones in every
     run."""
     if frame.command == "RECEIPT":
         return frame.command, (frame.get("receipt-id") or "").encode("utf-8", "surrogateescape")

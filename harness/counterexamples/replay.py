@@ -1,5 +1,5 @@
-"""Replays a saved counterexample: runs the case with the same arguments or, if the case changed,
-replays its bytes."""
+"""Replays a saved counterexample: runs the case with the same arguments or, if the case has
+changed, replays the recorded bytes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,13 @@ from brokerproof.harness.worlds.world import Unreachable
 
 FIXED, FAILED, ERROR = "FIXED", "FAILED", "ERROR"
 ATTEMPTS = 3
-"""The most runs of a case in real time, while the host leaves its findings uncertain."""
+"""The most times that a case runs in real time while a late host leaves its findings uncertain."""
 
 
 @dataclass
 class Answer:
-    """``how`` is "case" or "bytes". ``why``: why not "case"."""
+    """The outcome. ``how`` is "case" or "bytes"; for "bytes", ``why`` says why the case did not
+    run."""
 
     answer: str
     detail: str
@@ -52,14 +53,14 @@ class Answer:
 
 
 class Changed(Exception):
-    """The case cannot run as it ran then. The message is one sentence."""
+    """The case can no longer run as it ran when it was recorded. The message is one sentence."""
 
 
 def import_home(name: str) -> None:
     """Import the conformance module of case ``name`` (``flow.consumer_window.x``) so that it
     registers.
 
-    Raises :class:`Changed` if there is none or it cannot be imported."""
+    Raises :class:`Changed` if there is no such module or it cannot be imported."""
     suite, *middle = current_name(name).split(".")[:-1]
     packages = {suite: f"brokerproof.suites.{suite}" for suite in CONFORMANCE} | extensions.suites()
     if suite not in packages or not middle or not all(part.isidentifier() for part in middle):
@@ -73,8 +74,8 @@ def import_home(name: str) -> None:
 
 
 def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
-    """Return the call and the drawn arguments of ``file``, from the suites imported so far. Raises
-    :class:`Changed`."""
+    """Return the call and the drawn arguments that ``file`` names, from the suites imported so far.
+    Raises :class:`Changed`."""
     header = file.header
     case = cases.registry().get(current_name(str(header.get("name"))))
     version = header.get("case_version")
@@ -100,7 +101,7 @@ def restored(file: CaseFile) -> tuple[Call, Mapping[str, Any]]:
 def run_case(
     run: Run, file: CaseFile, call: Call, plan: Mapping[str, Any], say: Callable[[str], None]
 ) -> Answer:
-    """Run the case again and compare its findings on the violated requirements."""
+    """Run the case again, and compare the findings on the violated requirements."""
     named = frozenset(requirement["id"] for requirement in file.header["requirements"])
     if lack := run.target.identity.lack_of(call.case.needs):
         return Answer(ERROR, lack, "case")
@@ -149,7 +150,7 @@ def run_bytes(run: Run, file: CaseFile, why: str, say: Callable[[str], None]) ->
 
 
 def step_lines(events: list[Event]) -> Iterator[str]:
-    """Return the steps of a run, one line each; heartbeats are only counted."""
+    """Return the steps of a run, one per line; heartbeats are only counted."""
     began = events[0].at_ns if events else 0
     beats = 0
     for event in events:

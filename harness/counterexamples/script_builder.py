@@ -30,21 +30,21 @@ from brokerproof.harness.protocols.byte_log import (
 from brokerproof.harness.targets.target import Identity
 
 SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
-"""By whether time was virtual: a shorter gap is not a pause but the harness's own work."""
+"""The shortest gap that is a pause, by whether time was virtual; a shorter gap is the harness's own
+work."""
 NEAR: Duration = 2 * NS_PER_MS
-"""The greatest distance between an instant named by a measurement and the step that it refers
-to."""
+"""The greatest distance between an instant in a measurement and the step to which it refers."""
 COUNTED = ("frame", "absence", "silence")
-"""Kinds of expectation that count the frames of a given shape."""
+"""The kinds of expectation in which frames of a given shape are counted."""
 AGAIN_S = 0.25
-"""How much later than in the recording a frame that should not arrive may arrive again."""
+"""How much later than in the recording an unwanted frame may arrive in a replay."""
 _SHORTEST_MARK = 6
-"""A shorter mark (``1``) might also occur elsewhere and is not replaced."""
+"""The shortest mark that is replaced: a shorter one (``1``) might also occur elsewhere."""
 
 
 @dataclass
 class Line:
-    """One step: a method of the player, its connection, and its arguments."""
+    """One step: a method of the player, the connection, and the arguments."""
 
     at: Instant
     verb: str
@@ -77,7 +77,7 @@ class Composed:
 
 
 def compose(log: ByteLog, violation: Violation, identity: Identity, *, virtual: bool) -> Composed:
-    """Return the conversation up to ``violation``, without login and passcode."""
+    """Return the conversation up to ``violation``, without the login and the passcode."""
     steps = log.steps[: violation.steps]
     secret = _without_secrets(steps, identity)
     readers: dict[int, Frames] = {}
@@ -162,9 +162,9 @@ def _with_ids(part: Part, ids: Mapping[bytes, Ref]) -> list[Part]:
 
 
 def _without_secrets(steps: list[Step], identity: Identity) -> dict[int, list[Part]]:
-    """Return the parts of each write, by its position; a secret may span several writes.
+    """Return the parts of each write, by the write's position; a secret may span several writes.
 
-    The passcode is replaced everywhere, even within a wrong one, unless it is guessable."""
+    Unless the passcode is guessable, it is replaced everywhere, even within a wrong one."""
     patterns = {
         name: rb"(?:^|\n)" + name.encode() + b":(" + re.escape(value.encode()) + rb")(?=[\r\n])"
         for name, value in (("login", identity.login), ("passcode", identity.passcode))
@@ -206,8 +206,7 @@ def _cut(data: bytes, begin: int, hidden: list[tuple[int, int, str]]) -> Iterato
 
 
 def _heard_at(steps: list[Step], expectation: Expectation | None) -> int | None:
-    """Return the connection on which bytes arrived at the instant from which heartbeats are
-    counted."""
+    """Return the connection on which bytes arrived at the instant from which heartbeats count."""
     if expectation is None or expectation.kind != "signs":
         return None
     conns = (
@@ -279,13 +278,13 @@ def _fits(frame: Came, expected: Mapping[str, Any]) -> bool:
 
 
 def _own(line: Line) -> bool:
-    """True for a step of ours, to which the broker responds."""
+    """True for a step of our own, to which the broker responds."""
     return line.verb in ("open", "send", "leave")
 
 
 def _give_time(lines: list[Line], expected: Mapping[str, Any], end: Instant) -> None:
     """Lengthen the waits for frames that arrived late or were expected later than they arrived. For
-    frames that should not have arrived, wait only as long as the case did."""
+    unwanted frames, wait only as long as the case did."""
     longest = expected.get("hi_s") or expected.get("lo_s") or 0.0
     last = next((place for place in reversed(range(len(lines))) if _own(lines[place])), 0)
     own = lines[0].at if lines else 0
@@ -337,7 +336,7 @@ def _mark_needed(lines: list[Line], expected: Mapping[str, Any]) -> None:
 
 
 def mark_decidable(expected: dict[str, Any], lines: list[Line]) -> None:
-    """Note, for a measured time, whether the two steps that bound it were found."""
+    """For a measured time, record whether the two steps that bound it were found."""
     if expected["kind"] == "duration":
         marks = {line.about.get("mark") for line in lines}
         expected["decidable"] = {"since", "until"} <= marks and "lo_s" in expected

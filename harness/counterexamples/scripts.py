@@ -1,4 +1,4 @@
-"""Writes stand-alone scripts of a counterexample, which a broker's maintainers can run without
+"""Writes stand-alone scripts of a counterexample. A broker's maintainers can run them without
 brokerproof."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brokerproof.harness.counterexamples.script_builder import Composed, Line
 from brokerproof.harness.protocols.stomp import codec
 
 MOST_LINES = 3000
-"""The most steps of a conversation that is written as a script."""
+"""The most steps in a conversation that is written as a script."""
 _PIECE = 92
 _COMMENT = 98
 _OURS = "brokerproof."
@@ -77,8 +77,8 @@ def _program(
 
 
 def _source(modules: Sequence[ModuleType]) -> Iterator[str]:
-    """Return the lines of ``modules`` merged into one module: all imports, then the definitions,
-    without module docstrings and our own imports."""
+    """Return the lines of ``modules`` merged into one module: first all imports except our own,
+    then the definitions, without module docstrings."""
     whole: set[str] = set()
     names: dict[str, set[str]] = {}
     definitions: list[str] = []
@@ -194,7 +194,7 @@ def _pieces(parts: tuple[Part, ...]) -> Iterator[str]:
 
 
 def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
-    """Return the parts as source lines, each with True if the next line continues the same
+    """Return the parts as source lines; each comes with True if the next line continues the same
     bytes."""
     for part in parts:
         if isinstance(part, Ref):
@@ -267,7 +267,7 @@ def _through_stomp_py(line: Line, versions: Mapping[int, str]) -> Iterator[str]:
 
 
 def _stomp_py_frame(line: Line, version: str) -> str:
-    """Return ``send_frame`` for a write of one whole frame that stomp.py would write
+    """Return a ``send_frame`` call for a write of one whole frame, if stomp.py would write it
     identically."""
     texts: dict[str, str] = {}
     data = b""

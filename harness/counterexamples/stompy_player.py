@@ -1,6 +1,6 @@
 """Replays a recorded STOMP conversation through stomp.py.
 
-This file needs Python 3.11, stomp.py and ``player.py``; the two files are copied into every
+This file needs Python 3.11, stomp.py and ``player.py``. Both files are copied into every
 ``*_stompy.py`` script."""
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class _Listener:
 
 
 class StompPyPlayer(Player):
-    """Performs the steps of a recorded conversation through stomp.py connections."""
+    """Performs the steps of a recorded conversation over stomp.py's connections."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._versions: dict[int, str] = {}
         self._connections: dict[int, Any] = {}
         self._changed = threading.Condition()
-        """Notified by stomp.py's threads when bytes arrive."""
+        """The condition that stomp.py's threads notify when bytes arrive."""
 
     def connect(self, conn: int, acceptor: str, version: str) -> None:
         """Open a connection that speaks ``version``; CONNECT is sent as a separate step."""
@@ -47,7 +47,7 @@ class StompPyPlayer(Player):
             self._connections[conn].send_frame(command, values, self._value(body))
 
     def disconnected(self, conn: int) -> None:
-        """Record that the connection ended: the broker closed it, unless we left."""
+        """Record that the connection ended. Unless we left, the broker closed it."""
         with self._changed:
             if conn not in self._gone:
                 self.closed(conn, "EOF")

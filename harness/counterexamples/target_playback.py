@@ -1,4 +1,4 @@
-"""Replays the bytes of a case file in a target's own world if the case itself can no longer run."""
+"""Replays the bytes of a case file in a target's own world, for a case that can no longer run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class WorldPlayer(Player):
 
 
 def play(target: Target, talk: Composed, say: Callable[[str], None]) -> Decision:
-    """Replay ``talk`` and judge it by the recorded expectation
+    """Replay ``talk``, and judge what arrives by the recorded expectation
     (:func:`brokerproof.harness.counterexamples.decision.decide`).
 
     Raises :class:`brokerproof.harness.worlds.world.Unreachable` if an acceptor of the recording

@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.byte_log import Violation
 def keep(
     folder: Path, run: Run, call: Call, example: ExampleRecord, failing: frozenset[str]
 ) -> Path:
-    """Write the conversation of ``example`` into ``folder``; return the case file."""
+    """Write the conversation of ``example`` to files in ``folder``; return the case file."""
     violation = next(
         violation for violation in example.wire.violations if failing & set(violation.requirements)
     )

@@ -1,10 +1,9 @@
 """Measures addresses that fill up: their limit, the cost of a message, the policy at the limit, and
-when there is room again.
-
-It uses AMQP, where each message has an outcome and credit shows room. Let s(k) be the smallest
-total body size with which k messages fill an address. Then s(k) + k · overhead is the limit to
-within one byte, so two values of k give both overhead and limit. Bodies stay small, because brokers
-may store large ones elsewhere and not count them."""
+when there is room again. The probes use AMQP, in which each message has an outcome and credit shows
+that there is room. Let s(k) be the smallest total body size with which k messages fill an address.
+Then s(k) + k · overhead is the limit to within one byte, so two values of k give both the overhead
+and the limit. Bodies are kept small, because brokers may store large ones elsewhere and not count
+them."""
 
 from __future__ import annotations
 
@@ -24,14 +23,14 @@ from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
 QUIET: Duration = ms(300)
 """How long a link must stay without credit before an address counts as blocking."""
 SLOW: Duration = 8 * QUIET
-"""Time for a message that passes through a file."""
+"""The time for a message that passes through a file."""
 SMALLEST = 256
-"""From this body size, each further byte costs one byte more; below, the encoded length is
-shorter."""
+"""From this body size on, each further byte costs one byte more; for smaller bodies, the encoded
+length is shorter."""
 LARGEST = 1 << 20
 """The highest limit searched for, in bytes."""
 WHOLE = 1 << 16
-"""The largest body sent, in bytes: smaller than what brokers treat as a large message."""
+"""The largest body that is sent, in bytes: brokers do not treat it as a large message."""
 SEVERAL = 10
 """The second measurement has this many times the messages of the first: more messages determine the
 overhead more precisely."""
@@ -39,8 +38,8 @@ overhead more precisely."""
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A fresh address after some messages: how many it accepted, and whether it refused, dropped,
-    blocked or paged one more."""
+    """What happened at a fresh address: how many messages were accepted, and whether one more was
+    refused, dropped, blocked or paged."""
 
     accepted: int
     refused: bool
@@ -82,8 +81,8 @@ class AddressProbes:
         )
 
     def fill(self, node: Node, bodies: Sequence[int]) -> tuple[AmqpPeer, int, str | None]:
-        """Send messages with bodies of this size one by one. Return the number accepted and the
-        outcome that ended it."""
+        """Send messages with bodies of this size one by one. Return the number of accepted messages
+        and the outcome that ended the filling."""
         peer, link = self.producer(node)
         for number, body in enumerate(bodies):
             if not self.credit(link, peer, PATIENCE if number == 0 else QUIET):
@@ -94,8 +93,8 @@ class AddressProbes:
         return peer, len(bodies), None
 
     def look(self, bodies: Sequence[int], *, lost: bool = True) -> Look:
-        """Fill a fresh address with messages of this size and send one more; return the
-        observation."""
+        """Fill a fresh address with messages of this size, and send one more; return what was
+        observed."""
         node = self.fresh()
         peer, accepted, otherwise = self.fill(node, bodies)
         sent = accepted
@@ -134,7 +133,7 @@ class AddressProbes:
         return Look(accepted, refused, no_credit and not refused, gone, paged and not gone)
 
     def taken(self, node: Node, count: int) -> int:
-        """Consume and settle up to ``count`` messages; return how many arrived."""
+        """Consume and settle at most ``count`` messages; return how many arrived."""
         peer = self.bench.amqp(acceptor=self.acceptor)
         link = peer.receiver(node, credit=count)
         before = -1
@@ -165,7 +164,7 @@ class AddressProbes:
 
     def room(self, body: int, count: int) -> int | None:
         """Under BLOCK: return how many of ``count`` messages remain when a waiting producer
-        receives credit; None if it never does."""
+        receives credit; None if it never receives any."""
         node = self.fresh()
         peer, accepted, _ = self.fill(node, [body] * count)
         late, link = self.producer(node)
@@ -199,12 +198,13 @@ def _shared(size: int, count: int) -> list[int]:
 
 
 def of_prefix(parameter: str, prefix: str) -> str:
-    """Return the name of a parameter for addresses with this prefix."""
+    """Return the name that a parameter has for addresses with this prefix."""
     return f"{parameter} of {prefix}*"
 
 
 def infer_address(bench: Bench, prefix: str, acceptor: str | None) -> list[Estimate]:
-    """Find the limit of addresses with ``prefix``, up to :data:`LARGEST` bytes."""
+    """Find the limit of addresses with ``prefix``, provided that it is at most :data:`LARGEST`
+    bytes."""
     probes = AddressProbes(bench, prefix, acceptor)
     return [
         replace(estimate, parameter=of_prefix(estimate.parameter, prefix))
@@ -255,8 +255,8 @@ def _estimates(probes: AddressProbes) -> list[Estimate]:
 
 
 def _by_messages(probes: AddressProbes, policy: str) -> int | None:
-    """Return the number of messages that fills an address, if it is the same for small and large
-    ones."""
+    """Return the number of messages that fills an address, if small and large messages give the
+    same number."""
 
     def full(count: int, body: int) -> bool:
         return probes.full([body] * count, policy)
@@ -266,7 +266,7 @@ def _by_messages(probes: AddressProbes, policy: str) -> int | None:
 
 
 def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
-    """Find the fraction of the limit to which an address must drain before a producer receives
+    """Find the fraction of the limit to which an address must empty before a producer receives
     credit again."""
     name, body = "room again below", 1000
     weight = Range.of((overhead.low or 0) + body, (overhead.high or 0) + body)
@@ -281,6 +281,6 @@ def _room(probes: AddressProbes, limit: Range, overhead: Range) -> Estimate:
 
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the first number above ``low`` for which ``holds``, which must be monotonic and true
-    at ``high``."""
+    """Return the first number above ``low`` for which ``holds`` is true. ``holds`` must be
+    monotonic, and true at ``high``."""
     return low + 1 + bisect_left(range(low + 1, high), True, key=holds)

@@ -9,11 +9,11 @@ from brokerproof.harness.protocols.conversation import either
 from brokerproof.harness.targets.target import Target
 
 UNDECLARED = "amqp091-undeclared"
-"""The capability of a broker on which an undeclared queue does not exist."""
+"""The capability of a broker on which a queue does not exist until it is declared."""
 
 
 def infer_amqp091(target: Target, seed: int) -> Dialect:
-    """Ask ``target`` for its dialect of AMQP 0-9-1. A broker that refuses the login has none."""
+    """Find the dialect of AMQP 0-9-1 that ``target`` speaks; none if it refuses the login."""
     questions, dialect = Questions(target, seed), Dialect()
     if questions.asked(_makes_queues):
         dialect.without(

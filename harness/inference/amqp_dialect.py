@@ -1,9 +1,8 @@
 """Infers the dialect of an AMQP 1.0 broker from its address alone: which nodes are queues or
-topics, which features they support, and the shortest idle-time-out.
-
-The standard leaves addresses and nodes to the broker. Candidates are tried concurrently; the first
-in order that behaves as a queue or topic counts. Another feature of a queue counts as offered if it
-worked once; the cases judge how well."""
+topics, which features they support, and the shortest idle-time-out. The standard leaves addresses
+and nodes to the broker. Candidates are tried concurrently; the first in order that behaves as a
+queue or topic is used. Any other feature counts as offered if it worked once; the cases judge how
+well it works."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from brokerproof.harness.targets.external.target import AddressTarget
 from brokerproof.harness.targets.target import Target
 
 Candidate = tuple[str, str]
-"""The form of an address, and the capability of its terminus."""
+"""The form of an address, and the capability of the terminus."""
 QUEUES: Sequence[Candidate] = (
     ("{name}", ""),
     ("{name}", "queue"),
@@ -32,7 +31,7 @@ QUEUES: Sequence[Candidate] = (
     ("queue/{name}", ""),
 )
 DECLARED: Sequence[Candidate] = (("/queues/{name}", ""), ("/amq/queue/{name}", ""), ("{name}", ""))
-"""Forms of queues declared over AMQP 0-9-1."""
+"""The forms of addresses of queues that are declared over AMQP 0-9-1."""
 TOPICS: Sequence[Candidate] = (
     ("{name}", "topic"),
     ("topic://{name}", ""),
@@ -57,7 +56,7 @@ _OFFERS: Sequence[tuple[str, str]] = (
 
 
 def infer_amqp(target: Target, seed: int) -> Dialect:
-    """Query ``target`` for its dialect of AMQP 1.0. A broker that refuses the login has none."""
+    """Find the dialect of AMQP 1.0 that ``target`` speaks; none if it refuses the login."""
     questions, dialect = Questions(target, seed), Dialect()
     if not questions.asked(partial(_logs_in, dialect)):
         return dialect
@@ -81,7 +80,7 @@ def infer_amqp(target: Target, seed: int) -> Dialect:
 
 
 def _logs_in(dialect: Dialect, bench: Bench) -> bool:
-    """Log in, and note the broker's idle-time-out if cases can wait for it."""
+    """Log in, and record the broker's idle-time-out if cases can wait that long."""
     opened = bench.amqp().opened
     announced = 0 if opened is None else opened.get("idle-time-out", 0)
     if isinstance(announced, int) and 0 < announced <= SHORT_IDLE_MS:
@@ -114,7 +113,7 @@ def _place(
     candidates: Sequence[Candidate],
     does: Callable[[Candidate, Bench], bool],
 ) -> Candidate | None:
-    """Return and note the first candidate that passes the test."""
+    """Return and record the first candidate that passes the test."""
     ask = [partial(does, candidate) for candidate in candidates]
     answers = questions.asked_together(ask)
     found = next((one for one, yes in zip(candidates, answers, strict=True) if yes), None)
@@ -128,8 +127,8 @@ def _place(
 
 
 def is_queue(candidate: Candidate, bench: Bench) -> bool:
-    """True if a message waits for a receiver, reaches just one of two, and is removed on
-    acceptance."""
+    """True if a message waits for a receiver, reaches only one of two, and is removed once
+    accepted."""
     node = _node(candidate, bench, RoutingType.ANYCAST)
     _send(bench, node, b"kept")
     receivers = [_receiver(bench, node) for _ in range(2)]
@@ -147,7 +146,7 @@ def is_queue(candidate: Candidate, bench: Bench) -> bool:
 
 
 def is_topic(candidate: Candidate, bench: Bench) -> bool:
-    """True if each of two receivers gets the message."""
+    """True if both of two receivers get the message."""
     node = _node(candidate, bench, RoutingType.MULTICAST)
     receivers = [_receiver(bench, node) for _ in range(2)]
     _send(bench, node, b"copied")
@@ -179,7 +178,7 @@ def _comes(peer: AmqpPeer, link: Link, within: Duration = _SOON) -> bool:
 
 
 def _offers(questions: Questions, dialect: Dialect, queue: Candidate) -> None:
-    """Record the features of a queue, and of the broker, beyond delivering a message."""
+    """Record which features the queue and the broker have besides delivering a message."""
     ask: dict[str, Callable[[Bench], bool]] = {
         "amqp-redelivery": lambda bench: all(
             _gives_again(queue, state, bench) for state in ("released", None)
@@ -202,8 +201,8 @@ def _offers(questions: Questions, dialect: Dialect, queue: Candidate) -> None:
 
 def _gives_again(queue: Candidate, state: str | Described | None, bench: Bench) -> bool:
     """True if a message is redelivered after the outcome ``state`` or, without an outcome, after
-    its link ended: a source may have any default-outcome (3.5.3). A broker that announces a
-    default-outcome which returns messages must keep its word, so cases judge that."""
+    its link ended: a source may have any default-outcome (3.5.3). If a broker announces a
+    default-outcome that returns messages, it must keep this promise, which cases judge."""
     node = _node(queue, bench, RoutingType.ANYCAST)
     _send(bench, node, b"again")
     peer, link = _receiver(bench, node, source=_source(node, outcomes=OUTCOMES))

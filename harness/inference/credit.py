@@ -1,5 +1,5 @@
-"""Credit of AMQP producers: how much a link receives, and at what remainder the broker replenishes
-it."""
+"""The credit of AMQP producers: how much a link receives, and at what remainder the broker
+replenishes it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from brokerproof.harness.protocols.amqp10.endpoint_state import Link
 from brokerproof.harness.protocols.amqp10.raw_peer import frame
 
 MOST = 5000
-"""The most credit of a link that is used up."""
+"""The most credit that is used up on a link."""
 
 
 def infer_credit(bench: Bench, acceptor: str | None) -> list[Estimate]:
-    """Find the grant and the low mark of producers on ``acceptor``, with one link that sends
-    messages one by one."""
+    """Find the credit granted to producers on ``acceptor`` and the remainder at which it is
+    replenished, by sending messages one by one on a link."""
     peer = bench.amqp(acceptor=acceptor)
     link = peer.sender(bench.node())
     peer.watch_for(frame("flow", link=link))

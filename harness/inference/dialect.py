@@ -1,9 +1,10 @@
 """Infers the dialect of a STOMP broker from its address alone: versions, names of queues and
 topics, and the optional features it refuses.
 
-A probe asks once and uses the broker's first answer. A feature counts as absent only if the broker
-*refuses* it with ERROR or by closing the connection; the cases judge a feature that is accepted but
-wrong. Features without a specification (windows, redelivery marks) are reported but not judged."""
+A probe asks only once and uses the broker's first answer. A feature counts as absent only if the
+broker *refuses* it with ERROR or by closing the connection; a feature that is accepted but wrong is
+for the cases to judge. Features without a specification (windows, redelivery marks) are reported,
+not judged."""
 
 from __future__ import annotations
 
@@ -47,13 +48,13 @@ WINDOWS = {"consumer-window-size": "1", "prefetch-count": "1", "activemq.prefetc
 
 @dataclass
 class Dialect:
-    """An inferred dialect: parameters, absent capabilities with reasons, and sentences for
+    """An inferred dialect: its parameters, the absent capabilities with reasons, and sentences for
     readers."""
 
     parameters: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     offered: set[str] = field(default_factory=set)
-    """Capabilities, absent from an unknown broker's profile, that worked once."""
+    """Capabilities that are not in an unknown broker's profile but worked once."""
     unmet: dict[str, str] = field(default_factory=dict)
     """See :attr:`Identity.unmet`."""
     sentences: list[str] = field(default_factory=list)
@@ -96,7 +97,7 @@ class Questions:
         self._numbers = count(1)
 
     def asked(self, question: Callable[[Bench], bool]) -> bool:
-        """True if the answer is yes; a refusal counts as no."""
+        """Return True if the answer is yes; a refusal counts as no."""
         label = f"dialect-{next(self._numbers)}"
         bench = Bench(self.target, (), label=label, seed=self._seed)
         try:
@@ -141,7 +142,7 @@ class Probes(Questions):
 
 
 def infer_dialect(target: Target, seed: int) -> Dialect:
-    """Ask ``target`` for its dialect. A broker that refuses the login has none."""
+    """Find the STOMP dialect that ``target`` speaks; none if it refuses the login."""
     probes, dialect = Probes(target, seed), Dialect()
     if not _versions(probes, dialect):
         return dialect
@@ -214,7 +215,7 @@ def _first(
     places: Sequence[Place],
     does: Callable[[Probes, Place, Bench], bool],
 ) -> Place | None:
-    """Return and note the first of ``places`` of that kind."""
+    """Return and record the first of ``places`` that is of that kind."""
     answers = probes.asked_together([partial(does, probes, place) for place in places])
     found = next((place for place, yes in zip(places, answers, strict=True) if yes), None)
     if found is not None:
@@ -236,7 +237,7 @@ def _destination(place: Place, bench: Bench) -> Destination:
 
 
 def _keeps(probes: Probes, place: Place, bench: Bench) -> bool:
-    """True if a message waits for a subscriber and reaches one of two."""
+    """True if a message waits for a subscriber, and reaches only one of two."""
     to = _destination(place, bench)
     peer = probes.client(bench)
     peer.publish(to, b"kept", receipt=False)
@@ -328,7 +329,7 @@ def _transactions(probes: Probes, dialect: Dialect) -> None:
 
 
 def _receipts(probes: Probes, dialect: Dialect, place: Place) -> None:
-    """Record frames that take effect without a receipt: only cases about RECEIPT then wait for
+    """Record which frames take effect without a receipt, so that only cases about RECEIPT wait for
     one."""
     silent: list[str] = []
 
@@ -357,8 +358,8 @@ def _receipts(probes: Probes, dialect: Dialect, place: Place) -> None:
 
 
 def _nack(probes: Probes, dialect: Dialect, queue: Place) -> None:
-    """Record NACK: a broker that accepts it in one version offers it, so its other versions are
-    judged."""
+    """Record whether NACK is offered: if the broker accepts it in one version, it is judged in the
+    others too."""
     versions = [version for version in probes.versions if version != "1.0"]
     if not versions:
         dialect.absent["nack"] = "NACK begins with STOMP 1.1"
@@ -381,7 +382,7 @@ def _refuses_nack(probes: Probes, queue: Place, version: str) -> bool:
 
 
 def _windows(probes: Probes, dialect: Dialect, place: Place) -> None:
-    """Report how many of four messages a subscriber receives without acknowledging, with and
+    """Report how many of four messages a subscriber receives without acknowledging any, with and
     without each header that may limit this number."""
     asked: list[dict[str, str]] = [{}, *({name: value} for name, value in WINDOWS.items())]
     arrived = [0] * len(asked)
@@ -407,7 +408,7 @@ def _windows(probes: Probes, dialect: Dialect, place: Place) -> None:
 
 
 def _let_out(probes: Probes, place: Place, headers: dict[str, str], bench: Bench) -> int:
-    """Return how many of four messages a subscriber receives without acknowledging."""
+    """Return how many of four messages a subscriber receives without acknowledging any."""
     to = _destination(place, bench)
     peer, producer = probes.client(bench), probes.client(bench)
     peer.subscribe(to, ack="client", headers=headers, receipt=False)

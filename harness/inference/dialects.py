@@ -1,4 +1,4 @@
-"""Infers a broker's dialects of all its protocols from its address alone."""
+"""Infers a broker's dialect of each of its protocols from its address alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BY_CAPABILITY: Mapping[str, Callable[[Target, int], Dialect]] = {
 
 
 def infer_dialects(target: Target, seed: int) -> Dialect:
-    """Infer the dialects of ``target``, concurrently for all its protocols."""
+    """Infer the dialects of ``target``, for all its protocols concurrently."""
     asked = [
         infer for name, infer in _BY_CAPABILITY.items() if name in target.identity.capabilities
     ]

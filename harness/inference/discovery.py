@@ -1,5 +1,5 @@
-"""Starts a target and finds out what is not stated: login and virtual hosts, family and release,
-addresses with low limits, and the dialect."""
+"""Starts a target and finds out what its file does not state: login and virtual hosts, family and
+release, addresses with low limits, and the dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An estimate: a parameter, its bounds, and how they were found."""
+"""Estimates: a parameter, its bounds, and how they were found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ Bound: TypeAlias = Fraction | None
 
 
 class Refuted(Exception):
-    """Two observations are incompatible, so the hypothesis is wrong. The message names it."""
+    """Two observations are incompatible, so the hypothesis is wrong. The message names the
+    hypothesis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +24,13 @@ class Range:
 
     @staticmethod
     def of(low: float | Fraction | None, high: float | Fraction | None) -> Range:
-        """Make a range with exact bounds from any numbers."""
+        """Make a range with exact bounds from numbers of any type."""
         return Range(
             None if low is None else Fraction(low), None if high is None else Fraction(high)
         )
 
     def meet(self, other: Range) -> Range:
-        """Return the intersection. Raises :class:`Refuted` if it is empty."""
+        """Return the intersection of two ranges. Raises :class:`Refuted` if it is empty."""
         lows = [bound for bound in (self.low, other.low) if bound is not None]
         highs = [bound for bound in (self.high, other.high) if bound is not None]
         met = Range(max(lows, default=None), min(highs, default=None))
@@ -38,15 +39,15 @@ class Range:
         return met
 
     def times(self, other: Range) -> Range:
-        """Return all products; both ranges must be non-negative."""
+        """Return the range of all products; both ranges must be non-negative."""
         low = (self.low or Fraction(0)) * (other.low or Fraction(0))
         return Range(
             low, None if self.high is None or other.high is None else self.high * other.high
         )
 
     def over(self, other: Range) -> Range:
-        """Return all quotients; both ranges must be non-negative. Division by 0 removes the
-        bound."""
+        """Return the range of all quotients; both ranges must be non-negative. Dividing by 0
+        removes a bound."""
         low = (
             Fraction(0)
             if other.high is None
@@ -84,9 +85,9 @@ ANY = Range(Fraction(0), None)
 class Estimate:
     """The estimate of one parameter.
 
-    ``parameter`` is its name in profiles (``connection_ttl_min_ms`` …) or a word if profiles have
-    no name for it. Either ``range`` (numbers, in ``unit``) or ``choice`` (one of several words) is
-    set. If both are None, the probes could not decide, and ``how`` says why."""
+    ``parameter`` is its name in profiles (``connection_ttl_min_ms`` …), or a word of our own if
+    profiles do not have it. Either ``range`` (numbers in ``unit``) or ``choice`` (one of several
+    words) is set. If both are None, the probes could not decide, and ``how`` says why."""
 
     parameter: str
     range: Range | None
@@ -105,7 +106,7 @@ class Estimate:
         return "not measured" if self.range is None else str(self.range)
 
     def agrees(self, documented: object) -> bool | None:
-        """True if a documented value is possible according to the estimate; None if unknown."""
+        """True if the estimate allows a documented value; None if this is unknown."""
         if documented is None or not self.known:
             return None
         if self.choice is not None:

@@ -1,10 +1,8 @@
-"""Infers the TTL, its bounds and modifier, the rounding, and the server's heartbeats from answers
-to CONNECT and from silences.
-
-It assumes the arithmetic of harness/oracles/liveness.py with unknown parameters. Each answer to a
-heart-beat header and each silence narrows them; the next silence is chosen to bisect the remaining
-range of the modifier. The three ways to round an answer are separate hypotheses: one that leaves no
-possible value is dropped."""
+"""Infers the TTL with its bounds and modifier, the rounding, and the server's heartbeats from
+answers to CONNECT and from silences. The arithmetic is that of harness/oracles/liveness.py, with
+unknown parameters. Each answer to a heart-beat header and each silence narrows their ranges; the
+next silence is chosen to bisect the remaining range of the modifier. The three ways to round an
+answer are separate hypotheses: one that leaves no possible value is dropped."""
 
 from __future__ import annotations
 
@@ -22,20 +20,22 @@ from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 HUGE = 10**15
 """A client heartbeat interval (ms) above any sensible maximum."""
 STAGGERED = 12
-"""Connections that fall silent in turn, to find the grid on which the broker checks."""
+"""The number of connections that fall silent in turn, to find the grid on which the broker
+checks."""
 
 ROUNDINGS: Mapping[str, Callable[[int], Range]] = {
     "down": lambda answer: Range.of(answer, answer + 1),
     "to the nearest": lambda answer: Range.of(answer - Fraction(1, 2), answer + Fraction(1, 2)),
     "up": lambda answer: Range.of(answer - 1, answer),
 }
-"""A way of rounding: the quotients that may have become the answer's whole milliseconds."""
+"""Ways of rounding: each gives the quotients that may have become the answer's whole
+milliseconds."""
 
 
 @dataclass
 class Facts:
-    """Observations. ``answers`` by the client's interval in ms; ``silences`` by the client's
-    interval, as ranges of the TTL in ms."""
+    """The observations, by the client's interval in ms: ``answers``, and ``silences`` as ranges of
+    the TTL in ms."""
 
     answers: dict[int, int] = field(default_factory=dict)
     silences: dict[int, Range] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class PossibleValues:
-    """Values still possible under one way of rounding. TTLs in ms."""
+    """The values that are still possible under one way of rounding. TTLs are in ms."""
 
     modifier: Range = ANY
     default: Range = ANY
@@ -89,7 +89,7 @@ def narrowed(facts: Facts, rounding: str) -> PossibleValues:
 
 
 class LivenessProbes:
-    """The probes of heartbeats and TTLs. ``patience`` is the longest silence to wait for."""
+    """The probes of heartbeats and TTLs. ``patience`` is the longest silence that is waited for."""
 
     def __init__(self, bench: Bench, acceptor: str | None, patience: Duration) -> None:
         self.bench, self.acceptor, self.patience = bench, acceptor, patience
@@ -111,7 +111,8 @@ class LivenessProbes:
         return peer, (sends, wants)
 
     def answers(self) -> None:
-        """Get the answers to the extremes: no heartbeats, the most frequent, the rarest."""
+        """Get the answers to the extremes: no heartbeats, the most frequent ones, and the
+        rarest."""
         for client in (0, 1, HUGE):
             peer, answer = self.ask(client)
             peer.close_socket()
@@ -167,11 +168,9 @@ class LivenessProbes:
 
     def next_beats(self, count: int) -> list[int]:
         """Return at most ``count`` client intervals whose silences would split the modifier's
-        remaining range; none if no interval would.
-
-        An interval splits the range if the TTLs for the range's two ends expire at different
-        checks. The longest such interval is the most precise, within patience, the maximum and the
-        grid."""
+        remaining range; none if no interval would. An interval splits the range if the TTLs at the
+        two ends of the range expire at different checks. The longest such interval that patience,
+        the maximum and the grid allow is the most precise."""
         modifier = hull([estimate.modifier for estimate in self.possible().values()])
         if self.grid is None or modifier.low is None or modifier.high is None or not modifier.high:
             return []
@@ -211,8 +210,8 @@ def hull(ranges: list[Range]) -> Range:
 def infer_liveness(
     bench: Bench, acceptor: str | None, patience: Duration, rounds: int
 ) -> list[Estimate]:
-    """Find the TTL parameters of ``acceptor`` with silences of at most ``patience`` in at most
-    ``rounds`` steps."""
+    """Find the TTL parameters of ``acceptor`` in at most ``rounds`` steps, with silences of at most
+    ``patience``."""
     probes = LivenessProbes(bench, acceptor, patience)
     probes.answers()
     if 0 not in probes.facts.answers:
@@ -297,7 +296,7 @@ def _ends(interval: Range) -> tuple[Fraction | None, Fraction | None]:
 
 
 def _server_beats(probes: LivenessProbes) -> list[Estimate]:
-    """Return the lowest interval that the server promises, and its actual heartbeats as a fraction
+    """Return the shortest interval that the server promises, and the actual interval as a fraction
     of that."""
     peer, answer = probes.ask(60_000, 1)
     peer.close_socket()

@@ -1,10 +1,10 @@
 """Finds addresses with low limits, and the limits, on a broker that brokerproof did not configure.
 
-It queries Artemis for an address's settings with a management message, and ActiveMQ for a
-destination's limit through its statistics plugin. If neither answers and the target file names
-addresses without a limit, it bisects the limit over AMQP 1.0. For a target that names no addresses
-it tries those of ``brokerproof init-target --show-broker-config``. So a broker configured that way
-is judged completely, whether given as a file or a URL."""
+It asks Artemis for the settings of an address in a management message, and ActiveMQ for the limit
+of a destination through the statistics plugin. If neither answers and the target file names
+addresses without a limit, it finds the limit over AMQP 1.0 by bisection. For a target without named
+addresses, it tries those of ``brokerproof init-target --show-broker-config``. So a broker
+configured that way is judged completely, whether the target is given as a file or as a URL."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from brokerproof.harness.worlds.bounds import LimitReached
 
 _ARTEMIS = frozenset({*POLICIES, "reject", "limited", "pages", "paged-messages"})
 _ACTIVEMQ = frozenset({"vm", "off"})
-"""Kinds that are queried. Without persistence a file cursor also obeys the memory limit, which
-statistics do not show: "file" counts if a target file names it."""
+"""The kinds that are queried. "file" is not, because without persistence a file cursor also obeys
+the memory limit, which statistics do not show; it is used only if a target file names it."""
 _LIMITS: Mapping[str, Mapping[str, str]] = {
     **{policy: {"max_size_bytes": "maxSizeBytes"} for policy in POLICIES},
     "page": {"max_size_bytes": "maxSizeBytes", "page_size_bytes": "pageSizeBytes"},
     "reject": {"max_size_bytes_reject_threshold": "maxSizeBytesRejectThreshold"},
     "pages": {"page_limit_bytes": "pageLimitBytes"},
 }
-"""Limits by kind, and their names in the broker's JSON."""
+"""The limits of each kind, and their names in the broker's JSON."""
 _COUNTS = {"limited": ("maxSizeMessages", 3), "paged-messages": ("pageLimitMessages", 20)}
 _FAILURES = (ControlFailed, SetUpFailed, LimitReached)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Addresses with their limits, and why a kind of address or a capability is unusable."""
+    """The addresses with their limits, and why kinds of addresses or capabilities are unusable."""
 
     addresses: FullAddresses
     absent: Mapping[str, str]
@@ -112,7 +112,8 @@ def asked_artemis(admin: Admin, addresses: FullAddresses, absent: dict[str, str]
 
 
 def _accepted(admin: Admin, kind: str, prefix: str, limits: dict[str, int]) -> str:
-    """Return why addresses of that kind are unusable; if empty, their limits are in ``limits``."""
+    """Return why addresses of that kind are unusable. If there is no reason, put their limits into
+    ``limits``."""
     for word in KINDS[kind] or ("",):
         name = f"{prefix}{word}.x" if word else f"{prefix}x"
         settings = admin.settings(name)
@@ -175,7 +176,7 @@ def _asked_activemq(
 
 
 def _bisected(bench: Bench, addresses: FullAddresses, absent: dict[str, str]) -> FullAddresses:
-    """Measure unstated limits of addresses that are limited by bytes."""
+    """Measure the unstated limits of addresses that are limited by bytes."""
     measured = [kind for kind in ("fail", "block", "page", "drop") if kind in addresses.prefixes]
     if not measured or "amqp" not in bench.capabilities:
         return addresses

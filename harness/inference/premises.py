@@ -1,7 +1,7 @@
-"""Premises: a plain message must pass through each kind of address before cases may judge with it.
-
-They are checked on brokers of a known family that brokerproof did not configure, where the family's
-addresses may not exist. If only the broker's address is known, the dialect determines its nodes."""
+"""Premises: a plain message must pass through each kind of address before cases may use that kind.
+Premises are checked on brokers of a known family that brokerproof did not configure, where the
+family's addresses may not exist. If only the broker's address is known, the nodes follow from the
+dialect."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _WORDS = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
 
 def _passes_stomp(routing: RoutingType, bench: Bench) -> bool:
-    """Check that a queue keeps a message for a later subscriber. The cases judge receipts."""
+    """Check that a queue keeps a message for a later subscriber. Receipts are left to the cases."""
     place, consumer, producer = bench.destination(routing), bench.stomp(), bench.stomp()
     if routing is RoutingType.MULTICAST:
         consumer.subscribe(place, receipt=False)

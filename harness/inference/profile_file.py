@@ -1,4 +1,4 @@
-"""Writes an inferred profile: the family's profile with the parameters that differ."""
+"""Writes an inferred profile: the family's profile with those parameters changed that differ."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def compose(
 ) -> str:
     """Return TOML for :func:`brokerproof.harness.catalogue.profiles.load`.
 
-    A documented value stays if it is possible; otherwise the middle of the inferred range replaces
-    it. Parameters not inferred stay unchanged. The TTL without client beats is
-    ``connection_ttl_ms``, whatever its source in the broker."""
+    A documented value is kept if it is possible; otherwise the middle of the inferred range
+    replaces it. Parameters that were not inferred are unchanged. The TTL without client heartbeats
+    is written as ``connection_ttl_ms``, wherever the broker takes it from."""
     parameters: dict[str, Value] = dict(profile.parameters)
     measured = {}
     for estimate in estimates:

@@ -19,8 +19,8 @@ from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A silent connection: its last activity, and when the broker closed it (None: not within our
-    patience)."""
+    """A silent connection: its last activity, and when the broker closed the connection (None: not
+    while we waited)."""
 
     since: Instant
     at: Instant | None
@@ -34,14 +34,15 @@ class Closed:
 @dataclass(frozen=True, slots=True)
 class Grid:
     """The broker's check interval in ns; ``Range.of(0, 0)`` for a broker that uses timers instead.
-
-    ``slip`` is the error of instants: zero in virtual time, the host's lateness in real time."""
+    ``slip`` is the uncertainty of instants: zero in virtual time, the host's lateness in real
+    time."""
 
     check: Range
     slip: Duration
 
     def ttl_ms(self, closed: Closed) -> Range:
-        """Return the TTL, in ms, that closes a connection after a silence of that length."""
+        """Return the range of the TTL, in ms, with which a connection is closed after a silence of
+        that length."""
         low_check, high_check = self.check.low or 0, self.check.high or 0
         silence = closed.silence
         if not high_check:
@@ -80,9 +81,7 @@ def watch(bench: Bench, peers: Sequence[StompPeer], patience: Duration) -> list[
 
 def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | None:
     """Return the grid on which connections with the same TTL, opened at most ``stagger`` apart,
-    were closed.
-
-    None if fewer than two were closed."""
+    were closed; None if fewer than two were closed."""
     ended = [probe for probe in closed if probe.at is not None]
     if len(ended) < 2:
         return None

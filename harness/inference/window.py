@@ -1,9 +1,9 @@
 """Infers STOMP consumer windows: their unit, the cost of a delivery, and the default for each ack
 mode.
 
-With a window of W, a second delivery begins only if the first costs less than W. So bisecting the
-cost of the first message yields the default. Frames with bodies and headers of different sizes show
-what counts: the frame, its body, or the message."""
+With a window of W, a second delivery begins only if the first costs less than W. So the default is
+found by bisecting the cost of the first message. Frames with bodies and headers of different sizes
+show what is counted: the frame, its body, or the message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, StompPeer
 QUIET: Duration = ms(400)
 """Time without any arrival after which a window counts as closed."""
 LARGEST = 1 << 20
-"""Bytes: if a second message follows one of this size, the subscription counts as unlimited …"""
+"""If a second message follows one of this many bytes, the subscription counts as unlimited …"""
 MANY = 1200
 """… unless the broker holds back this many messages."""
 _NAMES = {
@@ -31,7 +31,7 @@ _NAMES = {
 
 
 class WindowProbes:
-    """Subscriptions that settle nothing. ``headers`` are those of SUBSCRIBE."""
+    """Subscriptions that settle nothing. ``headers`` are the headers of SUBSCRIBE."""
 
     def __init__(
         self, bench: Bench, acceptor: str | None, largest: int = LARGEST, many: int = MANY
@@ -45,8 +45,8 @@ class WindowProbes:
         headers: dict[str, str],
         extra: dict[str, str] | None = None,
     ) -> list[int]:
-        """Return the frame sizes that a new subscription receives, without settling, when messages
-        with these body sizes are sent."""
+        """Send messages with these body sizes; return the sizes of the frames that a new
+        subscription receives without settling any."""
         to, keeper = self.bench.destination(), self.bench.stomp("1.2", acceptor=self.acceptor)
         producer = self.bench.stomp("1.2", acceptor=self.acceptor)
         for number, size in enumerate(bodies):
@@ -63,24 +63,24 @@ class WindowProbes:
     def second_comes(
         self, body: int, mode: str, headers: dict[str, str], extra: dict[str, str] | None = None
     ) -> bool:
-        """True if a second message is delivered while one with a body of this size is unsettled."""
+        """True if a second message is delivered while a message with a body of this size is
+        unsettled."""
         return len(self.delivered([body, 1], mode, headers, extra)) > 1
 
     def largest_that_leaves_room(
         self, mode: str, headers: dict[str, str], extra: dict[str, str] | None = None
     ) -> int:
-        """Return the largest body that leaves room for a second message; -1 if none does,
-        ``largest`` if all do."""
+        """Return the size of the largest body that leaves room for a second message; -1 if none
+        does, ``largest`` if all do."""
         if not self.second_comes(0, mode, headers, extra):
             return -1
         return _last(lambda body: self.second_comes(body, mode, headers, extra), 0, self.largest)
 
 
 def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the last number for which ``holds``, which is monotonic and true at ``low``; ``high``
-    if it is never false.
-
-    Doubles first, because most limits are small."""
+    """Return the last number for which ``holds`` is true; ``high`` if it is never false. ``holds``
+    is monotonic, and true at ``low``. The search begins by doubling, because most limits are
+    small."""
     step = 256
     while low + step < high and holds(low + step):
         low, step = low + step, step * 2
@@ -95,8 +95,8 @@ def _last(holds: Callable[[int], bool], low: int, high: int) -> int:
 def infer_windows(
     bench: Bench, acceptor: str | None, *, largest: int = LARGEST, many: int = MANY
 ) -> list[Estimate]:
-    """Find the unit, the charge and the defaults of consumer windows on ``acceptor``, up to
-    ``largest`` bytes and ``many`` messages."""
+    """Find the unit of consumer windows on ``acceptor``, the cost of a delivery, and the defaults,
+    up to ``largest`` bytes and ``many`` messages."""
     probes = WindowProbes(bench, acceptor, largest, many)
     unit = _unit(probes)
     # The same messages with and without 400 extra bytes of headers.
@@ -133,14 +133,15 @@ def infer_windows(
 
 
 def _drift(probes: WindowProbes, body: int, mode: str) -> int:
-    """Return how much frames with equal bodies differ: message-ids and names grow with use."""
+    """Return how much frames with equal bodies differ in size, as message-ids and names grow with
+    use."""
     sizes = [probes.delivered([body, 1], mode, {})[0] for _ in range(3)]
     return max(sizes) - min(sizes) + 2
 
 
 def _unit(probes: WindowProbes) -> list[Estimate]:
-    """Return the unit of a window: whether it admits as many small messages as large ones, or as
-    many bytes."""
+    """Return the unit of a window: messages if it admits as many large messages as small ones,
+    bytes if it admits fewer."""
     counts = [
         len(probes.delivered([size] * 8, "client", {"consumer-window-size": "900"}))
         for size in (1, 600)
@@ -170,7 +171,7 @@ def _unit(probes: WindowProbes) -> list[Estimate]:
 
 
 def _unlimited(probes: WindowProbes, mode: str, name: str) -> Estimate:
-    """Report a window that no single message closes, though a number of messages may."""
+    """Report a window that no single message closes, although a number of messages may close it."""
     count = probes.many
     came = len(probes.delivered([1] * count, mode, {}))
     if came < count:

@@ -1,1 +1,2 @@
-"""Load: many connections, producers and consumers against a target, recorded at low cost."""
+"""Load: runs many connections, producers and consumers against a target, and records them at low
+cost."""

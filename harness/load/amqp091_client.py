@@ -1,10 +1,10 @@
 """A load connection over AMQP 0-9-1, with a channel for each producer and consumer, publisher
 confirms and prefetch.
 
-The wire log stores a method and its content as one record: the method's frame, the content header's
-frame, then the first bytes of the body. The record's size is that of all these frames. If other
-frames interrupted the content, :data:`brokerproof.harness.load.wire_log.EOL` is added to the
-size."""
+The wire log stores a method and its content as one record: the frame of the method, that of the
+content header, then the first bytes of the body. The record's size is that of all frames of the
+content. If other frames interrupted the content, :data:`brokerproof.harness.load.wire_log.EOL` is
+added to the size."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _CAPABILITIES = {
 
 @dataclass(slots=True)
 class _Content:
-    """A method whose content is incomplete. ``due``: missing bytes of the body; -1 before its
-    header."""
+    """A method whose content is incomplete. ``due`` is the number of missing bytes of the body; -1
+    before the content header."""
 
     method: bytes
     head: bytes = b""
@@ -61,8 +61,8 @@ class _Content:
 
 @dataclass(slots=True)
 class _Confirms:
-    """Unconfirmed publishes of a producer's channel: instants by tag, the next tag, and the lowest
-    tag that may be unconfirmed."""
+    """The unconfirmed publishes on a producer's channel: their instants by tag, the next tag, and
+    the lowest tag that may be unconfirmed."""
 
     sender: ProducerState
     waiting: dict[int, Instant]
@@ -80,7 +80,8 @@ class _Confirms:
 
 
 class Amqp091LoadConnection(ClientConnection):
-    """A :class:`ClientConnection`. Channels: the senders' from 1, then the consumers'."""
+    """A :class:`ClientConnection`. The channels from 1 on belong to the senders, the next ones to
+    the consumers."""
 
     protocol = "amqp091"
     acronym = "AMQP091"
@@ -115,7 +116,7 @@ class Amqp091LoadConnection(ClientConnection):
         self._say([codec.protocol_header()], self.host.world.now())
 
     def _say(self, frames: list[bytes], now: Instant, kept: list[bytes] | None = None) -> None:
-        """Write ``frames``; record ``kept`` in their place, if given."""
+        """Write ``frames``; if ``kept`` is given, record that in their place."""
         if self.host.tape is not None:
             self.host.tape.frames(
                 self._number, SENT, now, self.conn, kept or frames, list(map(len, frames))
@@ -265,7 +266,7 @@ class Amqp091LoadConnection(ClientConnection):
         self.pump(at)
 
     def _settled(self, tags: list[int]) -> list[tuple[int, int]]:
-        """Return tag and ``multiple`` of each basic.ack: one ack for all deliveries, or one for
+        """Return the tag and ``multiple`` of each basic.ack: one ack for all deliveries, or one for
         each."""
         return [(tags[-1], 1)] if self.host.plan.ack == "client" else [(tag, 0) for tag in tags]
 

@@ -1,6 +1,7 @@
 """AMQP 0-9-1 methods and contents as trace columns, equal to those of
 :mod:`brokerproof.harness.protocols.amqp091.trace_recorder`. Publishes, deliveries and
-acknowledgements, nearly all frames, are decoded in bulk; the harness's codec decodes the rest."""
+acknowledgements, which are nearly all frames, are decoded in bulk; the harness's codec decodes the
+rest."""
 
 from __future__ import annotations
 
@@ -26,13 +27,13 @@ from brokerproof.harness.protocols.amqp091.tables import BASIC, BY_NAME
 
 PROTOCOL = "AMQP091"
 UNREADABLE = "UNREADABLE"
-"""The command of bytes that are not a frame; its header ``reason`` says why."""
+"""The command for bytes that are not a frame; the header ``reason`` says why."""
 TOGETHER = ("basic.publish", "basic.deliver", "basic.ack")
 _PADDING = bytes(64)
 _PAYLOAD = 11
-"""Offset of a method's fields in its frame."""
+"""The offset of a method's fields in its frame."""
 _CONTENT_HEADER = 22
-"""Bytes of a content header's frame without properties."""
+"""The size of a content header's frame without properties, in bytes."""
 _CHUNK = {"short": 2, "longlong": 8}
 
 Bytes = npt.NDArray[np.uint8]
@@ -73,7 +74,7 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
 def _together(
     name: str, rows: Rows, data: Bytes, begins: Ints, lengths: Ints, sizes: Ints
 ) -> tuple[Bools, Frames | None]:
-    """Decode the regular frames of one method, and return their indices."""
+    """Decode the regular frames of one method; return their indices."""
     table = BY_NAME[name]
     count = len(begins)
     ends = begins + _number(data, begins + 3, 4) + codec.OVERHEAD
@@ -138,7 +139,7 @@ def _texts(numbers: Ints) -> pa.Array:
 
 
 def _strings(data: bytes, begins: Ints, ends: Ints) -> list[str]:
-    """Short strings with few distinct values."""
+    """Read short strings that have few distinct values."""
     known: dict[bytes, str] = {}
     strings = []
     for at, to in zip(begins.tolist(), ends.tolist(), strict=True):
@@ -151,7 +152,7 @@ def _strings(data: bytes, begins: Ints, ends: Ints) -> list[str]:
 
 
 def _headers(names: Sequence[str], values: Sequence[pa.Array]) -> pa.ListArray:
-    """Make headers of rows that all have the same names."""
+    """Make the headers of rows that all have the same header names."""
     rows, width = len(values[0]), len(names)
     order = np.arange(rows * width).reshape(width, rows).T.ravel()
     return lists(
@@ -162,7 +163,8 @@ def _headers(names: Sequence[str], values: Sequence[pa.Array]) -> pa.ListArray:
 
 
 def _slow(data: bytes, size: int, broken: bool) -> tuple[str, codec.FieldList, bytes, int, int]:
-    """Decode one method by the harness's codec. The stored part of a body has no frame headers."""
+    """Decode one method with the harness's codec. The stored part of a body has no frame
+    headers."""
     end = _frames_end(data)
     frames: list[codec.Frame] = []
     for item in codec.Reader().feed(data[:end]):

@@ -1,5 +1,5 @@
-"""AMQP 1.0 frames as trace columns. Transfers, dispositions and flows, nearly all frames, are
-decoded in bulk, one field at a time for all frames of a kind. The harness's codec decodes the
+"""AMQP 1.0 frames as trace columns. Transfers, dispositions and flows, which are nearly all frames,
+are decoded in bulk: one field at a time, for all frames of a kind. The harness's codec decodes the
 rest."""
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from brokerproof.harness.protocols.amqp10.tables import BY_CODE
 
 PROTOCOL = "AMQP"
 UNREADABLE = "UNREADABLE"
-"""The command of bytes that are not a frame; its header ``reason`` says why."""
+"""The command for bytes that are not a frame; the header ``reason`` says why."""
 EMPTY = "empty"
 
 TOGETHER = {code: BY_CODE[code].name for code in (0x13, 0x14, 0x15)}
-"""Performatives that are decoded in bulk, by their code."""
+"""The performatives that are decoded in bulk, by their code."""
 _PADDING = bytes(64)
-"""After the last frame, so that nothing reads past the end."""
+"""Padding after the last frame, so that nothing is read past the end."""
 
 _NULL, _NUMBER, _FALSE, _TRUE, _BINARY, _REST = range(6)
 _KIND = np.full(256, _REST, np.int8)
 _WIDTH = np.zeros(256, np.int64)
-"""The number of bytes after the constructor; meaningless for _BINARY and _REST."""
+"""The number of bytes after each constructor; meaningless for _BINARY and _REST."""
 for _code, _kind, _width in (
     *(
         (0x40, _NULL, 0),
@@ -116,7 +116,7 @@ class _Found(NamedTuple):
 
 
 def _together(code: int, data: Bytes, begins: Ints, at: Ints, lengths: Ints, sizes: Ints) -> _Found:
-    """Decode frames of one performative whose lists begin at ``at``."""
+    """Decode frames with one performative, whose lists begin at ``at``."""
     rows = len(at)
     composite_type = BY_CODE[code]
     short = data[at] == 0xC0
@@ -200,7 +200,7 @@ def _field(name: str, data: Bytes, at: Ints, end: Ints) -> _Field:
 
 
 def _number(data: Bytes, at: Ints, width: Ints) -> Ints:
-    """Decode unsigned numbers of up to four bytes."""
+    """Decode unsigned numbers of at most four bytes."""
     numbers = np.zeros(len(at), np.int64)
     for place in range(4):
         more = width > place
@@ -222,7 +222,7 @@ def _tags(data: Bytes, at: Ints, size: Ints) -> npt.NDArray[np.object_]:
 
 
 def _value(name: str, data: bytes) -> tuple[str, int] | None:
-    """Return a value that is neither number nor bytes, in the trace's form, and its length; None
+    """Return a value that is neither a number nor bytes, in the trace's form, and its length; None
     for other values."""
     try:
         what, size = types.decode(data, 0)
@@ -255,8 +255,8 @@ def _slices(data: Bytes, begin: Ints, end: Ints) -> pa.Array:
 
 
 def _slow(data: bytes, size: int) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
-    """Decode one frame by the harness's codec. The wire log truncates only payload, whose size is
-    known."""
+    """Decode one frame with the harness's codec. The wire log truncates only the payload, whose
+    size is known."""
     whole = data if data[:4] == codec.PREFIX else len(data).to_bytes(4) + data[4:]
     frame = next(iter(codec.Reader().feed(whole)), None)
     if isinstance(frame, codec.Frame):

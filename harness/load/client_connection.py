@@ -1,7 +1,7 @@
-"""The common part of load connections. Each is shared by some of the producers and consumers.
-
-Each protocol's subclass (``harness/load/PROTOCOL_client.py``) writes and reads its frames. The
-world passes it bytes, its driver passes it the time, and it counts in :class:`Counters`."""
+"""The common part of load connections. Several producers and consumers share a connection. Each
+protocol has a subclass (``harness/load/PROTOCOL_client.py``) that writes and reads frames. A
+connection gets bytes from the world and the time from its driver, and counts in
+:class:`Counters`."""
 
 from __future__ import annotations
 
@@ -26,18 +26,16 @@ from brokerproof.harness.trace.stamp import stamp
 from brokerproof.harness.worlds.real import RealWorld
 
 BURST = 64
-"""The most messages of one producer written together, so that other producers do not wait long."""
+"""The most messages of one producer that are written together, so that other producers do not wait
+long."""
 UNSENT = 256 * 1024
 """The most bytes that may wait for the socket if nothing else limits messages in flight."""
 
 
 @dataclass
 class Counters:
-    """Totals so far.
-
-    ``left``: connections that the broker closed. Instants use the clock that stamps bodies; 0:
-    never.
-    """
+    """The totals so far. ``left`` is the number of connections that the broker closed. Instants are
+    on the clock that stamps bodies; 0 means never."""
 
     sent: int = 0
     sent_octets: int = 0
@@ -59,7 +57,8 @@ class Counters:
 
 @dataclass
 class ProducerState:
-    """Progress of a producer, kept when it reconnects. ``waiting``: unconfirmed messages."""
+    """The progress of a producer, kept when it reconnects. ``waiting`` is the number of unconfirmed
+    messages."""
 
     about: Producer
     next: int = 0
@@ -94,7 +93,7 @@ class DriverContext:
 
 
 class ClientConnection:
-    """Connection ``number`` of the plan. ``conn`` changes each time it connects."""
+    """Connection ``number`` of the plan. ``conn`` changes with each attempt to connect."""
 
     def __init__(
         self,
@@ -118,7 +117,7 @@ class ClientConnection:
         """Why the broker refused the connection, as a sentence."""
         self.spoken: Instant = 0
         self.silence: Duration = 0
-        """The longest time that we may send nothing; 0: unlimited."""
+        """The longest time for which we may send nothing; 0 if unlimited."""
 
     # defined by each protocol
 
@@ -132,7 +131,7 @@ class ClientConnection:
         raise NotImplementedError
 
     def post(self, sender: ProducerState, count: int, now: Instant) -> int:
-        """Write up to ``count`` messages; return how many fitted."""
+        """Write at most ``count`` messages; return how many fitted."""
         raise NotImplementedError
 
     def disconnect(self) -> None:
@@ -202,7 +201,7 @@ class ClientConnection:
         self.ended()
 
     def stall(self, lasts: Duration) -> None:
-        """Read nothing for a while."""
+        """Read nothing for a while, so that the broker's output backs up."""
         if self.over:
             return
         channel, now = self.channel, self.host.world.now()
@@ -211,7 +210,7 @@ class ClientConnection:
         self.host.world.at(now + lasts, lambda: channel.hold_reading(False))
 
     def ended(self) -> None:
-        """Record the end of the connection. Its unconfirmed messages stay unconfirmed."""
+        """Record the end of the connection. Unconfirmed messages stay unconfirmed."""
         self.over, self.up = True, False
         for sender in self.senders:
             sender.waiting = 0
@@ -248,5 +247,6 @@ class ClientConnection:
 
     @property
     def credit(self) -> int:
-        """Messages that the broker would accept now; 0 in protocols without credit."""
+        """The number of messages that the broker would accept now; 0 in protocols without
+        credit."""
         return 0

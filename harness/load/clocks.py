@@ -1,9 +1,9 @@
-"""Measures the difference of two clocks by queries: an answer that took ``rtt`` is accurate to half
-of that.
+"""Measures the difference between two clocks by queries: an answer that took ``rtt`` is accurate to
+half of that time.
 
 Each machine's monotonic time starts at its own boot. A driver asks the conductor for the time
-several times before and after a load; the quickest answer counts. On one machine the clocks are the
-same, so nothing is added."""
+several times before and after a load; the quickest answer is used. On one machine there is only one
+clock, so nothing is added."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from brokerproof.harness.model.time import Duration, Instant
 
 TIMES = 20
-"""Number of exchanges."""
+"""The number of exchanges."""
 
 
 class Exchange(NamedTuple):
-    """When we asked and received the answer, by our clock, and the driver's time in between."""
+    """When we asked and when the answer arrived, by our clock, and the driver's time in between."""
 
     asked: Instant
     theirs: Instant
@@ -56,9 +56,9 @@ def boot() -> str:
 def stated(
     driver: int, host: str, same: bool, before: Mapping[str, Any], after: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return a run header's entry on one driver's clock. ``added_ns`` is the correction of its
-    instants. ``drift_ns`` is how far the clocks diverged during the load, as accurate as the two
-    readings."""
+    """Return a run header's entry on one driver's clock. ``added_ns`` is the correction of the
+    driver's instants. ``drift_ns`` is how far the clocks diverged during the load, as far as the
+    accuracy of both readings shows it."""
     data: dict[str, Any] = {
         "driver": driver,
         "host": host,

@@ -1,4 +1,5 @@
-"""Builds trace columns from many frames together: the part shared by the protocols' modules."""
+"""Builds trace columns from many frames together: the part that the modules of all protocols
+share."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class Rows:
-    """Values of each frame of a log slice, except its bytes."""
+    """The values of each frame in a log slice, except its bytes."""
 
     at: Ints
     conn: Ints
@@ -63,7 +64,8 @@ class Rows:
         )
 
     def batch(self, protocol: str, frames: Frames, beats: Bools) -> dict[str, pa.Array]:
-        """Return the trace columns of these frames. ``beats``: which are heartbeats."""
+        """Return the trace columns of these frames. ``beats`` tells which of them are
+        heartbeats."""
         columns = {
             "command": frames.command,
             "headers": frames.headers,
@@ -118,7 +120,8 @@ def concatenate_rows(parts: Sequence[tuple[Ints, Frames]], rows: int) -> Frames:
 
 
 def listed(frames: Sequence[tuple[str, Sequence[tuple[str, str]], bytes, int, int]]) -> Frames:
-    """Return frames decoded one by one: command, headers, body, body size, frame size."""
+    """Return the columns of frames decoded one by one: command, headers, body, body size, frame
+    size."""
     headers: list[list[dict[str, Any]]] = [
         [{"name": name, "value": value} for name, value in frame[1]] for frame in frames
     ]

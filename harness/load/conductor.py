@@ -19,12 +19,12 @@ from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 COME_WITHIN: Duration = 300 * NS_PER_S
-"""The longest time for drivers to arrive, and then to connect."""
+"""The longest time for drivers to arrive, and then for them to connect."""
 LONG: Instant = 2**62
-"""No time limit: the scribes convert the rest of the tapes to segments, which may take as long as
-the load."""
+"""No time limit: scribes convert the rest of the tapes to segments, which may take as long as the
+load."""
 SETTLE: Duration = NS_PER_S
-"""Time without arrivals after which nothing more is expected."""
+"""The time without arrivals after which nothing more is expected."""
 FIRST = 1_000_000
 """The number of connection numbers reserved for each driver."""
 _NUMBERS = (
@@ -47,10 +47,10 @@ class LoadFailed(Exception):
 
 
 class Drivers(Protocol):
-    """Source of drivers: processes of this machine, or tasks of a cluster."""
+    """A source of drivers: processes on this machine, or tasks of a cluster."""
 
     def host(self) -> str:
-        """Return this machine's address for the drivers."""
+        """Return the address at which drivers reach this machine."""
 
     def start(self, address: str, token: str, drivers: int) -> None: ...
 
@@ -63,7 +63,7 @@ class Drivers(Protocol):
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms common to all drivers. ``record``: where the trace writers write, or None."""
+    """Terms common to all drivers. ``record`` is where the trace writers write, or None."""
 
     endpoints: Mapping[str, tuple[str, int]]
     tls: Mapping[str, Mapping[str, Any]]
@@ -72,7 +72,7 @@ class Terms:
 
 @dataclass
 class Progress:
-    """The sum of all drivers' latest reports. ``at`` and ``since`` use the conductor's clock."""
+    """The sum of all drivers' latest reports. ``at`` and ``since`` are on the conductor's clock."""
 
     since: Instant
     at: Instant = 0
@@ -86,8 +86,8 @@ class Progress:
 
 @dataclass
 class LoadOutcome:
-    """A finished load. ``start_cpu_s``: the drivers' processor time until they were connected;
-    ``cpu_s``: after that; ``scribes``: each scribe's report. Instants use our clock."""
+    """A finished load. ``start_cpu_s`` is the drivers' processor time until they were connected,
+    ``cpu_s`` that since then; ``scribes`` has each scribe's report. Instants are on our clock."""
 
     progress: Progress
     sent_until: Instant
@@ -118,7 +118,7 @@ class _Seat:
 
 
 class Conductor:
-    """Runs one load. A context manager that ends everything that it started."""
+    """Runs one load. As a context manager, it ends everything that it started."""
 
     def __init__(self, parts: Sequence[Plan], terms: Terms, crew: Drivers) -> None:
         self.world = RealWorld({}, Canary())
@@ -163,7 +163,7 @@ class Conductor:
             )
 
     def run(self, lasts: Duration | None, watch: Callable[[Progress], bool]) -> None:
-        """Wait until everything was sent, ``lasts`` has passed, or ``watch``, which is called
+        """Wait until everything is sent, ``lasts`` has passed, or ``watch``, which is called
         periodically, returns True."""
         begun = self.progress.since
         deadline = begun + (lasts if lasts is not None else 10**6 * NS_PER_S)
@@ -179,7 +179,7 @@ class Conductor:
         self._wait(over, deadline, every=NS_PER_S // 4)
 
     def drain(self, patience: Duration, watch: Callable[[Progress], bool]) -> None:
-        """Stop all producers; wait until everything sent has arrived, or nothing has changed for
+        """Stop all producers, and wait until everything sent has arrived or nothing has changed for
         ``patience``."""
         for seat in self._seats:
             seat.wire.say(stop=True)
@@ -209,7 +209,7 @@ class Conductor:
 
     def end(self, watch: Callable[[Progress], bool]) -> LoadOutcome:
         """Let every driver disconnect, write its segments and report its result. Raises
-        :class:`LoadFailed`."""
+        :class:`LoadFailed` if one fails."""
         for seat in self._seats:
             seat.wire.say(leave=True)
         self.progress.ending = True
@@ -327,7 +327,7 @@ class Conductor:
     def _wait(
         self, ready: Callable[[], bool], deadline: Instant, *, every: Duration = 10 * NS_PER_S
     ) -> None:
-        """Wait until ``ready``. Raises :class:`LoadFailed` if a driver was lost or cannot do its
+        """Wait until ``ready()``. Raises :class:`LoadFailed` if a driver was lost or cannot do its
         part."""
 
         def troubled() -> str:

@@ -1,4 +1,5 @@
-"""Lines of JSON over TCP between the conductor of a load and its drivers, local or remote."""
+"""Exchanges lines of JSON over TCP between the conductor of a load and its drivers, local or
+remote."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _READ = 1 << 16
 
 
 class ControlConnection:
-    """One end of a control channel. ``heard`` is called with each message, ``gone`` once after the
-    other end has closed."""
+    """One end of a control channel. ``heard`` is called with each message, and ``gone`` once after
+    the other end has closed."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class ControlConnection:
         return self._socket.fileno()
 
     def say(self, **message: Any) -> None:
-        """Send one message; harmless if the other end has closed. Messages are small, so this
+        """Send one message; no effect if the other end has closed. Messages are small, so this
         hardly blocks."""
         if self._open:
             # reading will find the close, after earlier messages
@@ -66,7 +67,7 @@ class ControlConnection:
 
 
 class ControlListener:
-    """Listens for drivers, which reach us at ``host``."""
+    """Listens for drivers, which can reach us at ``host``."""
 
     def __init__(self, world: RealWorld, host: str, came: Callable[[socket.socket], None]) -> None:
         self._world, self._came = world, came

@@ -19,17 +19,17 @@ from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.world import Unreachable
 
 TICK: Duration = 2 * NS_PER_MS
-"""The interval at which due messages are written; longer if less is due."""
+"""The interval at which due messages are written; longer if few are due."""
 LONGEST_TICK: Duration = 50 * NS_PER_MS
 HAND_OVER: Duration = NS_PER_S
-"""The longest time that a recorded byte waits here for the trace writer."""
+"""The longest time for which a recorded byte waits here for the trace writer."""
 AGAIN: Duration = 250 * NS_PER_MS
-"""The delay before a broken connection is reopened."""
+"""The delay before a broken connection is opened again."""
 
 
 class Driver:
-    """Performs one part of a plan. Connections are numbered after ``first``, which differs for each
-    driver. ``offset``: how far the conductor's clock is ahead of ours."""
+    """Performs one part of a plan. The numbers of its connections follow ``first``, which differs
+    for each driver. ``offset`` is how far the conductor's clock is ahead of ours."""
 
     def __init__(
         self, world: RealWorld, plan: Plan, tape: WireLog | None, first: int, offset: Duration = 0
@@ -67,7 +67,7 @@ class Driver:
             self._hand_over(self.host.tape)
 
     def produce(self, since: Instant) -> None:
-        """Start to send. The first producer's first message is due at ``since``."""
+        """Start sending. The first message of the first producer is due at ``since``."""
         self.host.producing = True
         interval = self.plan.interval
         everybody = max(
@@ -85,7 +85,7 @@ class Driver:
                 self._break(since + fault.every, fault)
 
     def pump(self) -> None:
-        """Send more on connections whose producers are limited only by the socket. Called after
+        """Send more on connections whose producers only the socket limits. This is called after
         every event."""
         if self.host.producing and not self.plan.interval and not self.plan.confirmed:
             now = self.world.now()
@@ -117,13 +117,13 @@ class Driver:
 
     @property
     def done(self) -> bool:
-        """True if every producer has sent all its messages; never true if their number is
+        """True if every producer has sent all its messages; never true if the number of messages is
         unlimited."""
         return all(0 < sender.about.messages <= sender.next for sender in self._senders.values())
 
     @property
     def waiting(self) -> int:
-        """Number of messages without a confirmation."""
+        """The number of messages without a confirmation."""
         return sum(sender.waiting for sender in self._senders.values())
 
     def progress(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Driver:
         self.world.at(self.world.now() + HAND_OVER, lambda: self._hand_over(tape))
 
     def _tend(self) -> None:
-        """Keep connections alive, and reopen ended ones."""
+        """Keep connections alive, and reopen those that have ended."""
         if self._ended:
             return
         now = self.world.now()

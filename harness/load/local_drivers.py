@@ -7,7 +7,7 @@ import sys
 
 
 class LocalDrivers:
-    """One process per driver, in its own session, so that an interrupt from the terminal does not
+    """One process per driver, in its own session so that an interrupt from the terminal does not
     reach it."""
 
     def __init__(self) -> None:

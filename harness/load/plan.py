@@ -26,11 +26,12 @@ FAULTS = ("cut", "stall", "restart")
 
 
 class BadPlan(ValueError):
-    """An unusable option of a load. The message says what is wrong, and what is expected."""
+    """An option of a load is unusable. The message says what is wrong and what is expected."""
 
 
 def duration(text: str) -> Duration:
-    """Return ``500ms``, ``2s``, ``1.5m`` or ``1h`` in nanoseconds. Raises :class:`BadPlan`."""
+    """Return a duration such as ``500ms``, ``2s``, ``1.5m`` or ``1h`` in nanoseconds. Raises
+    :class:`BadPlan`."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise BadPlan(f"{text!r} is not a time; write 500ms, 2s, 1.5m or 1h")
@@ -39,14 +40,14 @@ def duration(text: str) -> Duration:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Body sizes in bytes, uniform from ``low`` to ``high`` inclusive."""
+    """Body sizes in bytes, uniformly distributed from ``low`` to ``high`` inclusive."""
 
     low: int
     high: int
 
     @classmethod
     def read(cls, text: str) -> Sizes:
-        """Read ``512``, ``1k`` or ``100..10k``. Raises :class:`BadPlan`."""
+        """Read sizes such as ``512``, ``1k`` or ``100..10k``. Raises :class:`BadPlan`."""
         low, dots, high = text.partition("..")
         sizes = cls(byte_count(low, text), byte_count(high if dots else low, text))
         if not STAMP_BYTES <= sizes.low <= sizes.high <= MOST_BYTES:
@@ -64,8 +65,8 @@ KIB = Sizes(1024, 1024)
 
 
 def byte_count(text: str, whole: str = "") -> int:
-    """Read ``512``, ``1k``, ``8m`` or ``2g``; ``whole`` is the user's text. Raises
-    :class:`BadPlan`."""
+    """Read a size such as ``512``, ``1k``, ``8m`` or ``2g``; ``whole`` is the user's whole text.
+    Raises :class:`BadPlan`."""
     match = _SIZE.fullmatch(text)
     if match is None:
         example = "512, 1k, or 100..10k" if whole else "512, 1k, 8m or 2g"
@@ -84,7 +85,8 @@ class Fault:
 
     @classmethod
     def read(cls, text: str) -> Fault:
-        """Read ``cut:5s``, ``stall:2s/500ms`` or ``restart:30s``. Raises :class:`BadPlan`."""
+        """Read a fault such as ``cut:5s``, ``stall:2s/500ms`` or ``restart:30s``. Raises
+        :class:`BadPlan`."""
         kind, _, times = text.partition(":")
         every, _, lasts = times.partition("/")
         if kind not in FAULTS or (kind == "stall") != bool(lasts):
@@ -106,8 +108,7 @@ class Place:
     """A queue: its name on the wire, and the headers or capabilities that make this broker family
     treat it as a queue.
 
-    ``send`` and ``subscribe`` are STOMP headers, ``capabilities`` those of an AMQP terminus.
-    """
+    ``send`` and ``subscribe`` are STOMP headers, ``capabilities`` those of an AMQP terminus."""
 
     name: str
     send: Headers = ()
@@ -137,12 +138,12 @@ class Consumer:
 class Plan:
     """One load, or one driver's part of it.
 
-    ``protocol`` is one of :data:`brokerproof.harness.load.protocols.PROTOCOLS`. ``interval``: time
-    between two messages of a producer (0: as fast as flow control permits). ``ack`` is ``auto``,
-    ``client`` (cumulative) or ``client-individual``. ``window`` is the window that a consumer
-    requests, in the protocol's unit (bytes, messages, credits; 0: none). ``in_flight``: the most
-    unconfirmed messages per producer. ``confirmed``: SENDs request receipts, or transfers are
-    unsettled."""
+    ``protocol`` is one of :data:`brokerproof.harness.load.protocols.PROTOCOLS`. ``interval`` is the
+    time between two messages of a producer (0: as fast as flow control permits). ``ack`` is
+    ``auto``, ``client`` (cumulative) or ``client-individual``. ``window`` is the window that a
+    consumer requests, in the protocol's unit (bytes, messages, credits; 0: none). ``in_flight`` is
+    the most unconfirmed messages per producer. With ``confirmed``, SEND frames request receipts, or
+    transfers are unsettled."""
 
     protocol: str
     acceptor: str
@@ -186,7 +187,7 @@ class Plan:
         return cls(**values)
 
     def parts(self, drivers: int) -> list[Plan]:
-        """Return the plan divided among drivers by connection, without drivers that have no
+        """Return the plan divided among drivers by connection, omitting drivers without a
         connection."""
         parts = []
         for number in range(min(drivers, self.lines)):
@@ -204,7 +205,7 @@ class Plan:
 def roles(
     producers: int, consumers: int, queues: int, lines: int, messages: int = 0
 ) -> tuple[tuple[Producer, ...], tuple[Consumer, ...]]:
-    """Assign roles to queues and connections in turn, with ``messages`` divided evenly."""
+    """Assign the roles to queues and connections in turn, and divide ``messages`` evenly."""
     return (
         tuple(
             Producer(number, number % queues, number % lines, _share(messages, producers, number))

@@ -18,7 +18,8 @@ PROTOCOL = "stomp"
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """Options of a load; see ``brokerproof load``. ``connections`` 0: one per role."""
+    """Options of a load; see ``brokerproof load``. If ``connections`` is 0, each role has its
+    own."""
 
     protocol: str = PROTOCOL
     producers: int = 4
@@ -83,8 +84,8 @@ def plan(target: SocketTarget, wishes: LoadOptions, label: str) -> Plan:
 
 
 def terms(target: SocketTarget, acceptor: str, record: Mapping[str, Any] | None) -> Terms:
-    """Return the endpoints and TLS settings for the drivers. Raises :class:`BadPlan` for a target
-    without that acceptor."""
+    """Return the terms with the endpoints and TLS settings for the drivers. Raises :class:`BadPlan`
+    for a target without that acceptor."""
     if acceptor not in target.endpoints:
         raise BadPlan(f"target {target.identity.name} has no acceptor {acceptor!r}")
     tls = {
@@ -134,8 +135,8 @@ def _headers(text: str) -> Headers:
 
 
 def _window_header(identity: Identity) -> str:
-    """Return the SUBSCRIBE header that requests a window from this broker family; empty if there is
-    none."""
+    """Return the SUBSCRIBE header that requests a window from this broker family; empty if the
+    family has none."""
     parameters = identity.profile.parameters
     if "prefetch_header" in parameters:
         return str(parameters["prefetch_header"])

@@ -1,6 +1,5 @@
-"""Protocols of a load: the connection class, and the function that turns bytes into trace columns.
-
-Both are imported on demand, because a recorder needs no connections."""
+"""The protocols of a load, each with its connection class and the function that turns bytes into
+trace columns. These are imported on demand, because a recorder needs no connections."""
 
 from __future__ import annotations
 
@@ -22,9 +21,9 @@ PROTOCOLS = {
         "brokerproof.harness.load.amqp091_columns:columns",
     ),
 }
-"""Connection class and column function by protocol."""
+"""The connection class and the column function of each protocol."""
 NUMBERS = {name: number for number, name in enumerate(PROTOCOLS)}
-"""The number of a protocol in the wire log."""
+"""The numbers of protocols in the wire log."""
 
 
 def line(protocol: str) -> Callable[..., Any]:

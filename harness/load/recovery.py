@@ -1,8 +1,8 @@
 """Recovers wire logs left by a driver, scribe or machine that died before converting them to
 segments.
 
-The files are recovered up to the last complete block: all but the last second. Finished segments
-count, unfinished ones do not."""
+The files are recovered up to the last complete block, which is all but the last second. Finished
+segments are kept, unfinished ones are ignored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NotRecovered(Exception):
 
 @dataclass(frozen=True)
 class Recovered:
-    """The result of one driver's wire log."""
+    """The result of recovering one driver's wire log."""
 
     tag: str
     size: int
@@ -71,7 +71,7 @@ def recover(run: Path, tape: Path) -> Recovered:
 
 def _left(header: LogHeader, tape: Path) -> list[Path]:
     """Return the files that are in no segment yet, in order. A file that the scribe was about to
-    remove is in a segment."""
+    remove is already in one."""
     for partial in header.segments.glob(f".part-{header.tag}-*.partial"):
         partial.unlink()
     closing = tape / CLOSING

@@ -1,8 +1,8 @@
-"""The backlog: wire log files not yet converted to segments, and the scribe that converts them.
+"""The backlog: the wire log's files that are not yet segments, and the scribe that converts them.
 
 During a load the wire log is the recording. To avoid disturbing the load, the scribe starts after
 it, or runs at low priority once too many bytes wait. If a reader follows along (a soak), the scribe
-runs from the beginning at only slightly lower priority, because only segments can be judged."""
+runs from the beginning, at a slightly lower priority, because only segments can be judged."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from brokerproof.harness.load.trace_writer import LogHeader
 from brokerproof.harness.load.wire_log import MOST_BYTES, WireLog
 
 AFTERWARDS, ALONG, BESIDE = 0, 5, 19
-"""Niceness of a scribe: after the load, while a reader follows along, and during a load."""
+"""The niceness of a scribe: after the load, while a reader follows along, and otherwise during a
+load."""
 LOOK_EVERY_S = 0.05
 """The interval in seconds at which a waiting driver checks for room."""
 
 
 class SegmentBacklog:
-    """The backlog of a driver. ``most``: the most bytes that may wait during the load; 0 if a
+    """The backlog of a driver. ``most`` is the most bytes that may wait during the load; 0 if a
     reader follows along."""
 
     def __init__(self, header: LogHeader, most: int) -> None:
@@ -42,7 +43,7 @@ class SegmentBacklog:
         self.tape = WireLog(header.tape, self._full, read_along=not most, room=self._make_room)
 
     def _full(self, path: Path) -> None:
-        """Record a complete file. The wire log's thread calls this."""
+        """Record that a file is complete. The wire log's thread calls this."""
         size = path.stat().st_size
         self._waiting.append((path, size))
         self._size += size
@@ -69,9 +70,9 @@ class SegmentBacklog:
 
     def finish(self) -> dict[str, Any]:
         """Convert everything to segments once the wire log is closed. Return the scribe's report,
-        with the log's bytes, how many of these were unconverted at the end of the load, and the
-        writer thread's processor time. Raises ``OSError`` if the scribe cannot start or fails; then
-        the log stays."""
+        with the size of the log, the bytes not yet converted when the load ended, and the writer
+        thread's processor time. Raises ``OSError`` if the scribe cannot start or fails; the log is
+        then kept."""
         self._forget()
         left = self._size
         if self._scribe is None:

@@ -22,16 +22,15 @@ CASE = "load"
 """Every event of a load belongs to one case."""
 SEGMENT_ROWS = 250_000
 BACKLOG = 2 * 1024**3
-"""If a driver's tape exceeds this many bytes, its scribe starts during the load: about four million
-STOMP messages."""
+"""If a driver's tape exceeds this many bytes, about four million STOMP messages, its scribe starts
+during the load."""
 DRAIN: Duration = 5 * NS_PER_S
 
 
 class Session:
-    """One load. ``folder`` is the existing run folder; ``record``: record the traffic.
-
-    ``backlog``: the most bytes that may wait in a driver's wire log until the load is over. With 0,
-    segments are read during the load and cover at most ``segment_s`` seconds."""
+    """One load. ``folder`` is the existing run folder; with ``record``, the traffic is recorded.
+    ``backlog`` is the most bytes that may wait in a driver's wire log until the load is over. With
+    0, segments are read during the load and cover at most ``segment_s`` seconds."""
 
     def __init__(
         self,
@@ -59,8 +58,7 @@ class Session:
 
         Raises :class:`brokerproof.harness.targets.failure.SetUpFailed`,
         :class:`brokerproof.harness.load.plan.BadPlan` and
-        :class:`brokerproof.harness.load.conductor.LoadFailed`.
-        """
+        :class:`brokerproof.harness.load.conductor.LoadFailed`."""
         with ExitStack() as stack:
             stack.callback(self.target.stop)
             facts = self._begin(self.target, self.folder / "logs")

@@ -25,7 +25,7 @@ _REDELIVERED = b"\nredelivered:true"
 
 
 class _Took(NamedTuple):
-    """The frames of one read: those to record, those to answer, and those to process one by one."""
+    """The frames of one read: which to record, which to answer, and which to process one by one."""
 
     kept: list[bytes]
     answers: list[bytes]
@@ -48,7 +48,7 @@ class StompLoadConnection(ClientConnection):
             sender.about.number: codec.encode("SEND", self._send_headers(sender))[:-2]
             for sender in senders
         }
-        """The beginning of each producer's SEND; content-length and receipt follow."""
+        """The beginning of each producer's SEND frame; content-length and receipt follow."""
 
     def _send_headers(self, sender: ProducerState) -> list[tuple[str, str]]:
         place = self.host.plan.places[sender.about.place]
@@ -81,7 +81,7 @@ class StompLoadConnection(ClientConnection):
         kept: list[bytes] | None = None,
         sizes: list[int] | None = None,
     ) -> None:
-        """Write frames given without their NUL. ``kept``: the part to record."""
+        """Write frames, given without their NUL. ``kept`` is the part to record."""
         if self.host.tape is not None:
             self.host.tape.frames(self._number, SENT, now, self.conn, kept or frames, sizes)
         frames.append(b"")
@@ -165,8 +165,8 @@ class StompLoadConnection(ClientConnection):
         self.pump(at)
 
     def _without_eols(self, frames: list[bytes], at: Instant) -> tuple[list[bytes], list[int]]:
-        """Return the frames without the ends of line before them. The first after a NUL belongs to
-        the previous frame; others are heartbeats."""
+        """Return the frames without the ends of line before them. The first end of line after a NUL
+        belongs to the previous frame; any others are heartbeats."""
         plain: list[bytes] = []
         sizes: list[int] = []
         for frame in frames:

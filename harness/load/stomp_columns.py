@@ -1,4 +1,5 @@
-"""STOMP frames as trace columns. Thousands are decoded together, unusual ones one by one."""
+"""STOMP frames as trace columns. Thousands of frames are decoded together, unusual ones one by
+one."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from brokerproof.harness.protocols.stomp import codec
 
 PROTOCOL = "STOMP"
 UNREADABLE = "UNREADABLE"
-"""The command of bytes that are not a frame; its header ``reason`` says why."""
+"""The command for bytes that are not a frame; the header ``reason`` says why."""
 
 
 def columns(stretch: LogSlice) -> dict[str, pa.Array]:
@@ -63,8 +64,8 @@ def columns(stretch: LogSlice) -> dict[str, pa.Array]:
 
 
 def _plain(data: pa.Array, *, carriage: bool) -> Bools:
-    """Return which frames have lines ending in a bare LF, and an end of headers. ``carriage``: some
-    have a CR."""
+    """Return which frames have an end of headers and only lines ending in a bare LF. ``carriage``
+    is true if some frames have a CR."""
     plain: Bools = pc.find_substring(data, "\n\n").to_numpy(zero_copy_only=False) >= 0
     if carriage:
         plain &= ~pc.match_substring(data, "\r").to_numpy(zero_copy_only=False)
@@ -72,7 +73,7 @@ def _plain(data: pa.Array, *, carriage: bool) -> Bools:
 
 
 def _quick(data: pa.Array, bare: Ints, size: Ints) -> Frames | None:
-    """Decode in bulk; None if a line is not a header or not UTF-8."""
+    """Decode frames in bulk; return None if a line is not a header or not UTF-8."""
     count = len(data)
     halves = pc.split_pattern(data, pattern="\n\n", max_splits=1).values
     heads, body = (
@@ -121,7 +122,7 @@ def _unescaped(texts: pa.Array) -> pa.Array | None:
 def _slow(
     data: bytes, bare: int, size: int
 ) -> tuple[str, tuple[tuple[str, str], ...], bytes, int, int]:
-    """Decode one frame by the harness's codec, which sees only the stored part of a truncated
+    """Decode one frame with the harness's codec, which gets only the stored part of a truncated
     body."""
     head_end = min(
         (at for at in (data.find(b"\n\n"), data.find(b"\n\r\n")) if at >= 0), default=len(data)

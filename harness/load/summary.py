@@ -1,4 +1,4 @@
-"""The summary of a load, in the run's header, as its result, and as a table."""
+"""The summary of a load: in the run's header, as the run's result, and as a table."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
 def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
-    """Return all known figures. Rates are per second, latencies in nanoseconds; bytes are those of
-    bodies."""
+    """Return all known figures. Rates are per second, latencies are in nanoseconds, and only the
+    bytes of bodies are counted."""
     numbers = outcome.progress.numbers
     sending = max(1, outcome.sent_until - outcome.progress.since)
     receiving = max(1, outcome.received_until - outcome.progress.since)
@@ -63,7 +63,8 @@ def data(session: Session, outcome: LoadOutcome) -> dict[str, Any]:
 
 
 def complete(summary: dict[str, Any]) -> bool:
-    """True if every message sent was confirmed and delivered, and only we closed connections."""
+    """True if every message sent was confirmed and delivered, and the broker closed no
+    connection."""
     came = not summary["received"] or summary["received"] >= summary["sent"]
     return (
         came
@@ -101,8 +102,8 @@ def measurements(summary: dict[str, Any]) -> dict[str, Measurement]:
 def keep(
     session: Session, outcome: LoadOutcome, summary: dict[str, Any], plan: dict[str, Any]
 ) -> None:
-    """Write the load's part of the header, and its only result: a NOTE, because a load judges
-    nothing."""
+    """Write the load's part of the header, and the only result, which is a NOTE because a load
+    judges nothing."""
     name = session.target.identity.name
     write_header(session, outcome, summary, plan)
     reference = f"trace/target={name}#case={CASE}" if summary["recorder"] else ""

@@ -1,13 +1,12 @@
 """The scribe: converts a driver's wire log to a trace. ``python -m
-brokerproof.harness.load.trace_writer FOLDER NICE``; FOLDER is the log's.
+brokerproof.harness.load.trace_writer FOLDER NICE``; FOLDER is the folder of the log.
 
-As a process it prints ``ready``, reads the names of log files from standard input, and finally
-prints one line of JSON: the numbers of events and segments written, and the processor time for
-these and for its start. During a load it runs at low priority.
-
-A segment ends at the end of a log file, and files are removed once their segment is complete. Files
-about to be removed are first listed in :data:`CLOSING`. So if a scribe is killed, nothing is lost,
-and nothing is duplicated when another continues (:mod:`brokerproof.harness.load.recovery`)."""
+As a process, the scribe prints ``ready``, reads the names of log files from standard input, and
+finally prints one line of JSON: the numbers of events and segments written, and the processor time
+for these and for starting. During a load it runs at low priority. A segment ends where a log file
+ends, and files are removed once their segment is complete. Files that are about to be removed are
+first listed in :data:`CLOSING`. So if a scribe is killed, nothing is lost, and nothing is
+duplicated when another scribe continues (:mod:`brokerproof.harness.load.recovery`)."""
 
 from __future__ import annotations
 
@@ -40,19 +39,20 @@ from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.recorder import Recorder
 
 ABOUT = "about.json"
-"""The head of the log in a tape's folder (:class:`LogHeader`)."""
+"""The file with the log's head in a tape's folder (:class:`LogHeader`)."""
 CLOSING = "closing.json"
-"""In a tape's folder: the files that the next segment contains, and the segment's number."""
+"""The file in a tape's folder that names the files in the next segment, and the segment's
+number."""
 ROWS_AT_ONCE = 16_384
-"""Frames that are converted to columns together."""
+"""The number of frames that are converted to columns together."""
 _NEVER = 2**62
 _NAMES = {number: name for name, number in protocols.NUMBERS.items()}
 
 
 @dataclass(frozen=True)
 class LogHeader:
-    """The head of a wire log. ``offset_ns``: how far the conductor's clock is ahead; ``segment_s``:
-    the longest time covered by one segment (0: any)."""
+    """The head of a wire log. ``offset_ns`` is how far the conductor's clock is ahead;
+    ``segment_s`` is the longest time that one segment covers (0: unlimited)."""
 
     folder: str
     run: str
@@ -80,7 +80,7 @@ class LogHeader:
 
     @contextmanager
     def held(self, *, alone: bool = False) -> Iterator[None]:
-        """Lock the log while it is being written or read; ``alone``: exclusively. Raises
+        """Lock the log while it is being written or read; with ``alone``, exclusively. Raises
         ``BlockingIOError`` if a conflicting lock is held."""
         with (self.tape / ABOUT).open() as file:
             fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -202,7 +202,7 @@ def remove_log_folder(tape: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Arguments: the log's folder and the niceness, 0 to 19."""
+    """The arguments are the log's folder and the niceness, 0 to 19."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted load still closes its log
     header = LogHeader.read(Path(arguments[0]))
     with header.held():

@@ -1,9 +1,10 @@
 """The wire log: traffic as bytes, passed from a driver to the process that records it.
 
-Recording must neither delay a driver nor cost it much, so it keeps only time, connection, direction
-and the raw beginnings of frames for each read and write, and writes a few hundred frames at a time
-to files. These are the recording until the scribe (:mod:`brokerproof.harness.load.trace_writer`)
-converts them to segments, during the load or after it.
+Recording must neither delay a driver nor cost it much. So only the time, the connection, the
+direction and the raw beginnings of frames are kept for each read and write, and a few hundred
+frames at a time are written to files. These files are the recording until the scribe
+(:mod:`brokerproof.harness.load.trace_writer`) converts them to segments, during the load or after
+it.
 
 A block consists of a head (:data:`BLOCK`), four numbers per stretch (:data:`STRETCH`), the frames'
 sizes on the wire, their stored lengths, and the stored bytes. A block of protocol :data:`EVENT`
@@ -27,23 +28,23 @@ import numpy.typing as npt
 from brokerproof.harness.trace.events import Event
 
 BLOCK = struct.Struct("<4sIIIQ")
-"""The mark, the protocol, and the numbers of stretches, frames and bytes."""
+"""The mark, the protocol, and how many stretches, frames and bytes the block has."""
 MARK = b"bpT2"
 STRETCH = 4
-"""Instant, connection, direction and number of frames, 64 bits each, for frames read or written
-together."""
+"""The instant, connection, direction and number of frames that were read or written together, 64
+bits each."""
 SENT, RECEIVED = 0, 1
 EVENT = 255
 EOL = 1 << 31
-"""Added to the size of a STOMP frame if an end of line directly followed its NUL."""
+"""This is added to the size of a STOMP frame if an end of line directly followed its NUL."""
 RECORDED_BYTES = 96
-"""The most bytes of a load's body that are recorded: they contain its stamp (in AMQP after some
+"""The most bytes of a load's body that are recorded: they contain the stamp (in AMQP, after some
 sections). The rest is filler."""
 PACKED = 512
-"""Frames packed together: few enough to stay in a cache, and enough that packing costs each of them
-little."""
+"""The number of frames packed together: few enough to stay in a cache, yet enough that packing
+costs little per frame."""
 AT_ONCE = 256 * 1024
-"""Bytes handed over together."""
+"""The number of bytes that are handed over together."""
 MOST_WAITING = 64 * 1024 * 1024
 """If more bytes wait for the disk, the driver waits too."""
 FILE_BYTES = 8 * 1024 * 1024
@@ -58,8 +59,8 @@ class WireLog:
     """A log that one thread writes into ``folder``, which is created. ``full`` is called with the
     path of each complete file.
 
-    ``read_along``: a reader follows along, so each :meth:`hand_over` completes a file. ``room``,
-    called after ``full``, may block."""
+    With ``read_along`` a reader follows along, so each :meth:`hand_over` completes a file.
+    ``room``, called after ``full``, may block."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class WireLog:
         self._room = threading.Condition()
         self._broken: OSError | None = None
         self.size = 0
-        """Number of bytes in files."""
+        """The number of bytes in the files."""
         self.cpu_s = 0.0
         """The processor time of the thread that writes the files, once it has ended."""
         self._thread = threading.Thread(target=self._carry, name="brokerproof-tape", daemon=True)
@@ -102,7 +103,8 @@ class WireLog:
         frames: Sequence[bytes],
         sizes: Iterable[int] | None = None,
     ) -> None:
-        """Record frames of one instant. ``sizes``: their sizes on the wire if truncated here."""
+        """Record frames of one instant. ``sizes`` are their sizes on the wire, if they are
+        truncated here."""
         if protocol != self._protocol:
             self._pack()
             self._protocol = protocol
@@ -119,8 +121,8 @@ class WireLog:
         self._pack()
 
     def hand_over(self, *, whole: bool = False) -> None:
-        """Write buffered data to disk. ``whole``: complete the file for the scribe. Blocks while
-        too much is pending. Raises ``OSError`` if earlier data could not be written."""
+        """Write buffered data to disk. With ``whole``, complete the file for the scribe. Blocks
+        while too much is pending. Raises ``OSError`` if earlier data could not be written."""
         self._pack(give=False)
         self._give(whole or self._read_along)
 
@@ -188,7 +190,7 @@ class WireLog:
 
 
 class Block(NamedTuple):
-    """Frames of one protocol in order, as the scribe reads them; ``heads`` has a row per
+    """Frames of one protocol in order, as the scribe reads them; ``heads`` has one row per
     stretch."""
 
     protocol: int

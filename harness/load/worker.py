@@ -2,7 +2,7 @@
 cluster task that calls :func:`work`.
 
 The driver connects to the conductor, receives its part, reports progress, and ends on request or
-when the conductor disconnects. Before and after the load both compare clocks
+when the conductor disconnects. Before and after the load, the two compare their clocks
 (:mod:`brokerproof.harness.load.clocks`)."""
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from brokerproof.harness.worlds.world import Unreachable
 TELL_EVERY: Duration = NS_PER_S // 2
 PATIENCE: Duration = 20 * NS_PER_S
 LONG: Duration = 10**6 * NS_PER_S
-"""Eleven days; a wait cannot be longer than twice that."""
+"""Eleven days; a wait cannot last longer than twice that."""
 
 
 class Worker:
@@ -49,7 +49,7 @@ class Worker:
         self._start_cpu_s = 0.0
 
     def run(self) -> int:
-        """Run to the end; return the exit code."""
+        """Run the driver to the end; return the exit code."""
         try:
             part = self._next("part")
             readings = [self._compare_clocks()]
@@ -96,7 +96,8 @@ class Worker:
         self._gone = True
 
     def _next(self, what: str) -> dict[str, Any]:
-        """Return the next message, which must be of that kind. Raises :class:`_Gone`."""
+        """Return the next message, which must be of that kind. Raises :class:`_Gone` if none
+        comes."""
         self._world.wait_until(lambda: bool(self._messages) or self._gone, self._world.now() + LONG)
         if not self._messages:
             raise _Gone
@@ -154,7 +155,7 @@ class Worker:
         return Driver(self._world, Plan.of(part_plan["plan"]), tape, part_plan["first"], offset)
 
     def _abandon(self, driver: Driver) -> None:
-        """End an abandoned load, keeping its recording."""
+        """End an abandoned load, but keep its recording."""
         driver.disconnect(PATIENCE)
         if self._backlog is not None:
             self._backlog.finish()
@@ -188,7 +189,7 @@ class _Gone(Exception):
 
 def work(address: str, token: str) -> int:
     """Run a driver. Return 0 for a finished load, 3 if the broker refuses us or recording fails, 5
-    without a conductor."""
+    if the conductor is lost."""
     try:
         worker = Worker(address, token)
     except OSError:  # the conductor disconnected before we connected
@@ -197,7 +198,7 @@ def work(address: str, token: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Arguments: HOST:PORT TOKEN."""
+    """The arguments are HOST:PORT and TOKEN."""
     return work(arguments[0], arguments[1])
 
 

@@ -1,1 +1,2 @@
-"""Shared vocabulary: time, enumerations, verdicts, findings, and brokers' inputs and effects."""
+"""Shared vocabulary: time, enumerations, verdicts, findings, and the inputs and effects of
+brokers."""

@@ -12,12 +12,12 @@ from brokerproof.harness.model.enums import CloseHow
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A peer opened connection ``conn`` (chosen by the driver, never reused) on the acceptor named
-    ``acceptor``.
+    """A peer opened connection ``conn`` (a number that the driver chose and never reuses) on the
+    acceptor named ``acceptor``.
 
     ``certificate`` is the subject of the client certificate, such as ``CN=ann, O=Example``.
     ``remote`` and ``local`` are the two ends, HOST:PORT; if ``local`` is empty, the acceptor's
-    configured address counts."""
+    configured address is used."""
 
     conn: int
     acceptor: str
@@ -44,12 +44,12 @@ class PeerGone:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The instant named by ``next_deadline()`` has been reached or passed."""
+    """The instant that ``next_deadline()`` returned has been reached or passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class WritePaused:
-    """The peer of ``conn`` reads slowly and much output is buffered on our side. The broker should
+    """The peer of ``conn`` reads slowly, and much output is buffered on our side. The broker should
     stop sending to this peer for now."""
 
     conn: int
@@ -57,8 +57,8 @@ class WritePaused:
 
 @dataclass(frozen=True, slots=True)
 class WriteResumed:
-    """The output buffered for the peer of ``conn`` is nearly flushed. The broker may send to it
-    again."""
+    """The output buffered for the peer of ``conn`` is nearly flushed. The broker may send to this
+    peer again."""
 
     conn: int
 
@@ -68,8 +68,8 @@ class FilesStored:
     """The :class:`StoreFiles` request ``ticket`` has finished. If it failed, ``problem`` says why
     in one sentence.
 
-    ``full``: it failed for lack of space. After a failure, the content of the files in ``writes``
-    is undefined."""
+    ``full`` says that it failed for lack of space. After a failure, the content of the files in
+    ``writes`` is undefined."""
 
     ticket: int
     problem: str | None = None
@@ -87,8 +87,8 @@ class FileLoaded:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesRead:
-    """Memory used by the broker, memory installed, memory addressable, and free disk space, all in
-    bytes. None: unknown."""
+    """The memory that the broker uses, the installed and the addressable memory, and the free disk
+    space, in bytes; None if unknown."""
 
     memory_used: int
     memory_total: int | None = None
@@ -100,7 +100,7 @@ class ResourcesRead:
 class LimitsSet:
     """An operator sets the limits of memory and disk alarms: a fraction of the memory (float) or
     bytes (int); None leaves a limit unchanged. ``paging`` is the fraction of the memory limit at
-    which queues start paging messages to disk, on brokers that do so."""
+    which queues start paging messages to disk, on brokers that page."""
 
     memory: float | int | None = None
     disk: float | int | None = None
@@ -118,7 +118,7 @@ class AlarmElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class AtNode:
-    """``event`` is for the broker ``node``, one of several that are driven together."""
+    """``event`` is for the broker ``node``, one of several brokers that are driven together."""
 
     node: str
     event: ResourcesRead | LimitsSet
@@ -153,7 +153,7 @@ class SendBytes:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close ``conn`` once its output has been flushed. Any further input on it is ignored."""
+    """Close ``conn`` once its output has been flushed. Any further input on ``conn`` is ignored."""
 
     conn: int
 
@@ -174,7 +174,7 @@ class ResumeReading:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """The broker took a branch that exists because of ``requirement``; ``detail`` says what
+    """The broker took a branch that exists because of ``requirement``; ``detail`` describes what
     happened."""
 
     conn: int
@@ -239,7 +239,7 @@ class AlarmChanged:
 
 
 FileEffect: TypeAlias = StoreFiles | LoadFile
-"""Effects on files; each is answered later, by one input."""
+"""Effects on files; each is answered later by one input."""
 
 Effect: TypeAlias = (
     SendBytes

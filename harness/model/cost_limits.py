@@ -22,29 +22,29 @@ class Limits:
     connection_frames: int = 100_000
     """Frames, heartbeats and unreadable pieces received on one connection."""
     connection_heartbeats: int = 5_000
-    """Heartbeats (ends of line or empty frames) received on one connection. No client requests this
+    """Heartbeats (ends of line or empty frames) received on one connection. No case requests this
     many: one that requests a heartbeat each millisecond listens for less than five seconds. A
     broker that sends heartbeats without a pause takes processor time from concurrent cases, which
-    then measure the host. Measured: over all its examples, no other conformance case receives more
-    than 310 on Artemis, ActiveMQ and RabbitMQ."""
+    then measure the host instead. Measured on Artemis, ActiveMQ and RabbitMQ: no other conformance
+    case receives more than 310 over all its examples."""
     case_bytes: int = 64 * _MIB
     case_frames: int = 120_000
     case_seconds: int = 300
     probe_seconds: int = 6
-    """Time for a plain message to pass, which shows that a target serves others."""
+    """The time for a plain message to pass, which shows that a target serves other clients."""
     run_seconds: int = 4 * 60 * 60
-    """Wall time to judge one target."""
+    """The wall time to judge one target."""
     parallel_bytes: int = 64 * _MIB
-    """Bytes received by all cases together that are running. Beyond that, cases end that received
-    more than their share."""
+    """Bytes received by all running cases together. Beyond that, each case that received more than
+    its share ends."""
     parallel_frames: int = 150_000
     run_memory_bytes: int = 2048 * _MIB
     """Resident memory of all processes that judge one target."""
 
     def share_of(self, processes: int) -> Limits:
         """Return the limits for each of several processes that judge one target. They share the
-        memory equally. The limits on bytes and frames are the same, since reading them takes time
-        only in the process itself."""
+        memory equally. The limits on bytes and frames are the same, since reading takes time only
+        in the process that reads."""
         return dataclasses.replace(
             self, run_memory_bytes=max(1, self.run_memory_bytes // processes)
         )
@@ -54,8 +54,8 @@ NAMES = tuple(field.name for field in dataclasses.fields(Limits))
 
 
 def changed(limits: Limits, values: Mapping[str, object]) -> Limits:
-    """Return ``limits`` with some values replaced. Raises ``ValueError`` with one sentence for an
-    unknown name or a value that is not a positive integer."""
+    """Return ``limits`` with the given values replaced. Raises ``ValueError`` with one sentence for
+    an unknown name or a value that is not a positive integer."""
     for name, value in values.items():
         if name not in NAMES:
             raise ValueError(f"there is no limit {name!r}; the limits are {', '.join(NAMES)}")

@@ -6,7 +6,7 @@ import enum
 
 
 class StrEnum(enum.StrEnum):
-    """An enumeration whose members are written to traces and results by their name."""
+    """An enumeration whose members appear in traces and results under their names."""
 
     @staticmethod
     def _generate_next_value_(name: str, start: int, count: int, last_values: list[str]) -> str:
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 
 class RoutingType(StrEnum):
-    """Whether an address delivers a message to one consumer or to every subscription."""
+    """Whether an address delivers each message to one consumer or to every subscription."""
 
     ANYCAST = enum.auto()
     MULTICAST = enum.auto()
@@ -63,6 +63,6 @@ class CloseHow(StrEnum):
     """How the peer ended a connection."""
 
     EOF = enum.auto()
-    """An orderly end of stream (FIN)."""
+    """An orderly end of the stream (FIN)."""
     RESET = enum.auto()
-    """A TCP reset, or in virtual time a cut link."""
+    """A TCP reset, or a cut link in virtual time."""

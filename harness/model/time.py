@@ -1,8 +1,7 @@
 """Time as integers: nanoseconds everywhere, milliseconds only where a value crosses the wire or a
 configuration file.
 
-Floats never carry time.
-"""
+Floats never carry time."""
 
 from __future__ import annotations
 

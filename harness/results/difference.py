@@ -147,8 +147,7 @@ class Difference:
         """True if the verdict changed and one side needed several attempts or had another verdict
         earlier.
 
-        Such a change may be chance: compare more runs before you report a regression.
-        """
+        Such a change may be chance: compare more runs before you report a regression."""
         return self.kind is Kind.CHANGED and any(
             side is not None and not side.steady for side in (self.a, self.b)
         )

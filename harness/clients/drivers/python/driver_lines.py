@@ -1,5 +1,6 @@
-"""The line protocol of Python drivers: reads one command per line, calls the method of that name,
-and writes reports. Drivers run by path, with any Python, so this file imports nothing of ours."""
+"""The line protocol of Python drivers: reads one command per line, calls the method for that
+command, and writes reports. Drivers run by path, with any Python, so this file imports nothing of
+ours."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from typing import Any
 
 
 class DriverLines:
-    """Base of drivers: a method ``do_NAME`` for each command, whose fields are its arguments."""
+    """Base class for drivers. Each command NAME has a method ``do_NAME``, whose arguments are the
+    command's fields."""
 
     def __init__(self) -> None:
         self._output = os.dup(1)
@@ -25,7 +27,7 @@ class DriverLines:
         self._messages = 0
 
     def report(self, saw: str, **fields: Any) -> None:
-        """Write a report, with the client's own clock in nanoseconds."""
+        """Write a report with the time of the client's own clock, in nanoseconds."""
         line = json.dumps({"saw": saw, "at": time.monotonic_ns(), **fields})
         with self._lock:
             os.write(self._output, line.encode() + b"\n")
@@ -45,12 +47,12 @@ class DriverLines:
         return number
 
     def do_work(self, ms: int) -> None:
-        """Make the listener take this long for the next message."""
+        """Make the listener take this long to handle the next message."""
         self._busy_s = ms / 1000
 
     @staticmethod
     def call_in(loop: Callable[[Callable[[], None]], object], call: Callable[[], object]) -> None:
-        """Call in the thread of ``loop``, and wait until the call returns."""
+        """Call a function in the thread of ``loop``, and wait until it returns."""
         done: Future[None] = Future()
 
         def run() -> None:

@@ -1,5 +1,5 @@
-"""The driver for pika's SelectConnection. A listener runs in the thread of the I/O loop and blocks
-it."""
+"""The driver for pika's SelectConnection. A listener runs in the I/O loop's thread, and blocks that
+loop."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The driver for python-qpid-proton's Container. A listener runs in the Container's thread and
-blocks it."""
+"""The driver for python-qpid-proton's Container. A listener runs in the Container's thread, and
+blocks the Container."""
 
 from __future__ import annotations
 
