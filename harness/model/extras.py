@@ -1,4 +1,4 @@
-"""Modules missing from a light installation, and the extra that installs each."""
+"""Modules that a light installation lacks, and the extra that installs each."""
 
 from __future__ import annotations
 

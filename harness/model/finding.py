@@ -1,7 +1,7 @@
-"""Findings: what a case observed about each requirement that it cites, with the evidence.
+"""Findings: what a case observed about each requirement that the case cites, with the evidence.
 
 An oracle or a case reports a :class:`Finding`. When the case ends, each finding receives its
-verdict once, as a :class:`JudgedFinding`; ``results.ndjson`` records it."""
+verdict, once, as a :class:`JudgedFinding`, which ``results.ndjson`` records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Finding:
     """One requirement, the observation, and the evidence in one sentence.
 
     ``uncertain`` explains why a violation is not evidence against the broker (the canary was late,
-    the measurement fell within the margin). It makes the verdict INCONCLUSIVE at every level."""
+    or the measurement fell within the margin). Such a violation is INCONCLUSIVE at every level."""
 
     requirement: str
     seen: Seen
@@ -29,14 +29,14 @@ class Finding:
 class ListedDeviation:
     """The entry of ``known_deviations.toml`` that explains a violation.
 
-    ``case`` and ``requirement`` are the entry's own, empty if it has none."""
+    ``case`` and ``requirement`` are those of the entry, empty if it has none."""
 
     case: str
     requirement: str
     reason: str
     link: str
     sometimes: bool = False
-    """A race that need not show in every run."""
+    """True for a race that need not show in every run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class JudgedFinding(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measured value and the interval in which it should lie. None: unbounded.
+    """A measured value and the interval in which it should lie. None means no bound.
 
     ``margin`` is how far outside the interval a value may lie before it counts as evidence."""
 
@@ -69,7 +69,8 @@ class Measurement:
 
     @property
     def distance_to_bound(self) -> int | None:
-        """Distance from the value to the nearest bound: negative outside, None if there is none."""
+        """The distance from the value to the nearest bound: negative outside, None if there is no
+        bound."""
         distances = [] if self.low is None else [self.value - self.low]
         if self.high is not None:
             distances.append(self.high - self.value)
@@ -79,7 +80,7 @@ class Measurement:
 def combine(findings: list[Finding]) -> list[Finding]:
     """Return one finding per requirement, in order of first mention.
 
-    A certain violation outweighs everything and an uncertain one everything else. HELD, uncertain
+    A certain violation outweighs everything, and an uncertain one everything else. HELD, uncertain
     or not, outweighs NOT_APPLICABLE and NEVER_REACHED: a requirement that held in one example and
     was not reached in another counts as held."""
     rank = {
@@ -104,8 +105,8 @@ def combine(findings: list[Finding]) -> list[Finding]:
 def listed(bodies: Iterable[bytes | str | int]) -> str:
     """Return bodies or numbers as words of a sentence, such as "m0, m1, … m29, 'end' (31)".
 
-    If five or more names count up, the middle ones are omitted; of other names, those after the
-    twelfth. After more than four names, their number follows in brackets. Long names are cut. Bytes
+    If five or more names count up, the middle ones are omitted. At most twelve of these parts are
+    listed. After more than four names, their number follows in brackets. Long names are cut. Bytes
     that are not text are shown in hexadecimal (0xff), and an empty list as "no message"."""
     runs: list[list[str]] = []
     for body in bodies:

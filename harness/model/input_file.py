@@ -1,7 +1,8 @@
 """Reads untrusted files: regular files only, up to a size limit, UTF-8 only.
 
 A named pipe would block, a device or a huge file would fill the memory, and another encoding would
-raise an exception far from the file. All are rejected, with a reason that completes ``PATH: …``."""
+raise an exception far from the file. All these are rejected, with a reason that completes ``PATH:
+…``."""
 
 from __future__ import annotations
 
@@ -15,11 +16,12 @@ MOST_BYTES = 64 << 20
 
 
 MOST_CHARACTERS = 1000
-"""The longest error: the quoted part of the file is cut, not the position or the advice."""
+"""The length of the longest error: the quoted part of the file is cut, not the position or the
+advice."""
 
 
 class OneSentence(Exception):
-    """An error in one line of limited length, however much it quotes from the file."""
+    """An error on one line of limited length, however much it quotes from the file."""
 
     def __init__(self, text: str) -> None:
         line = "".join(
@@ -66,7 +68,8 @@ def is_file(path: Path) -> bool:
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the bytes of ``path``, which may have at most ``most``. Raises :class:`BadInput`."""
+    """Return the bytes of ``path``, which may have at most ``most`` bytes. Raises
+    :class:`BadInput`."""
     with os.fdopen(open_regular(path), "rb") as file:
         try:
             data = file.read(most + 1)

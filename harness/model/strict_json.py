@@ -1,9 +1,8 @@
 """Reads untrusted JSON strictly: rejects what ``json`` accepts beyond RFC 8259, and values that
-would raise an exception later.
-
-It rejects NaN and infinities, numbers too large for a double (``1e999`` is not infinity), integers
-of more than :data:`MOST_DIGITS` digits, values nested deeper than :data:`MOST_DEPTH`, and objects
-with duplicate keys. Each reason is one sentence with the position."""
+would raise an exception later. Rejected are NaN and infinities, numbers too large for a double
+(``1e999`` is not infinity), integers of more than :data:`MOST_DIGITS` digits, values nested deeper
+than :data:`MOST_DEPTH`, and objects with duplicate keys. Each reason is one sentence with the
+position."""
 
 from __future__ import annotations
 
@@ -18,16 +17,16 @@ from brokerproof.harness.model import input_file
 from brokerproof.harness.model.input_file import BadInput
 
 MOST_DEPTH = 64
-"""The deepest nesting of arrays and objects. Ours (drawn arguments) is below 20."""
+"""The deepest nesting of arrays and objects. Our own files (drawn arguments) stay below 20."""
 MOST_DIGITS = 100
-"""The most digits of an integer. Our largest, an unsigned 64-bit number, has 20."""
+"""The most digits of an integer. Our largest integer, an unsigned 64-bit number, has 20."""
 
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""Strings and brackets. The possessive star keeps the time for a text of many escapes linear."""
+"""Strings and brackets. The possessive star keeps the time linear for a text with many escapes."""
 
 
 class BadJson(BadInput, ValueError):
-    """A text is not acceptable JSON. The message gives the position and the fault."""
+    """A text is not acceptable JSON. The message gives the position and the error."""
 
 
 def loads(text: str) -> Any:
@@ -44,7 +43,7 @@ def loads(text: str) -> Any:
 
 
 def read(path: Path) -> Any:
-    """Return the value of a JSON file. Raises :class:`BadInput`, without the file's name."""
+    """Return the value of a JSON file. Raises :class:`BadInput` without the file's name."""
     return loads(input_file.read_text(path))
 
 

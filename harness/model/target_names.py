@@ -1,4 +1,4 @@
-"""Names of targets: ``NAME``, or ``NAME@RELEASE`` for one release of a broker."""
+"""The names of targets: ``NAME``, or ``NAME@RELEASE`` for one release of a broker."""
 
 from __future__ import annotations
 

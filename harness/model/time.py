@@ -27,5 +27,5 @@ def seconds(value: int) -> Duration:
 
 
 def in_ms(value: Duration) -> str:
-    """Milliseconds with six digits, or more if six would need an exponent."""
+    """Return milliseconds with six digits, or with more if six would need an exponent."""
     return f"{value / NS_PER_MS:.0f}" if value >= ms(10**6) else f"{value / NS_PER_MS:g}"

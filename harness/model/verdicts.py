@@ -8,9 +8,9 @@ from brokerproof.harness.model.enums import StrEnum
 
 
 class Level(StrEnum):
-    """Strength of a requirement. DOC: stated in a vendor's own documentation and judged separately
-    from specifications. READING: our interpretation of a silent or ambiguous text, recorded but
-    never counted against a broker."""
+    """The strength of a requirement. DOC: stated in a vendor's own documentation, and judged
+    separately from specifications. READING: our interpretation of a silent or ambiguous text;
+    results are recorded but never counted against a broker."""
 
     MUST = enum.auto()
     SHOULD = enum.auto()
@@ -24,7 +24,8 @@ class Level(StrEnum):
 
 
 class Impact(StrEnum):
-    """Harm to an application if a requirement is violated. Worst first, as in reports."""
+    """The harm to an application if a requirement is violated. The worst comes first, as in
+    reports."""
 
     LOSS = "loss"
     SECURITY = "security"
@@ -37,7 +38,7 @@ class Impact(StrEnum):
 
     @property
     def words(self) -> str:
-        """The impact in the words of a person on call."""
+        """The impact in words that suit a person on call."""
         return f"{self.value}: {_HARM[self]}"
 
 
@@ -57,17 +58,18 @@ class Seen(StrEnum):
     HELD = enum.auto()
     VIOLATED = enum.auto()
     NEVER_REACHED = enum.auto()
-    """The situation that the requirement concerns never arose; evidence of nothing."""
+    """The situation that the requirement concerns never arose, so there is no evidence."""
     UNMET = enum.auto()
-    """The broker was not tested by the requirement: it refused or lacked something that the case
-    relies on."""
+    """The requirement was not tested: the broker refused or lacked something on which the case
+    relies."""
     NOT_APPLICABLE = enum.auto()
     """The case was completed, but the requirement does not apply: its premise did not hold, or the
-    manual of this release lacks the sentence."""
+    manual of this release does not contain it."""
 
 
 class Verdict(StrEnum):
-    """What a finding means for the broker. Worst first: when verdicts merge, the first wins."""
+    """What a finding means for the broker. The worst comes first: when verdicts are merged, the
+    first wins."""
 
     ERROR = enum.auto()
     FAIL = enum.auto()

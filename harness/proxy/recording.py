@@ -1,8 +1,8 @@
 """Converts a relay's tape to a recording. ``python -m brokerproof.harness.proxy.recording FOLDER
 TARGET`` reads the names of the tape's files from standard input and prints a line of JSON for each.
 
-A file is removed once its events are in a segment. So a full disk stops the conversion between two
-files, and everything recorded until then is complete."""
+A file is removed once its events are in a segment. So on a full disk, the conversion stops between
+two files, and everything recorded until then is complete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEGMENT_TIME: Duration = 10 * NS_PER_S
 
 
 class Recording:
-    """Writes a tape's events to segments of a run folder, and checks each connection."""
+    """Writes the events on a tape to segments in a run folder, and checks each connection."""
 
     def __init__(self, folder: Path, target: str) -> None:
         self._recorder = Recorder(folder, folder.resolve().name, target, Clock.REAL)
@@ -45,7 +45,7 @@ class Recording:
         self.found: list[str] = []
 
     def file(self, path: Path) -> None:
-        """Raises ``OSError`` if a segment cannot be written."""
+        """Convert one file of the tape. Raises ``OSError`` if a segment cannot be written."""
         events: list[Event] = []
         for record in relay.records(path):
             self._now = record[0]
@@ -57,7 +57,8 @@ class Recording:
             self.flush()
 
     def flush(self) -> None:
-        """Write the open segment and remove its source files. Raises ``OSError``."""
+        """Write the open segment, and remove the files from which it was made. Raises
+        ``OSError``."""
         self._recorder.flush()
         for path in self._done:
             path.unlink()
@@ -95,7 +96,7 @@ class Recording:
                 self.found += [f"{who}: {sentence}" for sentence in pair.pass_time(at)]
 
     def finish(self) -> None:
-        """End the recording and its open connections. Raises ``OSError``."""
+        """End the recording and all open connections. Raises ``OSError``."""
         for connection, _ in self._open.values():
             left = connection.take(Ended(self._now, 0, CloseHow.EOF))
             self._recorder.write(CASE, [*left], goes_on=True)
@@ -112,7 +113,7 @@ def _opened(conn: int, at: Instant, about: dict[str, Any]) -> FollowedConnection
 
 
 def main(arguments: list[str]) -> int:
-    """``arguments`` are the run folder and the name of the target."""
+    """Convert a tape. ``arguments`` are the run folder and the name of the target."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the relay signals the end of the tape
     recording = Recording(Path(arguments[0]), arguments[1])
     os.nice(5)  # the application's traffic has priority

@@ -1,8 +1,9 @@
-"""Forwards bytes between applications and a broker, and records them with their times on a tape.
+"""Forwards bytes between applications and a broker, and records the bytes and their times on a
+tape.
 
-Each side sees what the other does: bytes immediately, the close of a direction, a reset, and
-back-pressure (if one side does not read, nothing more is read for it). If the tape cannot be
-written, recording ends but traffic continues."""
+Each side sees what the other does: bytes at once, the close of a direction, a reset, and
+back-pressure (if one side does not read, nothing more is read from the other). If the tape cannot
+be written, recording ends but traffic continues."""
 
 from __future__ import annotations
 
@@ -24,15 +25,15 @@ from brokerproof.harness.targets.endpoint import Endpoint
 HEAD = struct.Struct("<QIBI")
 """A record's instant (ns since 1970), connection, kind, and the size of its data."""
 DATA, EOF, RESET, HELD, OPENED, TIME = range(0, 12, 2)
-"""Kinds of record. For the first four, the broker's side has the next higher number."""
+"""The kinds of record. For the first four, the number for the broker's side is higher by one."""
 TAPE_BYTES = 8 << 20
 """The most bytes of a tape file, which covers at most :data:`TAPE_TIME`."""
 TAPE_TIME: Duration = ms(500)
 TICK_S = 0.1
 LATE: Duration = ms(500)
-"""A side that was not read for longer may have sent something meanwhile."""
+"""If a side was not read for longer than this, it may have sent something meanwhile."""
 _RTT = 68
-"""Offset of ``tcpi_rtt`` in Linux's ``struct tcp_info``."""
+"""The offset of ``tcpi_rtt`` in Linux's ``struct tcp_info``."""
 _EPOCH = time.time_ns() - time.monotonic_ns()
 
 
@@ -85,7 +86,7 @@ class Tape:
 
 
 def records(path: Path) -> Iterator[tuple[Instant, int, int, bytes]]:
-    """Yield instant, connection, kind and bytes of each record in a file."""
+    """Yield the instant, connection, kind and bytes of each record in a file."""
     tape, place = path.read_bytes(), 0
     while place < len(tape):
         at, conn, kind, size = HEAD.unpack_from(tape, place)
@@ -94,7 +95,7 @@ def records(path: Path) -> Iterator[tuple[Instant, int, int, bytes]]:
 
 
 class _Half(asyncio.Protocol):
-    """One side of a connection; ``place`` 0 is the application's, 1 the broker's."""
+    """One side of a connection; ``place`` is 0 for the application's side, 1 for the broker's."""
 
     transport: asyncio.Transport
 
@@ -175,14 +176,14 @@ class _Half(asyncio.Protocol):
         self.other.transport.resume_reading()
 
     def is_held(self, at: Instant) -> bool:
-        """Return True, and record this, if this side has not been read for a long time."""
+        """If this side has not been read for a long time, record this and return True."""
         is_held = bool(self._paused_at) and at - self._paused_at > LATE
         if is_held:
             self._note(HELD)
         return is_held
 
     def look(self, at: Instant) -> None:
-        """Check for a reset on the socket of a side that is not being read."""
+        """Check for a reset on a side that is not being read."""
         if self.is_held(at) and self.transport.get_extra_info("socket").getsockopt(
             socket.SOL_SOCKET, socket.SO_ERROR
         ):
@@ -196,7 +197,7 @@ def _address(transport: asyncio.Transport) -> tuple[str, int]:
 
 
 def _round_trip(transport: asyncio.Transport) -> Duration:
-    """Return the round-trip time measured by the kernel, or a second if it has none."""
+    """Return the round-trip time that the kernel has measured, or a second if there is none."""
     end: socket.socket = transport.get_extra_info("socket")
     with contextlib.suppress(OSError, AttributeError, struct.error):
         info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RTT + 4)
@@ -222,7 +223,7 @@ class Relay:
         self.accepted = 0
         self._is_refused = False
         self.passed = [0, 0]
-        """Bytes from applications, and from the broker."""
+        """The bytes from applications, and those from the broker."""
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
         """Raises ``OSError``."""
@@ -234,7 +235,7 @@ class Relay:
         return _Half(self, self.accepted)
 
     def reach_broker(self, application: _Half, broker: _Half) -> None:
-        """Connect ``broker``; if that fails, refuse the application."""
+        """Connect ``broker``, the broker's side; if that fails, refuse the application."""
         self._tasks.add(task := asyncio.ensure_future(self._connect(application, broker)))
         task.add_done_callback(self._tasks.discard)
 

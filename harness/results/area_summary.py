@@ -1,7 +1,7 @@
 """The state of each mission area on each target: kept, broken, or why it was not judged.
 
-A known deviation is still a violation, so its area is not kept. Nor is an area whose core
-requirements were not judged: without evidence, nothing is claimed."""
+A known deviation is still a violation, so the area does not count as kept. Nor does an area whose
+core requirements were not judged: without evidence, nothing is claimed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class State(enum.Enum):
 
 @dataclass
 class AreaState:
-    """One area on one target, by its requirements' worst verdicts."""
+    """One area on one target, according to the worst verdicts on its requirements."""
 
     target: str
     area: Area
@@ -39,20 +39,22 @@ class AreaState:
     without_premise: set[str] = field(default_factory=set)
     """The requirements whose premise did not hold in some case."""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Number of skipped requirements, by the owner of the rule (:func:`rule_of`) and the reason."""
+    """The number of skipped requirements, by who states the rule (:func:`rule_of`) and the
+    reason."""
     cases: set[str] = field(default_factory=set)
     """The cases that tested the target."""
     skipped: set[str] = field(default_factory=set)
     rules: set[str] = field(default_factory=set)
-    """The protocols and vendors by whose rules the target was judged, in any area."""
+    """The protocols and vendors by whose rules the target was judged, whatever the area."""
 
     def requirements(self, *verdicts: Verdict) -> list[str]:
-        """The requirements whose worst verdict is one of ``verdicts``."""
+        """Return the requirements whose worst verdict is one of ``verdicts``."""
         return [name for name, verdict in self.worst.items() if verdict in verdicts]
 
     @property
     def judged(self) -> list[str]:
-        """The requirements that a case judged or left open, without those that never applied."""
+        """Return the requirements that a case judged or left open, omitting those that never
+        applied."""
         return [name for name, verdict in self.worst.items() if verdict is not Verdict.SKIP]
 
     @property
@@ -81,7 +83,7 @@ class AreaState:
 
     @property
     def why(self) -> str:
-        """The reason for the state, in a few words."""
+        """Return the reason for the state, in a few words."""
         judged = len(self.judged)
         if self.state is State.NOT_JUDGED:
             return self._why_not
@@ -103,7 +105,7 @@ class AreaState:
 
     @property
     def _why_not(self) -> str:
-        """Return why nothing was judged, worded for a target on which other areas were judged."""
+        """Return why nothing was judged, in words for a target on which other areas were judged."""
         asked = Counter[str]()
         for (rule, reason), count in self.reasons.items():
             if rule in self.rules or not self.rules:
@@ -114,8 +116,7 @@ class AreaState:
 
 
 def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
-    """Return the areas of each target, by target and area, without areas that have no case in the
-    run."""
+    """Return the states by target and area, omitting areas for which the run has no case."""
     states: dict[tuple[str, Area], AreaState] = {}
     rules: dict[str, set[str]] = {}
     for result in results:
@@ -144,6 +145,6 @@ def summarise(results: Iterable[Result]) -> Mapping[str, list[AreaState]]:
 
 
 def _worse(former: Verdict | None, verdict: Verdict) -> Verdict:
-    """Return the worse of two verdicts; any other verdict outweighs SKIP."""
+    """Return the worse of two verdicts, where any other verdict outweighs SKIP."""
     known = [candidate for candidate in (former, verdict) if candidate not in (None, Verdict.SKIP)]
     return min(known, key=WORST_FIRST.index, default=Verdict.SKIP)

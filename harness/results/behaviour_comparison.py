@@ -11,12 +11,12 @@ from brokerproof.harness.results import impacts
 from brokerproof.harness.results.records import Result
 
 Seen = Mapping[str, Iterable[str]]
-"""The values observed of each behaviour, by its name."""
+"""The values observed for each behaviour, by the behaviour's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One behaviour and the values observed in each column (empty if no case observed it)."""
+    """One behaviour, and the values observed in each column (empty if no case observed any)."""
 
     name: str
     question: str
@@ -32,7 +32,7 @@ class Row:
 
 
 def by_target(results: Iterable[Result]) -> dict[str, dict[str, set[str]]]:
-    """Return the values observed for each target; several if cases or versions differ."""
+    """Return the values observed for each target: several if cases or versions differ."""
     targets: dict[str, dict[str, set[str]]] = {}
     for result in results:
         seen = targets.setdefault(result.target, {})
@@ -42,7 +42,8 @@ def by_target(results: Iterable[Result]) -> dict[str, dict[str, set[str]]]:
 
 
 def side_by_side(columns: Sequence[Seen]) -> list[Row]:
-    """Return a row for each observed behaviour: differing ones first, worst impact first."""
+    """Return a row for each observed behaviour: first those that differ, each part with the worst
+    impact first."""
     listed = behaviours.listed()
     named = {name for seen in columns for name in seen}
     rows = []

@@ -1,7 +1,7 @@
 """Groups the cases that did not pass by cause, so that each fault is listed once.
 
-Versions and variants of a case, cases that failed the same requirement, and cases with the same
-observation share a cause. An unmet precondition is itself the cause."""
+Cases share a cause if they are versions or variants of one case, failed the same requirement, or
+made the same observation. An unmet precondition is itself the cause."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?")
 
 @dataclass
 class Cause:
-    """Cases of one target with the same verdict, presumably for the same reason."""
+    """Cases of one target that have the same verdict, presumably for the same reason."""
 
     target: str
     verdict: Verdict
     finding: JudgedFinding | None
-    """The finding with the worst impact; None for an ERROR, which no requirement caused."""
+    """The finding with the worst impact; None for an ERROR, which does not come from a
+    requirement."""
     requirements: list[str] = field(default_factory=list)
     """The requirements of the cases' findings."""
     observed: list[str] = field(default_factory=list)
     """The distinct observations, in order of recording."""
     cases: list[str] = field(default_factory=list)
     cited: list[frozenset[str]] = field(default_factory=list)
-    """The rules that each case cites, in whichever version."""
+    """The rules that each case cites, whatever the version."""
 
     @property
     def is_unmet(self) -> bool:
@@ -43,7 +44,7 @@ class Cause:
 
     @property
     def versions(self) -> list[str]:
-        """The requirement of the finding, and the same rule in other versions that cases found
+        """The finding's requirement, and the same rule in other versions where cases found it
         violated."""
         first = impacts.rule_of(self.requirements[0])
         return sorted(each for each in self.requirements if impacts.rule_of(each) == first)
@@ -60,7 +61,7 @@ class Cause:
         return impacts.of_requirement(self.finding.requirement)
 
     def explains(self, other: Cause) -> bool:
-        """True if ``other`` presumably follows from this cause: each of its cases cites more
+        """True if ``other`` presumably follows from this cause: each case of ``other`` cites more
         requirements than some case here, and shares some of these."""
         return (
             self.target == other.target

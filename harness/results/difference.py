@@ -1,8 +1,8 @@
-"""Compares two runs, per case and target and per requirement.
+"""Compares two runs, by case and target and by requirement.
 
 The order of verdicts decides whether one got worse or better. If one side shows nothing about the
 broker, the change is UNDECIDED, or LATE if the host was late. A precondition that is no longer met
-is WORSE: in A the broker provided what the case relies on."""
+is WORSE, because in A the broker provided what the case relies on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from brokerproof.harness.results.verdict import WORST_FIRST, is_met, is_race, is
 
 
 class Kind(StrEnum):
-    """Whether a case is in both runs."""
+    """Whether a case is in both runs, and whether its verdict changed."""
 
     ADDED = enum.auto()
     REMOVED = enum.auto()
@@ -29,14 +29,14 @@ class Kind(StrEnum):
 
 
 class Course(StrEnum):
-    """The direction of a case's change from A to B, in listing order."""
+    """The direction of a case's change from A to B, in the order of listing."""
 
     WORSE = enum.auto()
     UNDECIDED = enum.auto()
     """One of the two runs has no verdict on the broker, so nothing can be compared."""
     BETTER = enum.auto()
     LATE = enum.auto()
-    """A late host left the case open on one side, and the other side shows no unlisted
+    """A late host left the case open on one side, and on the other side there is no unlisted
     violation."""
     SAME = enum.auto()
 
@@ -48,16 +48,16 @@ _UNHARMED = _KEPT | _SILENT | {Verdict.KNOWN, Verdict.SKIP}
 
 
 def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Course:
-    """Return the direction of the change from ``a`` to ``b``; None: the case is missing.
-
-    A change to or from INCONCLUSIVE is UNDECIDED. So is one from ERROR to anything but PASS and
-    NOTE: if the broker fails now, its earlier behaviour is unknown. A new case with PASS, NOTE or
-    SKIP changes nothing, nor does the removal of a case without a verdict on the broker (SKIP,
-    ERROR, INCONCLUSIVE). Any other case on one side only is UNDECIDED. ``across`` two targets, SKIP
-    means that one lacks a capability, so a change to or from SKIP is UNDECIDED; it is SAME if only
-    B has the capability and keeps its requirement, or is known not to. A precondition that A does
-    not meet counts as SKIP. A PASS or NOTE for a behaviour that only one of them has is SAME. On
-    one target the order of verdicts decides, because a lost capability is a loss."""
+    """Return the direction of the change from ``a`` to ``b`` (None if the case is missing). A
+    change to or from INCONCLUSIVE is UNDECIDED. So is a change from ERROR to anything but PASS and
+    NOTE: if the broker fails now, we do not know how it behaved before. A new case with PASS, NOTE
+    or SKIP changes nothing; nor does the removal of a case without a verdict on the broker (SKIP,
+    ERROR, INCONCLUSIVE). Any other case that is on one side only is UNDECIDED. Between two targets
+    (``across``), SKIP means that one lacks a capability, so a change to or from SKIP is UNDECIDED.
+    It is SAME if only B has the capability, and B keeps the requirement or is known not to keep it.
+    A precondition that A does not meet counts as SKIP. A PASS or NOTE for a behaviour that only one
+    target has is SAME. On a single target the order of verdicts decides, because a lost capability
+    is a loss."""
     if a is b or (across and {a, b} <= _KEPT):
         return Course.SAME
     if across and a is Verdict.SKIP and b in {*_KEPT, Verdict.KNOWN}:
@@ -78,8 +78,8 @@ def course(a: Verdict | None, b: Verdict | None, *, across: bool = False) -> Cou
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One case on one target (``across``: on two), in A and in B; None: missing. ``strict``: a case
-    that a late host left open is UNDECIDED, not LATE."""
+    """One case on one target (with ``across``: on two), in A and in B; None if it is missing. With
+    ``strict``, a case that a late host left open is UNDECIDED, not LATE."""
 
     case: str
     target: str
@@ -94,7 +94,7 @@ class Difference:
 
     @property
     def kind(self) -> Kind:
-        """Added, removed, changed or unchanged, by the verdict and not its wording."""
+        """Added, removed, changed or unchanged. Only the verdict is compared, not the wording."""
         a, b = self.verdicts
         if a is None:
             return Kind.ADDED
@@ -121,8 +121,8 @@ class Difference:
 
     @property
     def course(self) -> Course:
-        """The direction of the change. A listed race is not a change, even if it occurs on one side
-        only."""
+        """The direction of the change. A listed race that occurs on one side only is not a
+        change."""
         if self.lost_service:
             return Course.WORSE
         sides = [side.result for side in (self.a, self.b) if side is not None]
@@ -138,7 +138,7 @@ class Difference:
 
     @property
     def impact(self) -> Impact | None:
-        """The worst impact of the violations in B, or else in A."""
+        """The worst impact of the violations in B or, if there are none, in A."""
         shown = [impacts.of_result(side.result) for side in (self.b, self.a) if side is not None]
         return next((impact for impact in shown if impact is not None), None)
 
@@ -147,15 +147,15 @@ class Difference:
         """True if the verdict changed and one side needed several attempts or had another verdict
         earlier.
 
-        Such a change may be chance: compare more runs before you report a regression."""
+        Such a change may be due to chance: compare more runs before you report a regression."""
         return self.kind is Kind.CHANGED and any(
             side is not None and not side.steady for side in (self.a, self.b)
         )
 
     @property
     def only(self) -> str | None:
-        """``"A"`` or ``"B"`` if the case is violated there (FAIL, KNOWN) and kept (PASS, NOTE) in
-        the other."""
+        """``"A"`` or ``"B"`` if only that side has a violation (FAIL, KNOWN) and the other has none
+        (PASS, NOTE)."""
         a, b = self.verdicts
         if a in _VIOLATED and b in _KEPT:
             return "A"
@@ -164,10 +164,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One requirement on one target (or two) whose worst verdict differs.
-
-    ``other_cases``: A and B judged it with different cases, so the cases may have changed rather
-    than the broker."""
+    """One requirement on one target (or two) whose worst verdict differs. ``other_cases`` is true
+    if A and B judged it with different cases: these may have changed rather than the broker."""
 
     requirement: str
     target: str
@@ -192,10 +190,9 @@ class Shift:
 def compare(
     a: Iterable[LatestResult], b: Iterable[LatestResult], *, across: bool = False
 ) -> list[Difference]:
-    """Return every case of either run: worse, undecided, better, unchanged, each by impact (worst
-    first), then by target and case.
-
-    ``across`` pairs by case alone: the caller ensures that each run has exactly one target."""
+    """Return every case of either run: worse, undecided, better, then unchanged ones, each group by
+    impact (worst first), target and case. ``across`` pairs cases by id alone: the caller ensures
+    that each run has exactly one target."""
     name = _pairing(across)
     left = {name(latest): latest for latest in a}
     right = {name(latest): latest for latest in b}
@@ -243,8 +240,8 @@ def shifts(differences: Iterable[Difference], *, across: bool = False) -> list[S
 
 
 def exit_code(differences: Iterable[Difference], *, partial: bool = False) -> int:
-    """Return 1 if a case got worse; 2 if that is unknown (undecided, or ``partial``: a run was
-    interrupted); otherwise 0."""
+    """Return 1 if a case got worse; 2 if this is unknown (a case is undecided, or a run was
+    interrupted: ``partial``); otherwise 0."""
     courses = {difference.course for difference in differences}
     if Course.WORSE in courses:
         return 1
@@ -256,7 +253,7 @@ def _verdict(latest: LatestResult | None) -> Verdict | None:
 
 
 def _races(results: Iterable[LatestResult], across: bool) -> set[tuple[str, str]]:
-    """Return the targets and requirements whose known deviations are all races."""
+    """Return the pairs of target and requirement whose known deviations are all races."""
     known: dict[tuple[str, str], list[JudgedFinding]] = defaultdict(list)
     for latest in results:
         for finding in latest.result.findings:
@@ -274,7 +271,7 @@ def _pairing(across: bool) -> Callable[[LatestResult], tuple[str, str]]:
 def _worst(
     results: Iterable[LatestResult], across: bool
 ) -> Mapping[tuple[str, str], dict[str, Verdict]]:
-    """Return by target and requirement each case's verdict on it."""
+    """Return each case's verdict on a requirement, by target and requirement."""
     by_requirement: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
     for latest in results:
         result = latest.result

@@ -26,21 +26,21 @@ def of_requirement(requirement: str) -> Impact | None:
 
 
 def rule_of(requirement: str) -> str:
-    """Return what a rule's requirements have in common in all versions of a protocol: the protocol
-    and the title or, if the catalogue does not know the id, the rest of the id."""
+    """Return what identifies a rule in all versions of a protocol: the protocol and the title or,
+    if the catalogue lacks the id, the rest of the id."""
     document, _, rest = requirement.partition("-")
     known = _catalogue().get(requirement)
     return f"{_VERSION.sub('STOMP', document)} {rest if known is None else known.heading}"
 
 
 def severity(impact: Impact | str | None) -> int:
-    """Return a number to sort by, worst first."""
+    """Return a sort key that puts the worst impact first."""
     return _WORST_FIRST.index(Impact(impact) if impact else None)
 
 
 def worst_finding(result: Result) -> JudgedFinding | None:
-    """Return the finding with the result's verdict; of several, the one with the worst impact. An
-    ERROR has none, since no requirement caused it."""
+    """Return the finding that has the result's verdict; of several, the one with the worst impact.
+    For an ERROR, which does not come from a requirement, return None."""
     if result.verdict is Verdict.ERROR:
         return None
     return min(

@@ -20,15 +20,16 @@ from brokerproof.harness.results.verdict import is_unmet
 
 NAME = "results.ndjson"
 MOST_BYTES = 1 << 30
-"""The most bytes of the file that are read. The results of 100,000 cases have 68 MB."""
+"""The most bytes of the file that are read. The results of 100,000 cases take 68 MB."""
 MOST_ATTEMPTS = 1_000_000
 """The most attempts at a case; a line with more is not a result."""
 HOST_LATENESS = "lateness of the host"
-"""The measurement of an INCONCLUSIVE case: the host's worst delay during it."""
+"""The measurement in an INCONCLUSIVE case: the host's worst delay during the case."""
 LATE_HOST: Duration = 50 * NS_PER_MS
-"""A host this late may have left a case open; a quiet host is late by a few milliseconds."""
+"""If the host was this late, it may have left a case open; a quiet host is late by a few
+milliseconds."""
 MOST_COUNTED = 2**63 - 1
-"""Tables of reports hold 64-bit counts."""
+"""The largest count: the tables of reports hold 64-bit numbers."""
 
 
 class UnreadableResults(OneSentence):
@@ -37,8 +38,8 @@ class UnreadableResults(OneSentence):
 
 @dataclass(frozen=True, slots=True)
 class Unrecorded:
-    """Passing examples of a property that were judged as they ran but whose events are not recorded
-    (:mod:`brokerproof.harness.cases.recording_budget`)."""
+    """Passing examples of a property that were judged as they ran, but whose events were not
+    recorded (:mod:`brokerproof.harness.cases.recording_budget`)."""
 
     examples: int = 0
     events: int = 0
@@ -48,7 +49,7 @@ class Unrecorded:
 class Result:
     """One case on one target: its verdict, and each finding with its verdict.
 
-    ``measurements`` are by label; of several examples the value nearest to a bound is kept."""
+    ``measurements`` are by label; of several examples, the value nearest to a bound is kept."""
 
     case: str
     target: str
@@ -61,22 +62,22 @@ class Result:
     duration_s: float = 0.0
     trace_ref: str = ""
     situations: Mapping[str, int] = field(default_factory=dict)
-    """Examples that reached each situation that the property declares."""
+    """The number of examples that reached each situation that the property declares."""
     amounts: Mapping[str, int] = field(default_factory=dict)
-    """The largest amount that an example used, by what was counted, such as waiting messages."""
+    """The largest amount that an example used of each kind, such as waiting messages."""
     behaviours: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The values observed of each behaviour that ``fixtures/behaviours.toml`` lists."""
+    """The values observed for each behaviour listed in ``fixtures/behaviours.toml``."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
 
     @property
     def left_open_by_host(self) -> bool:
-        """True if there is no verdict, possibly because the host was late: no refusal caused
-        this."""
+        """True if there is no verdict, possibly because the host was late rather than because of a
+        refusal."""
         late = self.measurements.get(HOST_LATENESS)
         return late is not None and late.value >= LATE_HOST and not is_unmet(self.findings)
 
     def line(self) -> str:
-        """The result as one line of JSON, without the line end."""
+        """The result as one line of JSON, without the end of line."""
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -100,7 +101,7 @@ class Result:
         return result
 
     def _well_formed(self) -> bool:
-        """True if every field has the right type: the JSON is untrusted."""
+        """True if every field has the right type. This is checked because the JSON is untrusted."""
         texts = [self.case, self.target, self.detail, self.trace_ref, *self.requirements]
         texts += [value for seen in self.behaviours.values() for value in seen]
         for finding in self.findings:
@@ -150,7 +151,7 @@ def _finding(values: Any) -> JudgedFinding:
 
 
 def measurements_of(values: Any) -> dict[str, Measurement]:
-    """Return measurements by label, from JSON. Raises ``TypeError`` for malformed ones."""
+    """Return measurements by label from JSON. Raises ``TypeError`` for malformed measurements."""
     if not isinstance(values, dict):
         raise TypeError("measurements are not an object")
     measurements = {label: Measurement(**_object(fields)) for label, fields in values.items()}
@@ -164,10 +165,9 @@ def measurements_of(values: Any) -> dict[str, Measurement]:
 
 @dataclass(frozen=True, slots=True)
 class LatestResult:
-    """The last result of one case and target in a run, and the earlier verdicts in order.
-
-    A resumed run may have judged a case more than once. The last result counts; a differing earlier
-    verdict shows that the outcome is unsteady."""
+    """The last result of a case on a target in a run, and the earlier verdicts in order. A resumed
+    run may have judged a case more than once. The last result counts; if an earlier verdict
+    differs, the outcome is unsteady."""
 
     result: Result
     earlier: tuple[Verdict, ...] = ()
@@ -181,7 +181,7 @@ class LatestResult:
 
 
 def last_of_each(results: Iterable[Result]) -> Iterable[LatestResult]:
-    """Return the last result of each target and case, in order of their first results."""
+    """Return the last result of each target and case, in the order of the first results."""
     kept: dict[tuple[str, str], LatestResult] = {}
     for result in results:
         before = kept.get((result.target, result.case))
@@ -191,7 +191,7 @@ def last_of_each(results: Iterable[Result]) -> Iterable[LatestResult]:
 
 
 def append(folder: Path, result: Result) -> None:
-    """Append one line and sync it to disk, in a single write so that parallel writers do not mix
+    """Append one line and sync it to disk. A single write prevents parallel writers from mixing
     lines."""
     handle = os.open(folder / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -211,10 +211,9 @@ def mend(folder: Path) -> None:
 
 
 def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
-    """Return the results of a run folder, in the order written.
-
-    With ``forgive_torn_tail`` an incomplete last line, left by a kill, is skipped. Raises
-    :class:`UnreadableResults` for any other invalid line; a missing file has no results."""
+    """Return the results in a run folder, in the order written. With ``forgive_torn_tail`` an
+    incomplete last line, left by a kill, is skipped. Raises :class:`UnreadableResults` for any
+    other invalid line; a missing file has no results."""
     path = folder / NAME
     if not path.exists():
         return
@@ -229,7 +228,7 @@ def read(folder: Path, *, forgive_torn_tail: bool = True) -> Iterator[Result]:
 
 
 class Tail:
-    """Follows the results of a run folder while they are being written."""
+    """Follows the results in a run folder while they are being written."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME

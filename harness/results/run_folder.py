@@ -31,7 +31,7 @@ from brokerproof.harness.trace.columns import FINGERPRINT
 from brokerproof.harness.trace.redaction import without_passcode
 
 FORMAT = 2
-"""2: each finding in ``results.ndjson`` has its verdict; format 1 did not store it."""
+"""In format 2, each finding in ``results.ndjson`` has its verdict, which format 1 did not store."""
 HEADER = "run.json"
 CASES = "cases.json"
 
@@ -74,8 +74,8 @@ def create(folder: Path, *, command: list[str], seed: int, effort: str) -> None:
 
 
 def _came_to_nothing(folder: Path) -> bool:
-    """True if an earlier run there ended before judging anything (the broker was down, say), so
-    that a new one may begin."""
+    """True if an earlier run in the folder ended before judging anything (the broker was down,
+    say), so that a new run may begin."""
     if {path.name for path in folder.iterdir()} - {HEADER, CASES, "logs"} or "asked" not in read(
         folder, traces=False
     ):
@@ -151,7 +151,8 @@ _PROFILE = re.compile(r"[A-Za-z0-9._-]*")
 
 
 def wrong_key(header: Mapping[str, Any]) -> str:
-    """Return the header key with a wrong value, and what it should be; empty if none is wrong."""
+    """Return the key of a wrong value in the header, and what the value should be; empty if none is
+    wrong."""
     for key, kind in _TYPES.items():
         if key in header and type(header[key]) is not kind:
             return f"{key} is {header[key]!r:.60}; it should be a {kind.__name__}"
@@ -167,7 +168,7 @@ def wrong_key(header: Mapping[str, Any]) -> str:
 
 
 def wrong_format(header: Mapping[str, Any]) -> str:
-    """Return why a run of another format cannot be read, and what to do."""
+    """Return why a run in another format cannot be read, and what to do."""
     return (
         f"has format {header.get('format')!r} but this version reads format {FORMAT}; read it with"
         f" brokerproof {header.get('brokerproof', 'of that time')}, or run again"
@@ -192,8 +193,7 @@ def add_target(folder: Path, target: Target, facts: TargetFacts) -> None:
 
 
 def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]], target: str = "") -> None:
-    """Describe the cases that judge ``target``; if no name is given, those of every target of the
-    run."""
+    """Describe the cases that judge ``target`` or, if no name is given, every target of the run."""
     all_cases = cases_of(folder)
     for case, facts in cases.items():
         targets = {*all_cases.get(case, {}).get("targets", ()), *filter(None, [target])}
@@ -202,13 +202,13 @@ def add_cases(folder: Path, cases: Mapping[str, Mapping[str, Any]], target: str 
 
 
 def cases_for(folder: Path, target: str) -> set[str]:
-    """Return the cases that judge ``target``; for a client, the cases of its protocol."""
+    """Return the cases that judge ``target``; for a client, the cases for its protocol."""
     cases = cases_of(folder).items()
     return {case for case, facts in cases if target in facts.get("targets", (target,))}
 
 
 def cases_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the descriptions of the run's cases, by id; empty before their collection."""
+    """Return the descriptions of the run's cases by id; empty before they are collected."""
     path = folder / CASES
     if not path.exists():
         return {}

@@ -21,7 +21,7 @@ LISTED: tuple[Verdict, ...] = (
     Verdict.PASS,
     Verdict.SKIP,
 )
-"""The order in which people read verdicts: a violation before an error of ours, and missing
+"""The order in which people read verdicts: violations before our own errors, and missing
 capabilities last."""
 
 NEVER_JUDGED = "the case never reached it"
@@ -41,7 +41,7 @@ _VIOLATED = {
 
 
 def verdict_for(level: Level, finding: Finding) -> Verdict:
-    """The verdict on one finding about a requirement of ``level``, before known deviations are
+    """Return the verdict on a finding about a requirement of ``level``, before known deviations are
     applied.
 
     A requirement whose situation never arose is INCONCLUSIVE, never PASS. So is an uncertain
@@ -72,8 +72,9 @@ def with_verdict(
 
 
 def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Return ``judged``, but with requirements never reached as SKIP if a known deviation, or an
-    unmet recommendation, may have ended the case early: the case then has its verdict."""
+    """Return ``judged``. If a known deviation or an unmet recommendation may have ended the case
+    early, unreached requirements become SKIP, so that the case gets the verdict of that
+    violation."""
     violated = {finding.verdict for finding in judged if finding.seen is Seen.VIOLATED}
     ended = next((words for verdict, words in _ENDS.items() if verdict in violated), None)
     return tuple(
@@ -85,7 +86,7 @@ def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ..
 
 
 def never_reached(cited: Iterable[str], verdict: Verdict, detail: str) -> tuple[JudgedFinding, ...]:
-    """Return findings for a case that ended before judging anything: SKIP or ERROR for each cited
+    """Return findings for a case that ended before judging anything: a SKIP or ERROR for each cited
     requirement."""
     return tuple(
         JudgedFinding(requirement, Seen.NEVER_REACHED, detail, verdict=verdict)
@@ -114,7 +115,7 @@ def is_met(findings: Iterable[JudgedFinding]) -> bool:
 
 
 def is_race(findings: Iterable[JudgedFinding]) -> bool:
-    """True if all verdicts worse than NOTE or SKIP are known deviations that need not occur."""
+    """True if every verdict worse than NOTE or SKIP is a known deviation that need not occur."""
     worse = [finding for finding in findings if finding.verdict not in _QUIET]
     return bool(worse) and all(
         finding.deviation is not None and finding.deviation.sometimes for finding in worse
@@ -122,8 +123,9 @@ def is_race(findings: Iterable[JudgedFinding]) -> bool:
 
 
 def exit_code(verdicts: Iterable[Verdict], *, known_that_passed: bool = False) -> int:
-    """Return the command's exit code: 0 no violation, 1 a violation (or a known deviation that did
-    not occur), 2 inconclusive, 5 our error. A violation takes precedence over our errors."""
+    """Return the command's exit code: 0 for no violation, 1 for a violation (or a known deviation
+    that did not occur), 2 for inconclusive, 5 for our error. A violation takes precedence over our
+    errors."""
     seen = set(verdicts)
     if Verdict.FAIL in seen or known_that_passed:
         return 1

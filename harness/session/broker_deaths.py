@@ -1,11 +1,10 @@
-"""Handles a broker that dies during a run: finds the case that kills it and continues the run.
-
-If the broker's process ends, its port closes, or it refuses every connection, all running cases see
-closed connections. No case is judged by these. Once the broker serves again, restarted by its
-supervisor or by the command of ``--restart``, the suspects run again one by one, starting with the
-one that sent the last frame. A case after which the broker dies twice more, with no other case
-running, is the culprit and gets a verdict; its variants run alone too. All others then run
-concurrently as before. If the broker stays down, the run ends."""
+"""Handles a broker that dies during a run: finds the case that kills it, and continues the run. If
+the broker's process ends, its port closes, or it refuses every connection, all running cases see
+closed connections, by which no case is judged. Once the broker serves again, after a restart by its
+supervisor or by ``--restart``, the suspects run again one by one, starting with the case that sent
+the last frame. A case after which the broker dies twice more, with no other case running, is the
+culprit and gets a verdict; its variants run alone too. All other cases then run concurrently as
+before. If the broker stays down, the run ends."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ from brokerproof.harness.worlds.bounds import BrokerDied, RunStopped
 from brokerproof.harness.worlds.host_clock import HOST_CLOCK
 
 RETURNS_WITHIN: Duration = seconds(20)
-"""Time for a broker to serve again; three times as much for one that a command starts."""
+"""The time for a broker to serve again; three times as long if a command restarts it."""
 LOOK_EVERY: Duration = NS_PER_S // 5
 MOST_UNEXPLAINED = 3
-"""This many consecutive deaths that no case causes alone end the run, which might never end
-otherwise."""
+"""After this many consecutive deaths that no case causes when run alone, the run ends; otherwise it
+might never end."""
 MOST_SUSPECTS = 8
 MOST_NAMED = 3
 

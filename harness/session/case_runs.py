@@ -1,6 +1,6 @@
-"""The cases of a session on its target: started concurrently, awaited one by one.
+"""The cases of a session on its target. They are started concurrently and awaited one by one.
 
-Real-time cases mostly wait, so they run in threads; if there are many, in the threads of several
+Real-time cases mostly wait, so they run in threads; many cases run in the threads of several
 processes (``real_time_workers.py``), longest first (``real_time_order.py``). Virtual-time cases
 only compute, so they can run in separate processes (``forked_workers.py``)."""
 
@@ -47,15 +47,15 @@ SET_UP_FAILED, USAGE = 3, 4
 _CASES_END_WITHIN_S = 5.0
 _INTERRUPTED_CASES_END_WITHIN_S = 0.5
 _INTERRUPTED_WORKERS_END_WITHIN_S = 1.5
-"""Time for a worker to write its last segment of the trace; on a quiet host this takes tens of
-milliseconds."""
+"""The time for a worker to write its last segment of the trace, which takes tens of milliseconds on
+a quiet host."""
 Outcome = TypeVar("Outcome")
 
 COLLECT_AT = 50_000
-"""Allocations between two garbage collections, in workers too. With Python's 700 a case of 10,000
-messages took a third longer."""
+"""The number of allocations between two garbage collections, in workers too. With Python's default
+of 700, a case with 10,000 messages took a third longer."""
 ALONE = frozenset({"alarms", "system-usage"})
-"""On a target with one of these capabilities, cases affect the whole broker, so they run one after
+"""On a target with one of these capabilities, cases affect the whole broker and so run one after
 the other."""
 
 
@@ -70,8 +70,8 @@ def does_harm(run: Run, call: Call) -> bool:
 
 
 class CaseRuns:
-    """The target of a session, started for the first case or earlier on request, and the cases'
-    results. Problems with the target end the session through ``pytest.exit``."""
+    """The target of a session, started for the first case or earlier on request, and the results of
+    the cases. Problems with the target end the session through ``pytest.exit``."""
 
     def __init__(self, options: Namespace) -> None:
         self._options = options
@@ -86,13 +86,14 @@ class CaseRuns:
         self._pool: ThreadPoolExecutor | None = None
         self._workers: Workers | None = None
         self._real_time_workers: RealTimeWorkers | None = None
-        """The same workers, if they are of that kind."""
+        """The same workers, if they run in real time."""
         self._futures: list[Future[Result]] = []
         self._logs = (self.folder or Path(".pytest_cache") / "brokerproof") / "logs"
         self._harmed = False
         """True if the last case may have left the target unusable."""
         self._started: dict[str, Callable[[], Result]] = {}
-        """For each case that began before pytest reached it: waits for its result."""
+        """For each case that began before pytest reached it, a function that waits for the
+        result."""
 
     def load_target(self) -> Target:
         if self._target is None:
@@ -151,7 +152,7 @@ class CaseRuns:
         return self.run
 
     def begin(self, run: Run, calls: Sequence[Call]) -> None:
-        """Begin the cases that need not wait for pytest to reach them."""
+        """Begin those cases that need not wait until pytest reaches them."""
         together = self._options.brokerproof_cases_in_parallel
         gc.set_threshold(COLLECT_AT)
         if run.target.clock is Clock.REAL:
@@ -178,7 +179,8 @@ class CaseRuns:
                 self._started[call.id] = functools.partial(self._workers.result, call)
 
     def _begin_in_real_time(self, run: Run, calls: Sequence[Call], together: int | None) -> None:
-        """Begin ``calls``, ``together`` of them concurrently (default: the number of places)."""
+        """Begin ``calls``, of which ``together`` run concurrently (default: the number of
+        places)."""
         processes = processes_for(len(calls), together)
         chosen, together = together, together or CASES_IN_PARALLEL * processes
         # A broker given by its address is unknown, so a frame may kill it.
@@ -247,8 +249,8 @@ class CaseRuns:
         return result
 
     def _execute_alone(self, run: Run, call: Call) -> Result:
-        """Run a harmful case after all other cases have finished. A broker that no longer serves
-        does not end the run here; it is restarted before the next harmful case."""
+        """Run a harmful case after all other cases have finished. If the broker then no longer
+        serves, the run does not end: the broker is restarted before the next harmful case."""
         wait(self._futures)
         workers = self._real_time_workers
         if workers is not None and not workers.ended:
@@ -274,7 +276,7 @@ class CaseRuns:
             records.append(self.folder, result)
 
     def finish(self, *, interrupted: bool) -> bool:
-        """End the running cases and stop the target. Return True if some case does not end."""
+        """End the running cases, and stop the target. Return True if a case does not end."""
         within = _INTERRUPTED_CASES_END_WITHIN_S if interrupted else _CASES_END_WITHIN_S
         stuck = False
         if self._workers is not None:

@@ -3,16 +3,17 @@ not help. Real-time cases also wait (see ``harness/session/real_time_workers.py`
 
 Workers are forked from the process that collected the cases, after the target has started, so
 nothing is imported, collected or configured twice. That process becomes the dispatcher. Each worker
-holds its current case and one more, so it never waits for the dispatcher. It records trace and
-result, and sends the outcome. A case depends only on the seed and itself, so any worker can run it.
+holds its current case and one more, so it never waits for the dispatcher. The worker records the
+trace and the result, and sends the outcome. A case depends on nothing but the seed, so any worker
+can run it.
 
-If a worker dies (it crashes in C, or the kernel runs out of memory), its current case is lost and
+If a worker dies (from a crash in C code or for lack of memory), its current case is lost and
 reported as our error, and another worker takes over the rest. If the dispatcher dies, the kernel
 ends its workers. On SIGTERM a worker keeps the traces of finished cases.
 
 pytest-xdist does much of this, but each of its workers is a new process that imports and collects
-everything again, which is a quarter of the whole work here. Also, a case whose worker dies is
-reported only to pytest, not in results.ndjson."""
+everything again, which is a quarter of the whole work here. Also, with pytest-xdist, a case whose
+worker dies is reported only to pytest, not in results.ndjson."""
 
 from __future__ import annotations
 
@@ -38,9 +39,10 @@ from brokerproof.harness.results.verdict import never_reached
 from brokerproof.harness.worlds.bounds import RunStopped
 
 AHEAD = 2
-"""Cases that each worker holds, so that it need not wait while the dispatcher is busy."""
+"""The number of cases that each worker holds, so that it need not wait while the dispatcher is
+busy."""
 GRACE_S = 20.0
-"""Time for a worker to end after SIGTERM, before it is killed."""
+"""The time for a worker to end after SIGTERM, before it is killed."""
 _PR_SET_PDEATHSIG = 1
 
 MakeRun = Callable[[str], Run]
@@ -57,17 +59,17 @@ class _Worker:
     process: ForkProcess
     pipe: connection.Connection
     given: deque[int] = field(default_factory=deque)
-    """The cases that it has; these are the first."""
+    """The cases that the worker has; it runs the first ones now."""
 
 
 class Workers:
     """``processes`` workers for ``calls``; each runs one case at a time. ``keep`` is called once
-    per result, in its worker, or here if the worker died."""
+    per result: in the worker, or here if the worker died."""
 
     at_once = 1
-    """Cases that a worker runs concurrently."""
+    """The number of cases that a worker runs concurrently."""
     ahead = AHEAD - 1
-    """Cases that wait in a worker besides the running ones."""
+    """The number of cases that wait in a worker besides the running ones."""
     wait_s: float | None = None
     """The longest wait for an answer, in seconds; unlimited by default."""
 
@@ -85,9 +87,9 @@ class Workers:
             self._fork()
 
     def result(self, call: Call) -> Result:
-        """Wait for the outcome of ``call``, and dispatch others until then. Raises ``KeyError`` for
-        an unknown call, and :class:`brokerproof.harness.worlds.bounds.RunStopped` once a worker
-        finds that the run cannot continue."""
+        """Wait for the outcome of ``call``, and dispatch other cases until then. Raises
+        ``KeyError`` for an unknown call, and :class:`brokerproof.harness.worlds.bounds.RunStopped`
+        once a worker finds that the run cannot continue."""
         number = self._numbers[call.id]
         while number not in self._results:
             self._deal()
@@ -102,8 +104,8 @@ class Workers:
         return not self._workers
 
     def stop(self, within_s: float = GRACE_S) -> None:
-        """End all workers: idle ones immediately, others during a case, whose trace is lost. A
-        worker still alive after ``within_s`` seconds is killed."""
+        """End all workers: idle ones immediately, busy ones in the middle of a case, whose trace is
+        lost. A worker still alive after ``within_s`` seconds is killed."""
         idle = self.idle
         for worker in self._workers:
             if not idle:
@@ -136,14 +138,14 @@ class Workers:
         self._give(worker)
 
     def _give(self, worker: _Worker) -> None:
-        """Give ``worker`` its minimum number of cases."""
+        """Give ``worker`` cases up to its minimum number."""
         while self._left and len(worker.given) < self.at_once + self.ahead:
             if not self._give_one(worker):
                 return
 
     def _give_one(self, worker: _Worker, at: int = 0) -> bool:
-        """Give ``worker`` the remaining case at that index. Return False if the worker is dead
-        (this is handled later)."""
+        """Give ``worker`` the remaining case at that index. Return False if the worker is dead,
+        which is handled later."""
         number = self._left[at]
         try:
             worker.pipe.send(self._order(number))
@@ -158,7 +160,7 @@ class Workers:
         return number
 
     def _deal(self) -> None:
-        """Wait until a worker answers or dies, at most this long."""
+        """Wait until a worker answers or dies, but at most this long."""
         assert self._workers, "nobody is left to run what is asked for"
         by_pipe = {worker.pipe: worker for worker in self._workers}
         for pipe in connection.wait(list(by_pipe), self.wait_s):
@@ -232,7 +234,7 @@ class Workers:
         name: str,
         dealer: int,
     ) -> None:
-        """Run cases until the dispatcher has no more for this worker or has died."""
+        """Run cases until the dispatcher has no more for this worker, or has died."""
         # At a terminal the dispatcher receives SIGINT too, and ends its workers.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._end)
@@ -266,7 +268,7 @@ class Workers:
             pipe.send((number, result))
 
     def _wind_up(self, run: Run) -> None:
-        """Do nothing: a running case ends with its process."""
+        """Do nothing, because a running case ends with its process."""
 
 
 @contextmanager
@@ -279,5 +281,6 @@ def _sigterm_held_back() -> Iterator[None]:
 
 
 def heaviest_first(run: Run, calls: Iterable[Call]) -> list[Call]:
-    """Sort properties with many examples first, so that none of them delays the end."""
+    """Sort the cases so that properties with many examples come first and none of them delays the
+    end."""
     return sorted(calls, key=lambda call: 0 if call.case.over is None else -count(run, call))

@@ -5,9 +5,9 @@ Cases start concurrently before pytest iterates over its items (``case_runs.py``
 reaches an item, it waits for that case and reports it.
 
 pytest-xdist may distribute cases over its processes, mixed with other tests, in virtual time or
-against a broker at an address. Each process then runs its cases one by one, with its own names.
-This is rejected if the processes would interfere with each other: with a target that can raise
-alarms, in one run folder, or if each would start a broker."""
+against a broker at an address. Each process then runs its cases one by one, with its own names. The
+plugin rejects this if the processes would interfere with each other: with a target that can raise
+alarms, with a run folder, or if each would start a broker."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def _refuse_spreading(option: str, reason: str) -> NoReturn:
 
 
 class CaseNotPassed(Exception):
-    """A case whose verdict pytest reports as a failure, with an explanation."""
+    """A case whose verdict pytest reports as a failure. The message explains it."""
 
 
 def _explanation(result: Result, catalogue: Catalogue) -> str:
-    """Return the verdict with its sentence, and the words and source of each requirement
+    """Return the verdict and its sentence, and the words and source of each requirement
     concerned."""
     lines = [f"{result.verdict}: {result.detail}"]
     if result.verdict is Verdict.ERROR:  # no requirement's fault
@@ -109,7 +109,7 @@ def _explanation(result: Result, catalogue: Catalogue) -> str:
 
 
 MARKER = "brokerproof_"
-"""Prefix of the markers of areas, such as ``brokerproof_heartbeat``."""
+"""The prefix of markers for areas, such as ``brokerproof_heartbeat``."""
 
 
 def _runs_alone(run: Run, item: pytest.Item) -> bool:
@@ -127,7 +127,7 @@ class _Session:
         self._folder = self._runs.folder
         self._interrupted = False
         self._stuck = False
-        """True if a case did not end in time after the run."""
+        """True if a case did not end in time when the run was over."""
         self._status = 0
 
     def check_spreading(self) -> None:
@@ -161,8 +161,8 @@ class _Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Start our own broker during collection: a recording run always has cases, and collection
-        leaves a core free."""
+        """Start our own broker during collection: a recording run always has cases, and during
+        collection a core is free."""
         options = self._options
         if self._folder is None or options.collectonly or options.brokerproof_index:
             return
@@ -263,8 +263,9 @@ class _Session:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Begin the cases, then let pytest iterate over them. An interrupted recording ends here;
-        pytest would first spend seconds formatting the contents of all stack frames."""
+        """Begin the cases, then let pytest iterate over them. An interrupted recording run ends
+        here, because pytest would first spend seconds formatting the contents of all stack
+        frames."""
         self._begin_cases(session)
         try:
             return (yield)
@@ -310,8 +311,8 @@ class _Session:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Report a case that did not pass in one sentence: a traceback through the harness would
-        not help."""
+        """If a case did not pass, report this in one sentence: a traceback through the harness
+        would not help."""
         report = yield
         if call.excinfo is not None and call.excinfo.errisinstance(CaseNotPassed):
             doc = inspect.cleandoc(getattr(getattr(item, "obj", None), "__doc__", "") or "")
@@ -331,8 +332,8 @@ class _Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record an interrupt before the first case, but not a collection error. Leave pytest only
-        the first frame: it would fail with a traceback on a frame between two lines, which has no
-        line number."""
+        the first frame: it would fail on a frame that is between two lines and so has no line
+        number."""
         if excinfo.type is KeyboardInterrupt:
             self._interrupted = True
             excinfo.traceback = excinfo.traceback[:1]
@@ -349,11 +350,9 @@ class _Session:
 
 
 def _end_well() -> None:
-    """Make SIGTERM and SIGINT end this process cleanly: recorded traces are kept and the target
-    stops.
-
-    A run interrupted at a terminal receives the signal twice, from the terminal and from its parent
-    command; the second one is ignored."""
+    """Make SIGTERM and SIGINT end this process cleanly: recorded traces are kept, and the target
+    stops. A run that is interrupted at a terminal receives the signal twice, from the terminal and
+    from its parent command; the second signal is ignored."""
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

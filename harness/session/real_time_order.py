@@ -1,9 +1,9 @@
-"""The order in which real-time cases begin: longest first, and cases that keep a broker and its
+"""The order in which real-time cases begin: the longest first, and cases that keep a broker and its
 disk busy after those that measure time.
 
 So a run does not end with a long case that began last. Most long cases wait for a broker's timers
-or for an answer that may never arrive. The longest busy cases begin once half of the others have
-begun; if they began later, the run would wait for them alone."""
+or for an answer that may never arrive. The longest busy cases begin once half of the other cases
+have begun; if they began later, they would delay the end of the run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from brokerproof.harness.cases.example_runs import Call
 from brokerproof.harness.catalogue import tables
 
 BUSY = frozenset({"address-full", "paging"})
-"""Cases that need one of these capabilities keep a broker and its disk busy. Long cases that
-measure time begin before them."""
+"""Cases that need one of these capabilities keep a broker and its disk busy, and begin after the
+long cases that measure time."""
 LONGEST_S = 5
-"""Busy cases of at least this many seconds begin halfway."""
+"""Busy cases that take at least this many seconds begin halfway."""
 LEAST_S = 3
 """Shorter cases are not in the table and keep their order."""
 

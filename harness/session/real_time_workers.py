@@ -8,17 +8,17 @@ Measured on two cores: in one process more than 16 threads gained nothing, becau
 Most cases wait for a broker's timer or for an answer that may never arrive, so the processor's load
 determines the number of places. Each process runs a fixed number of cases concurrently, and more
 while the processor is partly idle. With only 32 places, a third of the processor was idle for six
-seconds of the reference's run, because every place held a waiting case.
+seconds of a run on the reference, because every place held a waiting case.
 
-A case that an attempt left undecided, because the host was late or a control failed, returns to the
-dispatcher, since an immediate second or third attempt usually meets the same conditions. A short
-case runs again after half of the remaining ones; a long one immediately, or the run would have to
-wait for it. The last attempt begins when no cases remain and the host is quiet, at the latest when
-no other case is running.
+If an attempt leaves a case undecided, because the host was late or a control failed, the case
+returns to the dispatcher, since an immediate second or third attempt usually meets the same
+conditions. A short case runs again after half of the remaining cases; a long case immediately, or
+it would delay the end of the run. The last attempt begins when no cases remain and the host is
+quiet, or at the latest when no other case is running.
 
 The processes share one broker, which the process that collected the cases starts and stops. Each
-measures the lateness of its own threads, on which its verdicts depend, and probes the broker's
-health itself. The first process to find that the broker no longer serves ends the run. Harmful
+process measures the lateness of its own threads, on which its verdicts depend, and probes the
+broker's health itself. The first to find that the broker no longer serves ends the run. Harmful
 cases run after all others, in the process that started the broker."""
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ from brokerproof.harness.worlds.wake_up_lateness import Canary
 MOST_PROCESSES = 2
 """With more processes the run would wait for its longest cases, and the broker for a core."""
 LEAST_AT_ONCE = 4
-"""The least concurrent cases that make a process worth its start."""
+"""The fewest concurrent cases for which it is worth starting a process."""
 LEAST_CASES = 32
-"""The least cases that make a process worth its start."""
+"""The fewest cases for which it is worth starting a process."""
 MOST_PLACES = 3
 """A process runs at most this many times its regular number of cases concurrently."""
 IDLE_SHARE = 0.25
-"""The share of the processor that must be idle before cases begin beyond the places."""
+"""The share of the processor that must be idle before cases beyond the places begin."""
 LOOK_EVERY_S = 0.1
 """The interval at which a process may begin :data:`MORE` cases beyond its places."""
 MORE = 3
 QUIET_SHARE, QUIET_LOOKS = 0.7, 5
-"""The host is quiet if this many consecutive checks found that share of the processor idle: the
-running cases wait for timers."""
+"""The host is quiet if that many consecutive checks find that share of the processor idle, so that
+the running cases only wait for timers."""
 SUSPECT_FOR: Duration = 5 * NS_PER_S
-"""A case that sent a frame this shortly before its broker died may be the cause, even if it has
+"""A case that sent a frame within this time before its broker died may be the cause, even if it has
 ended."""
 _CASES_END_WITHIN_S = 1.0
-"""Time for running cases to end when the run ends before them. They check four times a second
-whether it has ended."""
+"""The time for running cases to end when the run ends before them. They check four times a second
+whether the run has ended."""
 
 
 def processes_for(cases: int, at_once: int | None) -> int:
@@ -81,7 +81,7 @@ def processes_for(cases: int, at_once: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late a process's threads woke up: the 99th percentile and the maximum."""
+    """How late the threads of a process woke up: the 99th percentile and the maximum."""
 
     p99: Duration
     worst: Duration
@@ -114,21 +114,21 @@ class RealTimeWorkers(Workers):
     ) -> None:
         self._deaths = deaths
         self._sent_at = memoryview(mmap.mmap(-1, 8 * max(1, len(calls)))).cast("q")
-        """When each case last sent a frame; all processes write to it."""
+        """The instants at which each case last sent a frame; all processes write here."""
         self.at_once = -(-at_once // processes)
         self._most = self.at_once * (MOST_PLACES if more else 1)
         self._idle_cores = idle_cores or IdleCores()
         self._looked_at = HOST_CLOCK.now()
         self._quiet_looks = 0
         self._earlier: dict[int, EarlierAttempts] = {}
-        """Earlier results of cases that must run again."""
+        """The earlier attempts at cases that must run again."""
         self._last: list[int] = []
-        """Cases whose last attempt waits for a quiet host."""
+        """The cases whose last attempt waits for a quiet host."""
         self._broker = target
         self._under_way: list[Future[None]] = []
         self._keeping = threading.Lock()
         self._stopping = False
-        """True if no more results are kept: the run ended before the case."""
+        """True if no more results are kept, because the run ended before the case did."""
         self.lateness: list[Lateness] = []
         """The lateness of each process that ended normally."""
         super().__init__(calls, processes, make_run, target.identity.name, keep)
@@ -167,7 +167,7 @@ class RealTimeWorkers(Workers):
             raise RunStopped(f"{stopped}; {end}" if end else str(stopped)) from None
 
     def _go_on(self, deaths: BrokerDeaths, death: BrokerDied) -> None:
-        """Find the case that killed the broker, and rerun the cases that were running."""
+        """Find the case that killed the broker, and run the interrupted cases again."""
         processes = len(self._workers)
         given = [number for worker in self._workers for number in worker.given]
         super().stop(_CASES_END_WITHIN_S)
@@ -190,8 +190,8 @@ class RealTimeWorkers(Workers):
             self._give(worker)
 
     def _look_at_cores(self) -> None:
-        """Check how idle the processor is; if it has capacity, give each worker cases beyond its
-        places. Idle time here shows nothing about a broker on another host."""
+        """Check how idle the processor is. If it has capacity, give each worker cases beyond its
+        places. Idle time on this host says nothing about a broker on another host."""
         now = HOST_CLOCK.now()
         if self._most == self.at_once or now - self._looked_at < LOOK_EVERY_S * NS_PER_S:
             return

@@ -11,7 +11,7 @@ from brokerproof.harness.targets.target import Target, TargetFacts
 
 
 class TargetStart:
-    """Starts ``target`` in a separate thread; its output goes into the folder ``logs``."""
+    """Starts ``target`` in a separate thread; the target's output goes into the folder ``logs``."""
 
     def __init__(self, target: Target, logs: Path) -> None:
         self._target, self._logs = target, logs
@@ -32,7 +32,7 @@ class TargetStart:
         return self._facts.result()
 
     def end(self, within_s: float) -> None:
-        """Stop the target. If it is still starting after ``within_s`` seconds, interrupt the
-        start."""
+        """Stop the target. If the target is still starting after ``within_s`` seconds, interrupt
+        the start."""
         wait([self._facts], within_s)
         self._target.stop()

@@ -83,8 +83,7 @@ class Sent:
 class Delivered:
     """A delivery and its outcome (``end`` at ``ended``).
 
-    ``marked``: the broker marked it as a redelivery.
-    """
+    ``marked``: the broker marked it as a redelivery."""
 
     key: Key
     queue: str
@@ -156,8 +155,7 @@ Fact: TypeAlias = Sent | Delivered | Subscribed | Unsubscribed | Overrun | Unrea
 class Row(NamedTuple):
     """One event of a connection as fact readers need it.
 
-    ``headers``: the first value of each header. ``key``: the key of the body.
-    """
+    ``headers``: the first value of each header. ``key``: the key of the body."""
 
     when: When
     kind: str

@@ -46,8 +46,7 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
     """Return the rows of one segment as plain dictionaries.
 
     Raises :class:`UnreadableTrace` for a file that is not Parquet or whose columns are not this
-    version's.
-    """
+    version's."""
     row_count(segment)
     try:
         # Only the file: its folder's name must not become a column of another type.

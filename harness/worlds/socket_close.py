@@ -19,16 +19,14 @@ have been closed."""
 class SocketCloseTracker:
     """The results of the calls on one socket.
 
-    ``is_local``: see :class:`brokerproof.harness.targets.sockets.SocketTarget`.
-    """
+    ``is_local``: see :class:`brokerproof.harness.targets.sockets.SocketTarget`."""
 
     def __init__(self, *, is_local: bool = False) -> None:
         self.all_received = is_local
         """True if every byte the broker wrote before closing has certainly arrived.
 
         A reset drops what the broker's system had not sent: bytes the network lost, and bytes our
-        receive window had no room for.
-        """
+        receive window had no room for."""
         self._is_local = is_local
         self._reset = False
         self._more = False

@@ -6,8 +6,7 @@ assumed. At equal instants arrivals precede the broker's timers, and both preced
 check.
 
 The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (ARCHITECTURE:
-two kinds of time, one core). It is driven, never imported.
-"""
+two kinds of time, one core). It is driven, never imported."""
 
 from __future__ import annotations
 

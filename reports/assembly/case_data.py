@@ -5,8 +5,7 @@ A page is drawn by the browser (``view/case.js``) from the case's events. One ta
 judges each of its cases again, and keeps a bounded excerpt of it. The cases are then packed into
 chunks: scripts of compressed JSON, because a page opened from disk may load only scripts. A case's
 chunk follows from its target and name, so links need neither an index nor a number that changes
-with the run.
-"""
+with the run."""
 
 from __future__ import annotations
 
@@ -62,8 +61,7 @@ class Page:
 class Work:
     """Input of one task: related segments (possibly none), and the cases for which it makes pages.
 
-    ``superseded``: cases of these segments that a later segment records again.
-    """
+    ``superseded``: cases of these segments that a later segment records again."""
 
     run: str
     target: str

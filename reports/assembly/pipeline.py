@@ -83,8 +83,7 @@ def build(
     ``trace_tables`` also writes the tables that grow with the recording, which needs Spark.
 
     Raises :class:`brokerproof.harness.results.records.UnreadableResults` for a line that is not a
-    result, and ``OSError`` if ``out`` cannot be written.
-    """
+    result, and ``OSError`` if ``out`` cannot be written."""
     flattened = outcomes if outcomes is not None else flatten(runs)
     limits = limits or Limits()
     out.mkdir(parents=True, exist_ok=True)

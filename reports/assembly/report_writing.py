@@ -111,8 +111,7 @@ def write(
     ``started`` processes or new ones. Raises the errors that :func:`command` turns into sentences.
 
     Bad input is found before a JVM is started, except a damaged segment with an intact footer,
-    which only the processes notice; it is then located so that it can be named.
-    """
+    which only the processes notice; it is then located so that it can be named."""
     if trace_tables:
         on_demand.require("--tables")
     requirements = Requirements(load().values())

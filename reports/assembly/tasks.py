@@ -1,8 +1,7 @@
 """Processes that make the pages of cases: Spark's, or local ones.
 
 Both do the same two steps: ``first`` makes keyed values of each item, ``second`` combines all
-values of a key.
-"""
+values of a key."""
 
 from __future__ import annotations
 
