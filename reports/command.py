@@ -2,8 +2,7 @@
 
 ``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--tables] [--json] [--quiet]``.
 Exit: 0 the report was written, whatever its verdicts; 3 no usable Java or Spark; 4 a path without a
-readable run, or an ``--out`` that cannot be written; 5 internal error.
-"""
+readable run, or an ``--out`` that cannot be written; 5 internal error."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def report(
     """Write the conformance report on one or more run folders.
 
     Exit: 0 written · 3 no usable Java or Spark · 4 a path that is not a readable run, or an --out
-    that cannot be written.
-    """
+    that cannot be written."""
     if not runs:
         raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")
     if out is None and len(runs) > 1:

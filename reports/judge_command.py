@@ -4,8 +4,7 @@
 folder of segments, a segment, a URI of such a folder that Spark can read; or captured packets: a
 file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 no violation · 1 a violation · 2
 inconclusive · 3 no usable Java or Spark · 4 no readable trace, or an unknown profile · 5 internal
-error.
-"""
+error."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ def judge(
     heartbeats and TTL.
 
     Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 no usable Java or Spark · 4 no
-    readable trace.
-    """
+    readable trace."""
     if not traces:
         raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
 

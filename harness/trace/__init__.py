@@ -1,2 +1,2 @@
-"""Traces: traffic and expectations about it as ordered events. Imports nothing of ours but the
+"""Traces: traffic, and expectations about it, as ordered events. This package imports only our
 model."""

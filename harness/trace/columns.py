@@ -1,7 +1,7 @@
 """The columns of a trace, derived from the event classes, and their fingerprint.
 
 The recorder writes this schema and every reader checks it, so a run with another version of the
-schema is rejected with one sentence rather than misread."""
+schema is rejected with one sentence instead of being misread."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     kind.__name__: tuple(field.name for field in dataclasses.fields(kind) if field.name in PAYLOAD)
     for kind in events.ALL
 }
-"""The payload fields of each kind of event, by the kind's name."""
+"""The payload fields of each kind of event, by the name of the kind."""
 
 SCHEMA: pa.Schema = pa.schema(
     [pa.field(name, kind, nullable=name in _NULLABLE_IN_ENVELOPE) for name, kind in ENVELOPE]
@@ -88,7 +88,8 @@ SCHEMA: pa.Schema = pa.schema(
 
 
 def fingerprint() -> str:
-    """A short digest of the columns, their types, and the event kinds with their fields."""
+    """Return a short digest of the columns, their types, and the kinds of event with their
+    fields."""
     text = "\n".join(f"{field.name} {field.type} {field.nullable}" for field in SCHEMA)
     text += "\n" + "\n".join(f"{kind} {' '.join(names)}" for kind, names in sorted(FIELDS.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -99,7 +100,7 @@ FINGERPRINT = fingerprint()
 
 def batch(rows: Sequence[Event], envelope: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """Return the events ``rows`` as a batch of :data:`SCHEMA`; ``envelope`` has the columns that
-    events lack: run, target, case, seq and clock."""
+    events do not have: run, target, case, seq and clock."""
     size = len(rows)
     columns: dict[str, list[Any]] = {}
     kinds = [type(event).__name__ for event in rows]

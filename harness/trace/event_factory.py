@@ -21,7 +21,7 @@ from brokerproof.harness.trace.events import (
 
 @dataclass(frozen=True, slots=True)
 class EventFactory:
-    """Creates the events of connection ``conn``. ``out``: the client wrote the bytes."""
+    """Creates the events of connection ``conn``. ``out`` is true if the client wrote the bytes."""
 
     conn: int
     vantage: Vantage = Vantage.PEER
@@ -54,7 +54,7 @@ class EventFactory:
         return kind(at_ns=at, conn=self.conn, vantage=self.vantage, protocol=protocol, size=size)
 
     def unreadable(self, at: Instant, out: bool, data: bytes, reason: str) -> Event:
-        """Bytes that are not a frame."""
+        """Return the event for bytes that are not a frame."""
         kept = data[:RECORDED_BYTES]
         if out:
             return OctetsSent(

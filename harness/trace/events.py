@@ -7,7 +7,7 @@ the oracles' input derive from these classes. Rules of this file:
   import.
 * Every field that is not always known has the default ``None`` and is null in the trace.
 * ``_ns`` fields are integers in the trace's clock; sizes are bytes.
-* An event never changes its meaning. A new meaning is a new class.
+* An event class never changes its meaning. A new meaning gets a new class.
 
 The envelope (``run, target, case, seq, at_ns, clock, vantage, conn, kind``) is added by the
 recorder. ``at_ns``, ``conn`` and ``vantage`` are given with each event; the rest belongs to the
@@ -23,12 +23,12 @@ from brokerproof.harness.model.enums import CloseHow, Vantage
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
 RECORDED_BYTES = 4096
-"""Bodies and raw bytes are recorded up to this length, their full size always."""
+"""Bodies and raw bytes are recorded up to this length; their full size is always recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Fields of every event. ``conn`` is None for events outside any connection."""
+    """The fields of every event. ``conn`` is None for events outside any connection."""
 
     at_ns: int
     conn: int | None = None
@@ -125,7 +125,7 @@ class OctetsRefused(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsSentUnseen(Event):
     """The client wrote bytes that are missing from the recording, no earlier than ``at_ns``.
-    ``command`` gives the reason in one word (LOST, CUT, BEGUN, ENDS, TLS, FOREIGN, CLOCK),
+    ``command`` gives the reason in one word (LOST, CUT, BEGUN, ENDS, TLS, FOREIGN, CLOCK), and
     ``detail`` in a sentence; ``size`` is 0 if unknown."""
 
     protocol: str
@@ -136,8 +136,8 @@ class OctetsSentUnseen(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OctetsReceivedUnseen(Event):
-    """The broker wrote bytes that are missing from the recording, no earlier than ``at_ns``. Fields
-    are those of :class:`OctetsSentUnseen`."""
+    """The broker wrote bytes that are missing from the recording, no earlier than ``at_ns``. The
+    fields are those of :class:`OctetsSentUnseen`."""
 
     protocol: str
     command: str
@@ -163,8 +163,8 @@ class HeartBeatReceived(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalExpected(Event):
-    """``label`` should happen between two instants of this trace; the report draws it on its time
-    axis.
+    """``label`` should happen between two instants of this trace; the report draws this interval on
+    its time axis.
 
     ``hi_ns`` is None if there is no upper bound."""
 
@@ -203,8 +203,7 @@ class Judged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JitterMeasured(Event):
-    """The canary timer woke up ``late_ns`` late, which is the host's own lateness at this
-    moment."""
+    """The canary timer woke up ``late_ns`` late: the host's own lateness at this moment."""
 
     late_ns: int
 

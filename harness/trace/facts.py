@@ -1,7 +1,6 @@
-"""Facts about messages, established by the frames of a connection.
-
-Examples: a message was sent, delivered, settled; a consumer subscribed. Every protocol's fact
-reader (``harness/protocols/PROTOCOL/fact_reader.py``) turns rows of the trace into these facts, and
+"""Facts about messages that the frames of a connection establish: a message was sent, delivered or
+settled, a consumer subscribed, and so on. Every protocol's fact reader
+(``harness/protocols/PROTOCOL/fact_reader.py``) turns rows of the trace into such facts, and
 :mod:`brokerproof.harness.oracles.recorded_anomalies` judges them. A fact claims no more than the
 recording shows: an ACK that requested no receipt is *asked*, not settled."""
 
@@ -22,16 +21,17 @@ When: TypeAlias = tuple[int, int]
 
 FOREKNOWN: Duration = NS_PER_S
 """A broker may redeliver a closed connection's messages before we see the close, so the close is
-dated this much earlier."""
+dated earlier by this much."""
 
 
 class End(enum.Enum):
-    """Ends of a delivery, as far as the recording shows."""
+    """How a delivery ended, as far as the recording shows."""
 
     HELD = "held"
-    """Not at all."""
+    """The delivery has not ended."""
     ASKED = "asked"
-    """Acknowledged without a request for confirmation. Deliveries in auto mode start like this."""
+    """Acknowledged without a request for confirmation. Deliveries in auto mode begin in this
+    state."""
     SETTLED = "settled"
     """Acknowledged, and the broker confirmed it."""
     TENTATIVE = "tentative"
@@ -63,9 +63,9 @@ class Key(NamedTuple):
 class Sent:
     """A message that a producer sent.
 
-    ``anycast``: None if neither headers nor name show whether it is. ``strange``: the broker may
-    reorder, delay or drop the message. ``channel``: of a multiplexed connection. ``routed``: some
-    queue certainly received the message."""
+    ``anycast`` is None if neither the headers nor the name show whether it is. ``strange``: the
+    broker may reorder, delay or drop the message. ``channel`` is that of a multiplexed connection.
+    ``routed``: some queue certainly received the message."""
 
     key: Key
     queue: str
@@ -81,9 +81,8 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A delivery and its outcome (``end`` at ``ended``).
-
-    ``marked``: the broker marked it as a redelivery."""
+    """A delivery and its outcome (``end`` at ``ended``). ``marked`` is true if the broker marked it
+    as a redelivery."""
 
     key: Key
     queue: str
@@ -98,7 +97,8 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A new consumer. ``selective``: it may leave messages on the queue (a selector, a limit)."""
+    """A new consumer. ``selective`` is true if it may leave messages on the queue (a selector, a
+    limit)."""
 
     queue: str
     conn: int
@@ -109,8 +109,8 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """The end of a consumer. ``noticed``: the broker confirmed the end, so no delivery is in
-    flight."""
+    """The end of a consumer. ``noticed`` is true if the broker confirmed the end, so that no
+    delivery is in flight."""
 
     queue: str
     conn: int
@@ -123,7 +123,7 @@ class Unsubscribed:
 class Overrun:
     """A delivery of ``size`` bytes that began while the window was closed.
 
-    The consumer held ``count`` deliveries, ``held_bytes`` bytes in total."""
+    The consumer held ``count`` deliveries of ``held_bytes`` bytes in total."""
 
     queue: str
     conn: int
@@ -155,7 +155,7 @@ Fact: TypeAlias = Sent | Delivered | Subscribed | Unsubscribed | Overrun | Unrea
 class Row(NamedTuple):
     """One event of a connection as fact readers need it.
 
-    ``headers``: the first value of each header. ``key``: the key of the body."""
+    ``headers`` has the first value of each header, ``key`` is the key of the body."""
 
     when: When
     kind: str
@@ -167,14 +167,14 @@ class Row(NamedTuple):
 
     @property
     def hides_bytes(self) -> bool:
-        """True if the recording contains bytes that it cannot interpret."""
+        """True if the row stands for bytes that cannot be interpreted or are missing."""
         return self.kind == "OctetsSent" or hides(self.kind, self.command)
 
 
 UNSEEN_KINDS = ("OctetsReceivedUnseen", "OctetsSentUnseen")
 UNTIL_NOW, FAR = "ENDS", "FAR"
-"""Reasons for unseen bytes that hide none: the recording ended before the connection; or the
-capture was not known to be near the broker, so that a silence may be the network's."""
+"""Reasons for unseen bytes that hide no bytes: the recording ended before the connection, or the
+capture was perhaps not taken near the broker, so that the network may have caused a silence."""
 HIDING_NOTHING = frozenset({UNTIL_NOW, FAR})
 
 

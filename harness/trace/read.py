@@ -1,4 +1,5 @@
-"""Reads events of single cases from recorded segments. For whole runs, use the PySpark pipeline."""
+"""Reads the events of single cases from recorded segments. Whole runs are read by the PySpark
+pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from brokerproof.harness.trace import events
 from brokerproof.harness.trace.columns import FIELDS, HEADERS, SCHEMA
 
 DAMAGED = (OSError, pa.ArrowException, MemoryError, OverflowError, ValueError)
-"""Exceptions of Arrow for a damaged file. ``ValueError`` includes text that is not UTF-8."""
+"""The exceptions that Arrow raises for a damaged file. ``ValueError`` includes text that is not
+UTF-8."""
 MOST_ROWS = 1 << 31
 """The most rows of a segment. The recorder closes a segment near 50,000 rows."""
 _KINDS = {kind.__name__: kind for kind in events.ALL}
@@ -25,7 +27,7 @@ _KINDS = {kind.__name__: kind for kind in events.ALL}
 _LEAVES = {field.name for field in SCHEMA if field.type != HEADERS} | {
     f"headers.list.element.{name}" for name in ("name", "value")
 }
-"""The columns in Parquet's own metadata, which may contradict the Arrow schema stored with them."""
+"""The columns in Parquet's own metadata, which may contradict the Arrow schema stored beside it."""
 _KNOWN: Mapping[str, Container[str | None]] = {
     "kind": _KINDS,
     "vantage": {vantage.value for vantage in Vantage},
@@ -38,7 +40,8 @@ class UnreadableTrace(OneSentence):
 
 
 def segments(run: Path, target: str) -> list[Path]:
-    """Return the segments of one target in a run folder, in writing order."""
+    """Return the segments of one target in a run folder, in the order in which they were
+    written."""
     return sorted((run / "trace" / f"target={target}").glob("part-*.parquet"))
 
 
@@ -66,7 +69,7 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
 
 
 def row_count(segment: Path) -> int:
-    """Check a segment's columns and return the number of rows in its footer. Raises
+    """Check a segment's columns, and return the number of rows that the footer states. Raises
     :class:`UnreadableTrace`."""
     try:
         os.close(input_file.open_regular(segment))

@@ -39,8 +39,8 @@ _REPEATED = [
     ),
     *("headers.list.element.name", "label", "requirement", "seen", "unit", "how"),
 ]
-"""Columns with few values. Dictionaries for the others would take a third of the time and save
-nothing."""
+"""Columns with few distinct values. Dictionaries for the other columns would take a third of the
+time and save nothing."""
 
 
 class Recorder:
@@ -70,17 +70,17 @@ class Recorder:
         self._rows = 0
         self._segment = 0
         self._seq: dict[str, int] = {}
-        """Number of written events of a continuing case."""
+        """The number of written events of a continuing case."""
         self.segments = 0
-        """Number of closed segments."""
+        """The number of closed segments."""
 
     def reference(self, case: str) -> str:
         """Return the ``trace_ref`` of a case for results.ndjson."""
         return f"trace/target={self._target}#case={case}" if self._folder is not None else ""
 
     def write(self, case: str, events: Sequence[Event], *, goes_on: bool = False) -> None:
-        """Add one case's events, in order; with ``goes_on`` they continue those already added.
-        Closes the segment once it is large enough."""
+        """Add one case's events, in order; with ``goes_on``, they continue the case's earlier
+        events. Closes the segment once it is large enough."""
         if self._folder is None or not events:
             return
         with self._lock:
@@ -89,7 +89,7 @@ class Recorder:
 
     def write_columns(self, case: str, columns: Mapping[str, pa.Array]) -> None:
         """Add events of a continuing case as trace columns: ``at_ns``, ``conn``, ``kind`` and the
-        fields of these kinds. A load has millions of events, too many to create objects for
+        fields of these kinds. A load has millions of events, too many to create an object for
         each."""
         size = len(columns["at_ns"])
         if self._folder is None or not size:
@@ -122,7 +122,7 @@ class Recorder:
                 self._close_segment()
 
     def flush(self) -> None:
-        """Close the open segment, if it has rows."""
+        """Close the open segment if it has any rows."""
         with self._lock:
             if self._rows:
                 self._close_segment()

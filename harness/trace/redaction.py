@@ -1,9 +1,10 @@
 """Removes credentials from everything that a run keeps, before it is written.
 
 A passcode is recognised by its place in a protocol (:data:`HEADERS`) and, unless it is guessable,
-by its value: anywhere in bytes and texts, also percent-encoded, in hexadecimal or in base64. Its
-placeholder names the header and says whether it was the target's own, so wrong passcodes stay
-distinguishable. In bytes it has the length of the original. Recorded sizes do not change.
+by its value anywhere in bytes and texts, even if percent-encoded, in hexadecimal or in base64. The
+placeholder names the header and says whether the passcode was the target's own, so wrong passcodes
+stay distinguishable. In bytes, the placeholder has the length of the original. Recorded sizes do
+not change.
 
 A login is not a secret. A passcode that is short or equal to its login would match half of all
 texts, so it is redacted only in its place in a protocol."""
@@ -37,18 +38,18 @@ HEADERS: Mapping[str, frozenset[str]] = {
     "OPENWIRE": frozenset({"password"}),
     "HTTP": frozenset({"authorization"}),
 }
-"""Headers and fields with credentials, by protocol."""
+"""The headers and fields that hold credentials, by protocol."""
 COMMANDS = frozenset(
     {
         *("CONNECT", "STOMP", "sasl-init", "sasl-response"),
         *("connection.start-ok", "connection.secure-ok", "createsession", "ConnectionInfo"),
     }
 )
-"""Frames whose headers are examined by name; HTTP's always are."""
+"""The frames whose headers are examined by name; those of HTTP always are."""
 SHORTEST = 6
-"""The least characters of a passcode that is searched for by its value."""
+"""The length of the shortest passcode that is searched for by its value."""
 MOST_LOG_BYTES = 256 << 20
-"""A larger log is cut, because it could not be searched."""
+"""The most bytes of a log. A larger log is cut, because it could not be searched."""
 
 _LINE = re.compile(rb"(?im)^(?:passcode|password|authorization)[ \t]*:([^\r\n]+)")
 _PLAIN = re.compile(rb"(?s)PLAIN(?:\xa0.|\xb0.{4}|\x00.{3}|[ \r\n]+)(\x00[^\x00]*\x00.+)")
@@ -88,8 +89,8 @@ class Redaction:
         return self._values.sub(b"<passcode>", data).decode("utf-8", "surrogatepass")
 
     def data(self, data: bytes, *, structure: bool = False) -> bytes:
-        """Return ``data`` with asterisks for credentials, of the same length. ``structure``: also
-        for header lines and SASL responses that contain one."""
+        """Return ``data``, of the same length, with asterisks for credentials and, with
+        ``structure``, for header lines and SASL responses that contain any."""
         spans = [match.span() for match in self._values.finditer(data)] if self._beginning else []
         if self._beginning and len(data) >= RECORDED_BYTES:
             spans += self._cut_off(data)
@@ -111,7 +112,7 @@ class Redaction:
                 return
 
     def events(self, events: Sequence[Event]) -> list[Event]:
-        """Return the events of one case, in order, without credentials."""
+        """Return the events of one case in order, without credentials."""
         others: dict[tuple[str, str], str] = {}
         redacted = [self._event(event, others) for event in events]
         self._join_pieces(redacted)
@@ -149,8 +150,8 @@ class Redaction:
         return headers if redacted == headers else redacted
 
     def _placeholder(self, name: str, value: str, others: dict[tuple[str, str], str]) -> str:
-        """Return ``<passcode>``, or ``<other passcode>`` and so on for each wrong one of a case. An
-        empty value stays: it reveals no secret."""
+        """Return ``<passcode>``, or for the wrong passcodes of a case ``<other passcode>`` and so
+        on. An empty value stays, since it reveals no secret."""
         if not value or value == "0x":
             return value
         if self._passcode and value in self._right:
@@ -161,8 +162,8 @@ class Redaction:
         return others[name, value]
 
     def _join_pieces(self, events: list[Event]) -> None:
-        """Remove credentials from bytes written in pieces, none of which contains the whole
-        credentials."""
+        """Remove credentials from bytes that were written in pieces, none of which contains them in
+        full."""
         by_connection: dict[int | None, list[int]] = {}
         for place, event in enumerate(events):
             if isinstance(event, OctetsSent) and len(event.data) == event.size:
@@ -184,7 +185,7 @@ class Redaction:
                 begin = end
 
     def folder(self, folder: Path) -> None:
-        """Remove the passcode from every file below ``folder``, such as brokers' logs."""
+        """Remove the passcode from every file below ``folder``, such as the logs of brokers."""
         if not self._beginning:
             return
         for path in sorted(folder.rglob("*")):
@@ -200,7 +201,7 @@ class Redaction:
 
 
 def _responses(login: str, passcode: str) -> Iterator[str]:
-    """Yield the SASL responses derived from the passcode, as they appear in the trace."""
+    """Yield the SASL responses that are derived from the passcode, as they appear in the trace."""
     tail = f"\0{login}\0{passcode}".encode()
     for start in ("", login):
         yield f"0x{(start.encode() + tail).hex()}"

@@ -1,9 +1,10 @@
-"""The stamp in a recorded message that identifies its producer and its number:
+"""The stamp in a recorded message, which identifies the producer and the message's number:
 ``bp1:PPPPPPPP:NNNNNNNNNNNN;``.
 
-A load puts it at the start of every body. ``P`` is the producer; ``N`` counts its messages to that
-destination, from 0 without gaps. Both are decimal with leading zeros, so every digit is at a fixed
-position: judges of large recordings read millions of rows together without parsing bodies."""
+A load puts it at the start of every body. ``P`` is the producer; ``N`` counts the producer's
+messages to that destination, from 0 without gaps. Both are decimal with leading zeros, so that
+every digit is at a fixed position: judges of large recordings read millions of rows together
+without parsing bodies."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ MARK = b"bp1:"
 PRODUCER_AT, PRODUCER_DIGITS = 4, 8
 NUMBER_AT, NUMBER_DIGITS = 13, 12
 LENGTH = 26
-"""Bytes of a complete stamp."""
+"""The length of a complete stamp in bytes."""
 
 _STAMP = re.compile(rb"bp1:([0-9]{8}):([0-9]{12});")
 
 
 class Stamp(NamedTuple):
-    """Producer (0 to 10**8 - 1) and number (0 to 10**12 - 1)."""
+    """A producer (0 to 10**8 - 1) and a number (0 to 10**12 - 1)."""
 
     producer: int
     number: int
@@ -37,6 +38,6 @@ def stamp(producer: int, number: int) -> bytes:
 
 
 def read(body: bytes) -> Stamp | None:
-    """Return the first stamp in ``body`` (in AMQP, sections may precede it), or None."""
+    """Return the first stamp in ``body`` (in AMQP, sections may come first), or None."""
     match = _STAMP.search(body)
     return None if match is None else Stamp(int(match[1]), int(match[2]))

@@ -1,6 +1,5 @@
-"""Keeps pyarrow from importing pandas, which takes about a second, when nothing uses it.
-
-pyarrow imports it for the first array made from a list, to check for pandas objects. No setting
+"""Keeps pyarrow from importing pandas when nothing uses it, since the import takes about a second.
+pyarrow imports pandas for the first array made from a list, to check for pandas objects. No setting
 prevents that."""
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 
 class _NotFound(MetaPathFinder):
-    """Finds no pandas."""
+    """An import finder that does not find pandas."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
         """Raise ``ImportError`` for pandas; leave other modules to the next finders."""
@@ -22,7 +21,7 @@ class _NotFound(MetaPathFinder):
 
 def leave_pandas_out() -> None:
     """Stop pyarrow in this process from importing pandas or accepting its objects. ``import
-    pandas`` still works, as does pyarrow's support if already loaded."""
+    pandas`` still works, and so does pyarrow's support if it was already loaded."""
     if "pandas" in sys.modules:
         return
     sys.meta_path.insert(0, _NotFound())

@@ -10,11 +10,12 @@ from brokerproof.harness.worlds.world import Channel
 
 @dataclass(frozen=True, slots=True)
 class BegunTrial:
-    """A driver that was started. Its library must connect to ``host`` and ``port``."""
+    """A driver that was started. The driver's library must connect to ``host`` and ``port``."""
 
     driver: Channel
-    """The channel of its line protocol."""
+    """The channel of the driver's line protocol."""
     host: str
     port: int
     loaded: Callable[[], None]
-    """Called once the driver has reported that it is ready. From then on its process is watched."""
+    """To be called once the driver has reported that it is ready. From then on the driver's process
+    is watched."""

@@ -1,4 +1,4 @@
-"""Ends a case that exceeds a limit, and all cases of a run that cannot continue."""
+"""Ends a case that exceeds a limit, and all cases of a run if the run cannot continue."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 
 CHECK_EVERY: Duration = NS_PER_S // 4
-"""The longest time for a waiting case to notice the end of its run."""
+"""The longest time after which a waiting case notices the end of its run."""
 _KEPT_ACTIONS = 4096
 _SHARE_CHECKED_EVERY = 64
-"""Frames between two checks of the share."""
+"""The number of frames between two checks of a case's share."""
 _UNLIMITED = 2**63 - 1
 
 
@@ -29,7 +29,7 @@ class LimitReached(Exception):
 
     @property
     def may_be_the_hosts(self) -> bool:
-        """True if a slow host or concurrent cases, rather than the target, may be the reason."""
+        """True if the reason may be a slow host or concurrent cases rather than the target."""
         return self.limit.startswith("parallel_") or self.limit == "case_seconds"
 
 
@@ -52,7 +52,8 @@ class Action:
 
 
 class RunBounds:
-    """Shared by all worlds of a run on one target, each in its own thread."""
+    """The bounds of a run on one target, shared by all its worlds, each of which has its own
+    thread."""
 
     def __init__(self, limits: Limits, host_clock: HostClock = HOST_CLOCK) -> None:
         self.limits = limits
@@ -60,7 +61,7 @@ class RunBounds:
         self.received_at: Instant = 0
         """The instant at which any connection last received bytes."""
         self.bytes_received: dict[CaseBounds, int] = {}
-        """Received bytes, by running case."""
+        """The bytes received by each running case."""
         self.frames_received: dict[CaseBounds, int] = {}
         self._actions: deque[Action] = deque(maxlen=_KEPT_ACTIONS)
         self._stopping = threading.Lock()
@@ -70,7 +71,7 @@ class RunBounds:
         """Receives the case and the instant of each frame that a case sends."""
 
     def now(self) -> Instant:
-        """The current instant, the same in every world of the run."""
+        """The current instant, which is the same in every world of the run."""
         return self.host_clock.now()
 
     def case_deadline(self, limits: Limits) -> Instant:
@@ -95,7 +96,7 @@ class RunBounds:
         return self._stopped.wait(duration / NS_PER_S)
 
     def on_sent(self, at: Instant, case: str, command: str) -> None:
-        """Remember the last action of ``case``. A probe does not count as a case."""
+        """Remember the last action of ``case``. Probes are not cases."""
         if case:
             self._actions.append(Action(at, case, command))
             self.note_sent(case, at)
@@ -106,22 +107,22 @@ class RunBounds:
         return next((action for action in latest if case in ("", action.case)), None)
 
     def unanswered(self) -> list[Action]:
-        """Return the frames sent after the target's last byte or, if there are none, the last frame
-        sent."""
+        """Return the frames that were sent after the target's last byte or, if there are none, the
+        last frame sent."""
         actions = self._actions.copy()
         return [act for act in actions if act.at > self.received_at] or list(actions)[-1:]
 
 
 class CaseBounds:
-    """Counts what one world receives. Without ``run`` there is no limit."""
+    """Counts what one world receives. Without ``run``, there is no limit."""
 
     def __init__(self, run: RunBounds | None) -> None:
         self._run = run
         self._limits = Limits() if run is None else run.limits
         self.bytes = 0
-        """Number of bytes received on all connections of the case."""
+        """The number of bytes received on all connections of the case."""
         self.frames = 0
-        """Number of frames, heartbeats and unreadable pieces received on them."""
+        """The number of frames, heartbeats and unreadable pieces received on these connections."""
         self._frames_on: Counter[int | None] = Counter()
         self._heartbeats_on: Counter[int | None] = Counter()
         self._flooding: int | None = None
@@ -137,8 +138,9 @@ class CaseBounds:
             self.deadline = self._run.case_deadline(limits)
 
     def check(self, now: Instant) -> None:
-        """Raise :class:`RunStopped` or :class:`LimitReached` if waiting must end. For too many
-        heartbeats it raises only once, so that a case that closes the connection can continue."""
+        """Raise :class:`RunStopped` or :class:`LimitReached` if waiting must end. Too many
+        heartbeats raise an exception only once, so that a case that then closes the connection can
+        continue."""
         if self._run is not None:
             self._run.check()
             if self._flooding is not None:
@@ -174,8 +176,8 @@ class CaseBounds:
             self._run.frames_received.pop(self, None)
 
     def _exceeds_share(self, received: dict[CaseBounds, int], most: int) -> bool:
-        """True if the running cases received more than ``most``, and this case at least their
-        average."""
+        """True if the running cases together received more than ``most``, and this case at least
+        the average."""
         counts = received.copy().values()
         return sum(counts) > most and received[self] * len(counts) >= sum(counts)
 
@@ -202,8 +204,9 @@ class CaseBounds:
     def on_heartbeat_received(self, at: Instant, conn: int | None) -> None:
         """Count a heartbeat, which is also a frame. Raises :class:`LimitReached`.
 
-        One read may contain thousands. So only :meth:`check` ends a case that received too many, if
-        it continues waiting: it may already have everything for its verdict."""
+        One read may contain thousands. So a case that received too many is ended only by
+        :meth:`check`, if the case continues to wait: it may already have all that it needs for a
+        verdict."""
         self._heartbeats_on[conn] += 1
         exceeded = self._heartbeats_on[conn] > self._limits.connection_heartbeats
         if exceeded and self._flooding is None:

@@ -1,14 +1,14 @@
-"""The time that a broker's threads waited for a core. A harness that itself wakes in time cannot
-notice this otherwise.
+"""The time that a broker's threads waited for a core. There is no other way for a harness that
+wakes in time to notice this.
 
 Linux counts the nanoseconds for which each thread was runnable but not running (the second field of
-``/proc/PID/task/TID/schedstat``). If the count is missing or the process inaccessible, the answer
-is 0.
+``/proc/PID/task/TID/schedstat``). If the count is missing or the process is inaccessible, the
+answer is 0.
 
 The JIT compiler threads of a Java VM are ignored, because nothing waits for them: code not yet
-compiled is interpreted. Shortly after a broker starts, they need more processor time than all other
-threads. In the first sixteen seconds of an Artemis they waited for seven seconds; no other thread
-waited for more than 0.25 s."""
+compiled is interpreted. Shortly after a broker starts, the compiler threads need more processor
+time than all other threads. In the first sixteen seconds of an Artemis broker they waited for seven
+seconds; no other thread waited for more than 0.25 s."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from brokerproof.harness.model.time import Duration
 
 COMPILERS = ("C1 Compiler", "C2 Compiler")
-"""Prefixes of the names of HotSpot's compiler threads."""
+"""The prefixes of the names of HotSpot's compiler threads."""
 
 
 class SchedulerDelay:
@@ -31,10 +31,8 @@ class SchedulerDelay:
         self._compilers: set[Path] = set()
 
     def worst(self) -> Duration:
-        """Return the longest total time that one thread waited for a core since the last call.
-
-        Waiting before a thread was first seen does not count. A waiting thread is counted once it
-        runs."""
+        """Return the longest total time for which one thread waited for a core since the last call.
+        Time before a thread was first seen is ignored. A wait is counted once the thread runs."""
         before, self._waited = self._waited, {}
         for thread in self._threads(self._pid):
             if thread in self._compilers:

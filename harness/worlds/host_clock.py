@@ -1,7 +1,8 @@
-"""The clock of a real-time target: the host's, or a faster one.
+"""The clock of a real-time target: the host's clock, or a faster one.
 
 A broker with an accelerated clock (``harness/targets/accelerated_clock.py``) completes a time-out
-of a minute within seconds. The harness uses the same clock, so cases are unaware of it."""
+of a minute within seconds. The harness uses the same clock, so cases do not notice the
+acceleration."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class HostClock:
         return instant // self.rate
 
     def of_host(self, duration: Duration) -> Duration:
-        """Return the duration on this clock while ``duration`` passes on the host's."""
+        """Return the time that passes on this clock while ``duration`` passes on the host's."""
         return duration * self.rate
 
 

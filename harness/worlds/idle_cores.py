@@ -1,7 +1,7 @@
 """The idle share of the processor: a real-time run starts more cases while the processor is partly
 idle.
 
-Linux counts the idle time of each core in hundredths of a second (``/proc/stat``). If that is
+Linux counts the idle time of each core in hundredths of a second (``/proc/stat``). If that file is
 unreadable, nothing counts as idle."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 _IDLE, _IO_WAIT = 3, 4
-"""Fields of a core's line after its name: proc_stat(5)."""
+"""The positions of two fields in a core's line, after the name (see proc_stat(5))."""
 
 
 class IdleCores:
-    """The cores ``numbers`` combined (default: those usable by this process). ``stat`` is the
-    kernel's file."""
+    """The cores with these ``numbers``, taken together (default: those usable by this process).
+    ``stat`` is the kernel's file."""
 
     def __init__(
         self, numbers: Collection[int] | None = None, stat: Path = Path("/proc/stat")
@@ -26,7 +26,7 @@ class IdleCores:
         self._before = self._ticks()
 
     def share(self) -> float:
-        """Return the idle share of their time, 0 to 1, since the last call; 0 if nothing was
+        """Return the idle share of the cores' time since the last call, 0 to 1; 0 if nothing was
         counted."""
         before, self._before = self._before, self._ticks()
         idle, total = (now - then for now, then in zip(self._before, before, strict=True))

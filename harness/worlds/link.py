@@ -1,4 +1,4 @@
-"""Simulated links: latency, fragmentation and stalls, all from one seed.
+"""Simulated links with latency, fragmentation and stalls, all from one seed.
 
 A link carries TCP, so it never reorders or loses bytes. It can delay bytes, split the stream
 anywhere, and drop the connection."""
@@ -16,8 +16,9 @@ from brokerproof.harness.model.time import Duration, Instant
 class LinkFaults:
     """The faults of a link. By default it has none: no latency, no splitting.
 
-    ``latency`` and ``jitter`` apply to each direction: every piece takes latency plus up to jitter,
-    in order. Piece sizes are drawn from 1 to ``fragment`` bytes (0: never split)."""
+    ``latency`` and ``jitter`` apply to each direction: each piece takes ``latency`` plus at most
+    ``jitter``, and the order is kept. The sizes of pieces are drawn from 1 to ``fragment`` bytes
+    (0: never split)."""
 
     latency: Duration = 0
     jitter: Duration = 0

@@ -1,5 +1,5 @@
-"""Real sockets and the host's monotonic clock. It waits by select and stamps arrivals when select
-returns."""
+"""Real time: real sockets and the host's monotonic clock. The world waits in select, and dates
+arrivals when select returns."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _AGREE_WITHIN: Duration = seconds(10)
 
 
 Accepted: TypeAlias = Callable[[], tuple[Receiver, Callable[[Channel], None]]]
-"""Called for each incoming connection: returns its receiver and a function that takes its
-channel."""
+"""Called for each incoming connection: returns the receiver of the connection and a function that
+takes its channel."""
 
 
 class Watched(Protocol):
@@ -43,7 +43,7 @@ class Watched(Protocol):
         """Handle an event that select reported."""
 
     def close(self) -> None:
-        """Close it; harmless if closed already."""
+        """Close it; no effect if it is already closed."""
 
 
 class _Socket:
@@ -87,7 +87,7 @@ class _Socket:
 
     @property
     def unsent(self) -> int:
-        """Number of bytes waiting until the socket accepts them."""
+        """The number of bytes that wait until the socket accepts them."""
         return len(self._unsent)
 
     def fileno(self) -> int:
@@ -116,7 +116,7 @@ class _Socket:
             self._end()
 
     def _say_goodbye(self) -> None:
-        """End TLS before TCP: TLS has its own close."""
+        """End TLS before TCP, since TLS has its own close."""
         if self._tls is not None:
             self._tls.close()
             self._unsent += self._tls.outgoing()
@@ -236,9 +236,10 @@ def _place(address: object) -> str:
 
 class RealWorld:
     """Connections to acceptors at ``endpoints`` (host and port by acceptor name), with TLS for
-    those in ``tls``. ``is_local``: see :class:`brokerproof.harness.targets.sockets.SocketTarget`.
-    Without ``bounds`` there is no limit. ``pages``: the paging folder of a broker that we started.
-    Instants and durations are those of ``host_clock``."""
+    those in ``tls``. For ``is_local`` see
+    :class:`brokerproof.harness.targets.sockets.SocketTarget`. Without ``bounds``, there is no
+    limit. ``pages`` is the paging folder of a broker that we started. Instants and durations are on
+    ``host_clock``."""
 
     clock = Clock.REAL
 
@@ -297,7 +298,7 @@ class RealWorld:
         return files
 
     def endpoint(self, acceptor: str) -> tuple[str, int]:
-        """Return host and port of the acceptor, for clients that open their own sockets. Raises
+        """Return the acceptor's host and port, for clients that open their own sockets. Raises
         :class:`Unreachable`."""
         if acceptor not in self._endpoints:
             raise Unreachable(
@@ -314,12 +315,12 @@ class RealWorld:
         self._tls = self._tls if tls is None else tls
 
     def tls(self, acceptor: str) -> Tls | None:
-        """Return the TLS settings of the acceptor for clients that open their own sockets; None if
-        it has none."""
+        """Return the acceptor's TLS settings, for clients that open their own sockets; None without
+        TLS."""
         return self._tls.get(acceptor)
 
     def adopt(self, foreign: Watched) -> None:
-        """Serve ``foreign``: notify it when it is readable, and close it with this world."""
+        """Serve ``foreign``: notify it when it is readable, and close it when this world closes."""
         self._sockets.append(foreign)
         self.watch(foreign, selectors.EVENT_READ)
 
@@ -369,8 +370,8 @@ class RealWorld:
         return channel
 
     def watch_client(self, pid: int) -> None:
-        """From now on, count the time that threads of this process (a client on trial) wait for a
-        core as the host's lateness."""
+        """From now on, count the time for which threads of this process (a client on trial) wait
+        for a core as lateness of the host."""
         self._client = SchedulerDelay(pid)
         self._client.worst()
 
@@ -379,7 +380,7 @@ class RealWorld:
         self._endings.append(action)
 
     def tls_layer(self, acceptor: str, certificate: Certificate | None = None) -> TlsLayer | None:
-        """Return TLS for one connection to the acceptor; None if it has no TLS. Raises
+        """Return the TLS layer for one connection to the acceptor; None without TLS. Raises
         :class:`Unreachable`."""
         tls = self._tls.get(acceptor)
         if tls is None:
@@ -390,7 +391,7 @@ class RealWorld:
             raise Unreachable(str(problem)) from None
 
     def _agree(self, connection: socket.socket, tls: TlsLayer, *, tolerant: bool) -> None:
-        """Do the handshake. Raises :class:`Unreachable` if it fails, unless ``tolerant``."""
+        """Perform the handshake. If it fails, raises :class:`Unreachable` unless ``tolerant``."""
 
         def say() -> None:
             with contextlib.suppress(
@@ -420,7 +421,7 @@ class RealWorld:
             raise Unreachable(f"{host}:{port}: {tls.failed}")
 
     def watch(self, channel: Watched, events: int) -> None:
-        """Watch for ``events`` of this channel; 0: none."""
+        """Watch for ``events`` of this channel; with 0, stop watching."""
         before = self._watched.get(channel, 0)
         if events == before:
             return

@@ -1,8 +1,7 @@
-"""The memory of this process, which a run limits. Unused memory is first returned to the system.
-
-Dozens of threads that receive large bodies fragment glibc's heaps. Measured in one of two processes
-that judge the reference, with about 100 MB in use: 430 to 660 MB resident, once over 1,024 MB; with
-two heaps, 370 to 510 MB."""
+"""The memory of this process, which a run limits. Before measuring, unused memory is returned to
+the system. Dozens of threads that receive large bodies fragment glibc's heaps. Measured in one of
+two processes that judge the reference, with about 100 MB in use: 430 to 660 MB resident, once over
+1,024 MB; with two heaps, 370 to 510 MB."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from pathlib import Path
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Parameters of glibc's mallopt(3)."""
 HEAPS = 2
-"""Heaps for all threads; glibc would make eight for each core."""
+"""The number of heaps for all threads; glibc would make eight per core."""
 LARGE_BLOCK = 256 * 1024
 """Blocks of at least this many bytes return to the system as soon as they are freed. glibc begins
-with half of that, and raises it with each freed block."""
+with half of this size, and raises it with each freed block."""
 
 
 def resident_bytes() -> int:

@@ -17,9 +17,9 @@ Handler = Callable[[str, Instant, Any], None]
 
 
 class ThreadBridge:
-    """Wakes ``world`` through a self-pipe when a foreign thread posts an event, and passes events
-    to ``handle`` in order. If too many events are queued because the waiting thread cannot keep up,
-    the case ends.
+    """When a foreign thread posts an event, wakes ``world`` through a self-pipe and passes the
+    event to ``handle``, in order. If too many events are queued because the waiting thread cannot
+    keep up, the case ends.
 
     ``close`` is called when the world closes and must end the foreign threads."""
 

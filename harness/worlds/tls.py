@@ -1,8 +1,8 @@
 """TLS on the client's side: trusted authorities, the client certificate, and OpenSSL on memory
 buffers.
 
-Virtual time has no TLS. The broker receives the certificate's subject, which is all that it would
-learn from TLS."""
+Virtual time has no TLS. The broker is given the certificate's subject, which is all that TLS would
+tell it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ORGANIZATION, UNIT = "brokerproof", "throw-away"
-"""O and OU of all certificates made for a run."""
+"""The O and OU of all certificates that are made for a run."""
 _READ = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A client certificate: its file, if any, and its owner's name."""
+    """A client certificate: its file, if any, and the owner's name."""
 
     file: str
     common_name: str
@@ -31,11 +31,11 @@ class Certificate:
 
 
 CERTIFIED = Certificate("client.pem", "brokerproof-client")
-"""Belongs to a user of the broker."""
+"""A certificate that belongs to a user of the broker."""
 NOBODY = Certificate("nobody.pem", "nobody")
-"""From an authority that the broker trusts, but for a user unknown to it."""
+"""A certificate from an authority that the broker trusts, but for an unknown user."""
 STRANGER = Certificate("stranger.pem", "stranger")
-"""From an authority that the broker does not trust."""
+"""A certificate from an authority that the broker does not trust."""
 
 
 class TlsFailed(Exception):
@@ -46,9 +46,9 @@ class TlsFailed(Exception):
 class Tls:
     """TLS settings of an endpoint.
 
-    ``authority`` is a file with the trusted certificates (None: this machine's). Without ``verify``
-    all are trusted. ``certificates`` is the folder with the files of :class:`Certificate`; ``own``
-    is the file with our default certificate and key."""
+    ``authority`` is a file with the trusted certificates (None: this machine's). Without
+    ``verify``, every certificate is trusted. ``certificates`` is the folder with the files of
+    :class:`Certificate`; ``own`` is the file with our default certificate and key."""
 
     authority: Path | None = None
     verify: bool = True
@@ -64,7 +64,7 @@ class Tls:
         return self.certificates / certificate.file
 
     def context(self, certificate: Certificate | None = None) -> ssl.SSLContext:
-        """Raises :class:`TlsFailed` for unusable files."""
+        """Return the TLS context. Raises :class:`TlsFailed` for unusable files."""
         made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         shown = self.shown(certificate)
         try:
@@ -103,13 +103,13 @@ class Tls:
 
 
 class TlsLayer:
-    """One connection's TLS on the client's side. After every call, :meth:`outgoing` has the bytes
-    for the broker."""
+    """One connection's TLS on the client's side. After every call, :meth:`outgoing` returns the
+    bytes for the broker."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self.established = False
         self.ended = False
-        """True once the broker has announced that it sends nothing more."""
+        """True once the broker has announced that it will send nothing more."""
         self.failed = ""
         """Why TLS with this broker failed or ended."""
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -118,7 +118,7 @@ class TlsLayer:
         self.receive(b"")
 
     def receive(self, data: bytes) -> bytes:
-        """Decrypt the broker's ``data``; the result may be empty."""
+        """Decrypt ``data`` from the broker; the result may be empty."""
         self._in.write(data)
         clear: list[bytes] = []
         try:

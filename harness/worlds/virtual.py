@@ -1,7 +1,7 @@
-"""Virtual time: one heap of deadlines in integer nanoseconds; time jumps to the next.
+"""Virtual time: one heap of deadlines in integer nanoseconds. Time jumps to the next deadline.
 
 Everything in flight is on the heap: if neither the heap nor the broker has anything before a
-deadline, nothing can happen before it. So waiting costs no time, and silence is proved, not
+deadline, nothing can happen before it. So waiting takes no time, and silence is proved, not
 assumed. At equal instants arrivals precede the broker's timers, and both precede the case's next
 check.
 
@@ -46,7 +46,7 @@ from brokerproof.harness.worlds.world import Receiver, Unreachable
 
 _MOST_TIMERS_AT_ONE_INSTANT = 10_000
 SOCKET_BUFFER = 64 * 1024
-"""Bytes that a link holds for a receiver that does not read, before the broker is notified."""
+"""The bytes that a link holds for a receiver that does not read, before the broker is notified."""
 
 
 class SansIoBroker(Protocol):
@@ -62,7 +62,7 @@ PAGES = "paging/"
 
 
 class SansIoDisk(Protocol):
-    """The files of a broker. It executes requests, and determines when the broker learns the
+    """The files of a broker. The disk executes requests, and determines when the broker learns the
     results."""
 
     def carry(self, now: Instant, effect: FileEffect, /) -> tuple[Instant, Input]: ...
@@ -213,8 +213,8 @@ class _Link:
 
 
 class VirtualWorld:
-    """A world around one sans-I/O broker. ``acceptors``: the names to which clients can connect;
-    ``disk``: its files."""
+    """A world around one sans-I/O broker. ``acceptors`` are the names to which clients can connect;
+    ``disk`` has the broker's files."""
 
     clock = Clock.VIRTUAL
     bounds = CaseBounds(None)
@@ -237,9 +237,9 @@ class VirtualWorld:
         self._order = 0
         self._links: dict[int, _Link] = {}
         self.reports: list[str] = []
-        """Messages of the broker to its operator."""
+        """The broker's messages to its operator."""
         self.faults: LinkFaults = PERFECT
-        """The faults of links opened from now on."""
+        """The faults of links that are opened from now on."""
 
     def now(self) -> Instant:
         return self._now
@@ -283,13 +283,13 @@ class VirtualWorld:
         return link
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
-        """Run ``action`` at ``instant`` (now, if past), after everything already scheduled for
-        it."""
+        """Run ``action`` at ``instant`` (now, if that is past), after everything already scheduled
+        for that instant."""
         self._order += 1
         heapq.heappush(self._heap, (max(instant, self._now), self._order, action))
 
     def feed(self, event: Input) -> None:
-        """Pass one input to the broker now and carry out its effects."""
+        """Pass one input to the broker now, and carry out the effects."""
         for effect in self._broker.handle(self._now, event):
             if isinstance(effect, Observe):
                 if self._observed is not None:

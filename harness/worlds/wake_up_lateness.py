@@ -2,8 +2,8 @@
 
 One thread per process asks to be woken every 10 ms and records its delay. If the broker is a
 process on this host, it also records how long the broker's threads waited for a core, since the
-host may wake us in time but the broker late. A measured delay that the lateness can explain does
-not support a verdict."""
+host may wake us in time but the broker late. If this lateness can explain a measured delay, the
+delay supports no verdict."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PERIOD: Duration = 10 * NS_PER_MS
 LOOK: Duration = 100 * NS_PER_MS
 """The least interval between two checks of the broker's threads …"""
 LOOK_SHARE = 100
-"""… unless this many times a check's own duration is longer. A check of a hundred threads takes
+"""… unless this many times the duration of a check is longer. Checking a hundred threads takes
 about 2 ms."""
 CHAIN: Duration = 1_000 * NS_PER_MS
-"""A broker's threads may wait for each other in turn, so the waits of the slowest within this time
-are added up, to this time at most."""
+"""A broker's threads may wait for each other in turn, so the waits of the slowest threads within
+this time are added up, but to no more than this time."""
 _KEEP = 200_000
 """The number of readings kept: about half an hour."""
 
@@ -40,8 +40,8 @@ class _Look:
 
 
 class Canary:
-    """Lateness by instant of ``host_clock``. Start once; read from any thread. It also measures
-    ``broker``."""
+    """The lateness at each instant of ``host_clock``, with that of ``broker``. Start it once; read
+    it from any thread."""
 
     def __init__(
         self, broker: SchedulerDelay | None = None, host_clock: HostClock = HOST_CLOCK
@@ -63,7 +63,7 @@ class Canary:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Stop measuring; the readings stay."""
+        """Stop measuring; the readings are kept."""
         self._stop.set()
         self._thread.join()
 
@@ -96,7 +96,8 @@ class Canary:
 
     def worst(self, since: Instant, until: Instant | None = None) -> Duration:
         """Return the worst lateness, including the broker's, of all readings at or after ``since``;
-        0 if there are none. With ``until``, only readings due or taken before it count."""
+        0 if there are none. With ``until``, only readings due or taken before that instant are
+        used."""
         self._look()
         since = self._clock.on_host(since)
         # The last reading first.

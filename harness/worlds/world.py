@@ -1,4 +1,4 @@
-"""The interface of a world to a case, in virtual or real time."""
+"""The interface that a world offers to a case, in virtual or in real time."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from brokerproof.harness.worlds.tls import Certificate
 
 
 class Unreachable(Exception):
-    """A connection could not be opened. The message has the address and the reason."""
+    """A connection could not be opened. The message contains the address and the reason."""
 
 
 class Receiver(Protocol):
-    """Receiver of a channel's arrivals, in order."""
+    """Receives what arrives on a channel, in order."""
 
     def bytes_arrived(self, at: Instant, data: bytes) -> None:
-        """``data`` (never empty) was readable at ``at``."""
+        """Receive ``data`` (never empty), which was readable at ``at``."""
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        """Nothing more will arrive; called once."""
+        """Learn, once, that nothing more will arrive."""
 
 
 class Channel(Protocol):
-    """The harness's end of one connection. All methods are harmless after the connection has
-    ended."""
+    """The harness's end of one connection. After the connection has ended, no method has an
+    effect."""
 
     @property
     def remote(self) -> str:
@@ -39,7 +39,7 @@ class Channel(Protocol):
 
     @property
     def security(self) -> str:
-        """The agreed TLS, for people; empty if there is none."""
+        """The agreed TLS version and cipher, for people; empty without TLS."""
 
     @property
     def all_received(self) -> bool:
@@ -47,8 +47,8 @@ class Channel(Protocol):
         arrived."""
 
     def secure(self, certificate: Certificate | None = None) -> None:
-        """Begin TLS on a plain channel; writes wait until the handshake is done. No effect in
-        virtual time."""
+        """Begin TLS on a plain channel; writes wait until the handshake is done. In virtual time
+        this has no effect."""
 
     def write(self, data: bytes) -> None:
         """Pass ``data`` to the link; never blocks."""
@@ -68,7 +68,7 @@ class Channel(Protocol):
 
 
 class ForwardingChannel:
-    """Base of channels between a peer and its link, :attr:`_channel`."""
+    """Base class for channels between a peer and its link, :attr:`_channel`."""
 
     _channel: Channel
 
@@ -104,7 +104,7 @@ class World(Protocol):
 
     @property
     def bounds(self) -> CaseBounds:
-        """Limits on the bytes and frames that the case may receive."""
+        """The limits on the bytes and frames that the case may receive."""
 
     def now(self) -> Instant: ...
 
@@ -116,23 +116,23 @@ class World(Protocol):
         *,
         plain: bool = False,
     ) -> Channel:
-        """Connect to the named acceptor, over TLS if it has TLS and not ``plain``. Raises
+        """Connect to the named acceptor, over TLS if it has TLS and ``plain`` is false. Raises
         :class:`Unreachable`.
 
         ``certificate`` is our client certificate. If the broker refuses it, the channel ends and
         nothing is raised."""
 
     def wait_until(self, ready: Callable[[], bool], deadline: Instant) -> bool:
-        """Let time pass until ``ready()`` or ``deadline``, whichever is first; return ``ready()``.
-        In real time it raises the errors of :class:`CaseBounds`."""
+        """Let time pass until ``ready()`` or ``deadline``, whichever comes first; return
+        ``ready()``. In real time this raises the errors of :class:`CaseBounds`."""
 
     def at(self, instant: Instant, action: Callable[[], None]) -> None:
         """Run ``action`` at ``instant`` (immediately if past), while a caller waits in this
         world."""
 
     def lateness(self, since: Instant, until: Instant | None = None) -> Duration:
-        """Return the host's worst lateness since that instant, or between the two; 0 in virtual
-        time."""
+        """Return the host's worst lateness since ``since`` or, with ``until``, between the two; 0
+        in virtual time."""
 
     def of_host(self, duration: Duration) -> Duration:
         """Return the time that passes in this world during ``duration`` on the host: more if the
@@ -140,7 +140,7 @@ class World(Protocol):
 
     def page_files(self, content: bytes) -> Mapping[str, int]:
         """Return the sizes in bytes of the broker's page files that contain these bytes, by path
-        below its paging folder. For targets with the "page-files" capability."""
+        below its paging folder. The target needs the "page-files" capability."""
 
     def close(self) -> None:
         """End every connection of this world."""

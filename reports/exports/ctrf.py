@@ -2,8 +2,7 @@
 
 FAIL and ERROR are ``failed``; SKIP is ``skipped``; INCONCLUSIVE and KNOWN are ``other``; the rest
 is ``passed``. The test's ``rawStatus`` is the verdict itself. With several runs, each test names
-its run.
-"""
+its run."""
 
 from __future__ import annotations
 

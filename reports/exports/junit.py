@@ -4,8 +4,7 @@ FAIL becomes ``<failure>`` and ERROR ``<error>``. SKIP and INCONCLUSIVE become `
 latter with a message that begins with ``inconclusive``: parsers know no fourth outcome, and a pass
 or a failure would be false. KNOWN is ``<skipped>`` with a message that begins with ``known
 deviation``. WARN and NOTE pass, with their text in ``<system-out>``. Requirements and the verdict
-itself are properties of the case.
-"""
+itself are properties of the case."""
 
 from __future__ import annotations
 

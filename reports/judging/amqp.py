@@ -105,8 +105,7 @@ def connection_anomalies(events: Sequence[Event], conn: int) -> Iterator[tuple[A
     """Yield the anomalies of one connection, with the requirement that each breaks.
 
     Numbers continue from frame to frame, so after the first bytes missing in a recording, every
-    anomaly is uncertain.
-    """
+    anomaly is uncertain."""
     far = any(getattr(event, "command", "") == FAR for event in events)
     gaps = (
         place

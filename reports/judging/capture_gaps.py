@@ -1,8 +1,7 @@
 """Capture gaps: the parts missing from a recording, and the anomalies that they make uncertain.
 
 The rule is that of :mod:`brokerproof.harness.oracles.capture_gaps`. The summaries of connections
-hold the gaps.
-"""
+hold the gaps."""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ ones. It gives two upper bounds of the unacknowledged deliveries: the tags above
 cumulatively acknowledged one, and the deliveries less those acknowledged one by one. If either is
 within the smallest requested prefetch, the prefetch was respected. If both exceed it, or if tags or
 answers do not ascend, the whole connection is read by
-:mod:`brokerproof.harness.oracles.amqp091_rules`.
-"""
+:mod:`brokerproof.harness.oracles.amqp091_rules`."""
 
 from __future__ import annotations
 
