@@ -1,1 +1,1 @@
-"""The report: a PySpark pipeline over recorded runs. The only package that may import pyspark."""
+"""The report: a PySpark pipeline over recorded runs. No other package may import pyspark."""

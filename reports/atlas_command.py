@@ -1,4 +1,4 @@
-"""``brokerproof atlas``: the harness judges releases, this package writes the pages."""
+"""``brokerproof atlas``: the harness judges releases, and this package writes the pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``brokerproof report``: from run folders to a report to read and to publish.
+"""``brokerproof report``: turns run folders into a report to read and to publish.
 
 ``report RUN… --out DIR [--master URL] [--infer [TARGET=]FILE] [--tables] [--json] [--quiet]``.
 Exit: 0 the report was written, whatever its verdicts; 3 no usable Java or Spark; 4 a path without a

@@ -1,9 +1,9 @@
 """``brokerproof judge``: judges recordings of any size, without the broker.
 
 ``judge TRACE… [--profile NAME] [--complete] [--master URL] [--json]``. A TRACE is a run folder, a
-folder of segments, a segment, a URI of such a folder that Spark can read; or captured packets: a
-file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 no violation · 1 a violation · 2
-inconclusive · 3 no usable Java or Spark · 4 no readable trace, or an unknown profile · 5 internal
+folder of segments, a segment, or a URI of such a folder that Spark can read; or it is captured
+packets: a file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 no violation · 1 a violation ·
+2 inconclusive · 3 no usable Java or Spark · 4 no readable trace, or an unknown profile · 5 internal
 error."""
 
 from __future__ import annotations

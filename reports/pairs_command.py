@@ -1,4 +1,5 @@
-"""``brokerproof pairs``: judges clients and brokers together, and writes a page about them."""
+"""``brokerproof pairs``: judges clients and brokers together, and writes a page with the
+results."""
 
 from __future__ import annotations
 
@@ -46,8 +47,7 @@ def command(
     Run it again to continue: only undecided cells are judged again.
 
     Exit: 0 every pair passes the scenarios that it supports · 1 at least one deviates · 2 undecided
-    · 3 set-up failed · 4 usage error.
-    """
+    · 3 set-up failed · 4 usage error."""
     out.mkdir(parents=True, exist_ok=True)
     results = out / RESULTS
     names = [f"client:{name}" for name in clients or shipped_targets.clients()]
@@ -75,7 +75,7 @@ def command(
 
 
 def read(results: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """Return the last result of each client, broker and scenario, ignoring an incomplete line."""
+    """Return the last result of each client, broker and scenario, ignoring any incomplete line."""
     lines = results.read_text("utf-8").splitlines() if results.exists() else []
     told = [json.loads(line) for line in lines if line.endswith("}")]
     return {(one["client"], one["broker"], one["scenario"]): one for one in told}
@@ -83,7 +83,8 @@ def read(results: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
 
 @contextmanager
 def _started(name: str, kind: type[Any], logs: Path) -> Iterator[tuple[Any, str]]:
-    """Start a target of that kind; yield it and its release. Raises :class:`SetUpFailed`."""
+    """Start a target of that kind; yield the target and its release. Raises
+    :class:`SetUpFailed`."""
     target = target_file.load(name)
     if not isinstance(target, kind):
         raise errors.Usage(f"{name} cannot be one of a pair")

@@ -214,7 +214,7 @@ class Watch:
             self._say(line)
 
     def conclude(self, profile: str | None) -> int:
-        """Judge the recording; print and store the result; return the exit code."""
+        """Judge the recording, print and store the result, and return the exit code."""
         # It imports Arrow and the oracles.
         from brokerproof.harness.trace.without_pandas import leave_pandas_out
 

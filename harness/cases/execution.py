@@ -101,9 +101,8 @@ def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
 def attempt(
     run: Run, call: Call, earlier: EarlierAttempts
 ) -> EarlierAttempts | tuple[Result, list[Event]]:
-    """Run ``call`` once. Return its result and its trace; if it should run again, return all
-    attempts so far. The next attempt need not follow immediately, because the host may still be
-    late.
+    """Run ``call`` once. Return its result and trace; if it should run again, all attempts so far.
+    The next attempt need not follow immediately, because the host may still be late.
 
     Raises :class:`brokerproof.harness.worlds.bounds.RunStopped` if the broker no longer serves; no
     other behaviour of a broker raises an exception."""
@@ -393,8 +392,8 @@ def _batch(
     """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
     return the next number. Examples that the host's lateness left undecided run again. In the
     ``last`` attempt, a few whose control failed, perhaps in a race, also run again at the end, one
-    by one. Once as many have failed as run at once, no more begin; a missing kind of address is not
-    a failure."""
+    by one. Once as many have failed as run at once, no more begin; a missing address kind is no
+    failure."""
     plans = plans_in_real_time(run, call, seed, fixed=not played)
     jobs: list[Future[ExampleRecord]] = []
 
@@ -489,9 +488,8 @@ def _doubt_unreached(findings: list[Finding], missing: Sequence[str]) -> list[Fi
 
 
 def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
-    """Return one finding for each requirement in ``rows``, and the findings of the aftermath. An
-    unjudged requirement is NEVER_REACHED, or not applicable if another vendor's document ended the
-    case."""
+    """Return one finding for each requirement in ``rows``, and those of the aftermath. An unjudged
+    requirement is NEVER_REACHED, or not applicable if another vendor's document ended the case."""
     judged = {finding.requirement: finding for finding in combine(record.findings)}
     missing = (Seen.NEVER_REACHED, NEVER_JUDGED)
     if record.unbound_end:

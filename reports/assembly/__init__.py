@@ -1,1 +1,1 @@
-"""From recordings to a report or a judgement: joins the other packages."""
+"""Turns recordings into a report or a judgement, by joining the other packages."""

@@ -1,11 +1,11 @@
-"""The data of case pages: the worker that reads a recording judges its cases again, excerpts and
-packs them.
+"""The data of case pages. The worker that reads a recording judges its cases again, makes excerpts
+and packs them.
 
 A page is drawn by the browser (``view/case.js``) from the case's events. One task reads a segment,
-judges each of its cases again, and keeps a bounded excerpt of it. The cases are then packed into
-chunks: scripts of compressed JSON, because a page opened from disk may load only scripts. A case's
-chunk follows from its target and name, so links need neither an index nor a number that changes
-with the run."""
+judges each case in it again, and keeps a bounded excerpt of the case. The cases are then packed
+into chunks: scripts of compressed JSON, because a page opened from disk may load only scripts. A
+case's chunk follows from the case's target and name, so links need neither an index nor a number
+that changes with the run."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from brokerproof.reports.view.case_page import CasePages, worst_first
 
 CASES_IN_CHUNK = 50
 UNRECORDED_IN_TASK = 2_000
-"""Unrecorded cases per task."""
+"""The number of unrecorded cases per task."""
 EXAMPLES = 3
-"""Failed examples that the page of a case shows."""
+"""The number of failed examples that the page of a case shows."""
 EXAMPLES_OF_PASS = 1
-"""Passed examples that the page shows: those nearest to a bound."""
+"""The number of passed examples that the page shows: those nearest to a bound."""
 MOST_DISPUTED = 5
-"""Sentences of the second judge that a page shows for one example."""
+"""The most sentences of the second judge that a page shows for one example."""
 MOST_ANOMALIES = 20_000
 MOST_UNREADABLE = 1_000
 
 
 Place = tuple[str, str, str]
-"""Run, target and case."""
+"""The run, the target and the case."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A case's row and findings, for its page."""
+    """The row and the findings of a case, for its page."""
 
     row: CaseRow
     findings: Sequence[Mapping[str, Any]]
@@ -59,9 +59,10 @@ class Page:
 
 @dataclass(frozen=True)
 class Work:
-    """Input of one task: related segments (possibly none), and the cases for which it makes pages.
+    """The input of one task: related segments (possibly none), and the cases for which the task
+    makes pages.
 
-    ``superseded``: cases of these segments that a later segment records again."""
+    ``superseded`` are the cases of these segments that a later segment records again."""
 
     run: str
     target: str
@@ -73,8 +74,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Packed:
-    """One case for a chunk: its page as compressed JSON, the requirements that it names, and the
-    result of judging its recording again."""
+    """One case for a chunk: its page as compressed JSON, the requirements that the page names, and
+    the result of judging the recording again."""
 
     page: bytes
     requirements: tuple[str, ...]
@@ -85,7 +86,7 @@ class Packed:
 
 @dataclass
 class CaseData:
-    """The driver's results once the pages are written."""
+    """The results that the driver has once the pages are written."""
 
     pages: int = 0
     anomalies: list[Mapping[str, Any]] = field(default_factory=list)
@@ -94,13 +95,13 @@ class CaseData:
 
 
 def chunk_of(target: str, case: str, chunks: int) -> int:
-    """Return the chunk that has a case's page. It is the same in every run; ``case.js`` computes it
-    too."""
+    """Return the number of the chunk that contains a case's page. It is the same in every run;
+    ``case.js`` computes it too."""
     return zlib.crc32(f"{target}\0{case}".encode("utf-8", "replace")) % chunks
 
 
 def ready(_: int) -> None:
-    """Do nothing: the call makes a worker import this module."""
+    """Do nothing; the call only makes a worker import this module."""
 
 
 def write(
@@ -112,8 +113,8 @@ def write(
     grounds: Mapping[tuple[str, str], Expectations],
     folder: Path,
 ) -> tuple[CaseData, int]:
-    """Write the chunks of every case into ``folder``, replacing older ones; return the results of
-    the recordings, and the number of chunks."""
+    """Write the chunks with all cases into ``folder``, replacing older chunks; return the results
+    of the recordings and the number of chunks."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("[0-9]*.js"):
         old.unlink()
@@ -182,7 +183,7 @@ def _size(work: Work) -> int:
 
 
 def _by_target(run: Run) -> dict[str, list[Path]]:
-    """Return the segments of each target, in the order of writing."""
+    """Return the segments of each target, in the order in which they were written."""
     found: dict[str, list[Path]] = {}
     for path in sorted(run.segments(), key=lambda path: (path.stat().st_mtime_ns, str(path))):
         target = read_segment(path, "target").column(0)
@@ -274,7 +275,7 @@ def _page(
 
 
 def _disputed(anomalies: Iterable[Mapping[str, Any]]) -> dict[int, list[tuple[str, str]]]:
-    """Return the examples in which the second judge is certain of a violation, each with
+    """Return the examples in which the second judge is certain of a violation, each with the
     requirements and sentences."""
     found: dict[int, list[tuple[str, str]]] = {}
     for anomaly in anomalies:
@@ -287,7 +288,7 @@ def _disputed(anomalies: Iterable[Mapping[str, Any]]) -> dict[int, list[tuple[st
 def _chunk(
     pages: CasePages, grouped: tuple[int, Iterable[Packed]]
 ) -> tuple[int, str, int, CaseData]:
-    """Return the chunk's number, its script, the number of its cases, and their results."""
+    """Return the number of the chunk, its script, the number of cases in it, and their results."""
     chunk, packed = grouped
     data = CaseData()
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""Turns errors of reports and judgements into one sentence."""
+"""Turns an error of a report or a judgement into one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From run folders to a report folder."""
+"""Turns run folders into a report folder."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from brokerproof.reports.view.case_page import CasePages
 from brokerproof.reports.view.render import Pages
 
 INDEX_BYTES = 5_000_000
-"""The most bytes of the index: its lists are halved until it fits."""
+"""The most bytes of the index. Its lists are halved until the index is no larger."""
 
 Result = TypeVar("Result")
 Step = Callable[[str], None]
-"""Called with the next step, in a few words."""
+"""A function to call with each next step, in a few words."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def build(
     trace_tables: bool = False,
     step: Step = lambda _: None,
 ) -> Report:
-    """Write the report on ``runs`` into ``out``, replacing any older one. ``measured``: inferred
+    """Write the report on ``runs`` into ``out``, replacing any older one. ``measured`` has inferred
     parameters of targets (:func:`brokerproof.reports.model.target_summaries.read_measured`).
     ``trace_tables`` also writes the tables that grow with the recording, which needs Spark.
 
@@ -158,8 +158,7 @@ def _beside(tasks: Tasks, work: Callable[[], Result]) -> Iterator[Future[Result]
 
 
 def tables_of(outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run]) -> Tables:
-    """Return every table of results. Results fit into this process; only recordings go through
-    Spark."""
+    """Return every table of results. Results fit into this process; only recordings need Spark."""
     of_cases = cases(outcomes.results)
     return Tables(
         cases=of_cases,
@@ -173,8 +172,8 @@ def tables_of(outcomes: Outcomes, requirements: Requirements, runs: Sequence[Run
 
 
 def _grounds(runs: Sequence[Run]) -> Mapping[tuple[str, str], Expectations]:
-    """Return the expectations of each target's recordings: those that apply to every acceptor of
-    its profile."""
+    """Return the expectations for each target's recordings: those that apply to every acceptor in
+    the target's profile."""
     known = profiles.names()
     return {
         (run.name, str(target["name"])): expectations_of(
@@ -192,7 +191,7 @@ def _write_tables(
     errors: Sequence[Mapping[str, Any]],
     folder: Path,
 ) -> None:
-    """Write each table of results as a folder ``NAME.parquet``, with one file."""
+    """Write each table of results as a folder ``NAME.parquet`` that contains one file."""
     if folder.is_dir():
         shutil.rmtree(folder)
     small: dict[str, pa.Table] = {
@@ -265,7 +264,7 @@ _OURS = re.compile(r".*-[0-9a-f]{10}\.html|more\.html")
 
 
 def emptied(folder: Path, ours: re.Pattern[str] | None = None) -> None:
-    """Make a folder of pages. Remove the pages of an older report from it: the names that are
+    """Make a folder for pages. Remove an older report's pages from it: those whose names are
     ``ours``, or all."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.html"):

@@ -1,4 +1,5 @@
-"""Judges recordings, large ones in its own Spark session, and reports their violations."""
+"""Judges recordings, and reports violations. Large recordings are judged in a separate Spark
+session."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 SMALL_CAPTURE, SMALL_SEGMENTS = 2 << 20, 8 << 20
 """The most bytes of packets, or of compressed segments, in a small recording."""
 WITHOUT_SPARK = 4
-"""Without Spark, a recording of this many times the bytes and events still counts as small: this
+"""Without Spark, a recording with this many times the bytes and events still counts as small: this
 process can judge it, though more slowly."""
 HEAP = "2g"
 """The driver's memory. Python workers read the events; the JVM handles only the few summaries and
@@ -45,7 +46,8 @@ the events that are read again, and may spill these to disk."""
 def command(
     traces: Sequence[str], profile: str | None, *, whole: bool, master: str | None, as_json: bool
 ) -> int:
-    """Judge as ``brokerproof judge`` does and return its exit code. Arguments are its options."""
+    """Do what ``brokerproof judge`` does, and return the exit code. The arguments are the command's
+    options."""
 
     def step(name: str) -> None:
         if not as_json:
@@ -101,8 +103,9 @@ def judge(
     master: str | None,
     step: Callable[[str], object],
 ) -> Judged:
-    """Judge recordings, and announce each ``step``. Raises the errors that :func:`in_one_sentence`
-    turns into a refusal, and :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
+    """Judge recordings, and call ``step`` before each step. Raises the errors that
+    :func:`in_one_sentence` turns into a refusal, and
+    :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     catalogue = load()
     level_of = Requirements(catalogue.values()).level
     small = small_source(traces, whole=whole) if master is None else None
@@ -137,11 +140,11 @@ def judge(
 
 
 _SAME_DUTY = {"STOMP12-HB-07": "STOMP12-HB-09", "AMQP091-HB-02": "AMQP091-HB-07"}
-"""The duty of clients that corresponds to each duty of brokers."""
+"""The clients' duty that corresponds to a duty of brokers."""
 
 
 def on_clients(conclusion: Conclusion, catalogue: Mapping[str, Requirement]) -> Conclusion:
-    """Return the part of a conclusion on exchanged halves that binds clients."""
+    """Return the part that binds clients from a conclusion on exchanged sides."""
 
     def requirement(row: Mapping[str, Any]) -> str:
         named = _SAME_DUTY.get(row["requirement"], row["requirement"])
@@ -165,7 +168,7 @@ def on_clients(conclusion: Conclusion, catalogue: Mapping[str, Requirement]) -> 
 
 
 def small_source(traces: Sequence[str], *, whole: bool = False) -> Source | None:
-    """Return the source of the traces if this process could hold their events several times
+    """Return the source of the traces if this process can hold their events several times over
     (:mod:`brokerproof.reports.judging.small_recordings`), else None. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
     if any(segments.is_elsewhere(name) for name in traces):
@@ -183,7 +186,7 @@ def small_source(traces: Sequence[str], *, whole: bool = False) -> Source | None
 
 
 def _captured(traces: Sequence[str]) -> list[str]:
-    """Return the traces that are captured packets: all or none. Raises
+    """Return the traces if they are captured packets, which must be all or none. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace` for a mixture."""
     captured = [
         name for name in traces if not segments.is_elsewhere(name) and captures.holds_captures(name)
@@ -196,7 +199,7 @@ def _captured(traces: Sequence[str]) -> list[str]:
 
 
 def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False) -> Source:
-    """Return the source of the traces; ``whole`` concerns captures. Raises
+    """Return the source of the traces; ``whole`` applies to captures. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
     captured = _captured(traces)
     if captured:
@@ -212,8 +215,8 @@ def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False
 
 
 def ground_of(profile: str, *, guessed: bool) -> Expectations:
-    """Return the promises of a profile. With ``guessed`` the broker's configuration is unknown, so
-    only promises of every configuration count. Raises
+    """Return the promises of a profile. With ``guessed``, the broker's configuration is unknown, so
+    only promises that hold in every configuration are used. Raises
     :class:`brokerproof.harness.catalogue.profiles.UnknownProfile`."""
     if profile == "stomp":
         return NOTHING

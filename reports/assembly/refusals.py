@@ -1,4 +1,4 @@
-"""Reasons why a command of this folder wrote or judged nothing."""
+"""Reasons why a command in this folder wrote or judged nothing."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class SetUpFailed(Refusal):
 
 
 class OurError(Refusal):
-    """An error of ours: the run may be fine, the report is not."""
+    """An error of our own: the run may be fine, but the report is not."""
 
     exit_code = 5

@@ -1,4 +1,4 @@
-"""Writes the report on run folders, in its own Spark session or without Spark."""
+"""Writes the report on run folders, in a separate Spark session or without Spark."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from brokerproof.reports.spark import on_demand
 from brokerproof.reports.spark.gateway import NoGateway
 
 BRIEF_EVENTS = 400_000
-"""With fewer events in tables than this, an optimising compiler does not pay off. Without tables of
-the trace, Python's workers handle the events."""
+"""If the tables have fewer events than this, an optimising compiler does not pay off. Without
+tables of the trace, Python's workers handle the events."""
 WORKERS = "brokerproof.reports.assembly.case_workers"
 _CASES = "brokerproof.reports.assembly.case_data"
 _EARLY_NICENESS = 5
-"""Niceness of a process that starts Spark while others measure times."""
+"""The niceness of a process that starts Spark while other processes measure times."""
 
 
 def command(
@@ -47,7 +47,7 @@ def command(
     quiet: bool,
     early: bool,
 ) -> None:
-    """Write the report as ``brokerproof report`` does. Arguments are its options."""
+    """Write the report as ``brokerproof report`` does. The arguments are the command's options."""
     with in_one_sentence(), ExitStack() as stack:
         say = _silent if quiet or as_json else _say
         started = stack.enter_context(_started_early(master)) if early else None
@@ -60,8 +60,8 @@ def command(
 
 @contextmanager
 def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | LocalTasks]:
-    """Return Spark's processes if PySpark is installed, else local ones. ``brief``: there is little
-    data."""
+    """Return Spark's processes if PySpark is installed, else local ones. ``brief`` means that there
+    is little data."""
     if master is not None:
         on_demand.require("--master")
     if not on_demand.installed():
@@ -78,8 +78,8 @@ def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | Local
 
 @contextmanager
 def _started_early(master: str | None) -> Iterator[SparkTasks | LocalTasks]:
-    """Start the processes for little data, then wait for a line of standard input; at its end,
-    exit. A failure to start Spark is reported only after that line."""
+    """Start the processes for little data, then wait for a line on standard input; if there is
+    none, exit. If Spark does not start, this is reported only after that line."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.nice(_EARLY_NICENESS)
     with ExitStack() as stack:
@@ -110,8 +110,8 @@ def write(
     """Write the report on ``runs`` to ``out``, with ``inferred`` in the form of ``--infer``, by the
     ``started`` processes or new ones. Raises the errors that :func:`command` turns into sentences.
 
-    Bad input is found before a JVM is started, except a damaged segment with an intact footer,
-    which only the processes notice; it is then located so that it can be named."""
+    Bad input is found before a JVM is started, except a damaged segment with an intact footer. Only
+    the processes notice this; the segment is then located so that it can be named."""
     if trace_tables:
         on_demand.require("--tables")
     requirements = Requirements(load().values())
@@ -138,7 +138,7 @@ def write(
 
 
 def facts(written: Report) -> dict[str, object]:
-    """Return the output of ``--json``."""
+    """Return the data that ``--json`` prints."""
     shown = written.model
     return {
         "report": str(written.folder),

@@ -1,7 +1,7 @@
 """Processes that make the pages of cases: Spark's, or local ones.
 
-Both do the same two steps: ``first`` makes keyed values of each item, ``second`` combines all
-values of a key."""
+Both run the same two steps: ``first`` turns each item into values with keys, and ``second``
+combines all values of a key."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ First = Callable[[Item], Iterable[tuple[int, Value]]]
 Second = Callable[[tuple[int, Iterable[Value]]], Made]
 
 COLLECT_AT = 100_000
-"""A worker's collector runs after this many surviving new objects; Python's default is 700. Tasks
-make few cycles but many objects that live as long as a segment, and collecting took a twelfth of
-the time."""
+"""A worker's garbage collector runs after this many surviving new objects; Python's default is 700.
+Tasks make few cycles but many objects that live as long as a segment, and collection took a twelfth
+of the time."""
 
 
 class Tasks(Protocol):
@@ -46,7 +46,7 @@ class Tasks(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Make running steps fail soon."""
+        """Make running steps end soon with an error."""
         ...
 
 
@@ -72,7 +72,7 @@ class SparkTasks:
         self.context.cancelAllJobs()
 
     def warm_up(self, work: Callable[[int], None]) -> None:
-        """Let every worker call ``work`` ahead of need, and so import its module."""
+        """Let every worker call ``work`` in advance, and so import the module."""
         tasks = self.context.defaultParallelism
         self.context.parallelize(range(tasks), tasks).foreach(work)
 
@@ -103,7 +103,7 @@ class LocalTasks:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def warm_up(self, work: Callable[[int], None]) -> None:
-        """Start every worker ahead of need."""
+        """Start every worker in advance."""
         for worker in range(self._workers):
             self._pool.submit(work, worker)
 
@@ -146,7 +146,7 @@ def _made(second: bytes, group: Any) -> Any:
 
 @lru_cache(maxsize=2)
 def _unpickled(step: bytes) -> Callable[[Any], Any]:
-    """Return a step. It contains all requirements, so a worker unpickles it once, not for each
-    item."""
+    """Return a step. A step contains all requirements, so a worker unpickles it only once, not for
+    each item."""
     step_of_report: Callable[[Any], Any] = pickle.loads(step)  # written by our own process
     return step_of_report

@@ -1,8 +1,8 @@
 """ctrf.json: the Common Test Report Format, written row by row.
 
 FAIL and ERROR are ``failed``; SKIP is ``skipped``; INCONCLUSIVE and KNOWN are ``other``; the rest
-is ``passed``. The test's ``rawStatus`` is the verdict itself. With several runs, each test names
-its run."""
+is ``passed``. A test's ``rawStatus`` is the verdict itself. With several runs, each test names its
+run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write(path: Path, runs: Sequence[Run], bars: Sequence[Bar], cases: Iterable[
 
 
 def summary(runs: Sequence[Run], bars: Sequence[Bar]) -> dict[str, Any]:
-    """CTRF's summary; instants are milliseconds since 1970, 0 if not recorded."""
+    """The summary in CTRF; instants are in milliseconds since 1970, 0 if not recorded."""
     numbers = {"tests": 0, "passed": 0, "failed": 0, "pending": 0, "skipped": 0, "other": 0}
     by_verdict = dict.fromkeys(VERDICTS, 0)
     for bar in bars:

@@ -1,10 +1,10 @@
 """junit.xml: one test suite per run and target, written row by row.
 
 FAIL becomes ``<failure>`` and ERROR ``<error>``. SKIP and INCONCLUSIVE become ``<skipped>``, the
-latter with a message that begins with ``inconclusive``: parsers know no fourth outcome, and a pass
+latter with a message that begins with ``inconclusive``. Parsers know no fourth outcome, and a pass
 or a failure would be false. KNOWN is ``<skipped>`` with a message that begins with ``known
-deviation``. WARN and NOTE pass, with their text in ``<system-out>``. Requirements and the verdict
-itself are properties of the case."""
+deviation``. WARN and NOTE pass, with their text in ``<system-out>``. The requirements and the
+verdict itself become properties of the test case."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _SKIPPED = {"SKIP": "", "INCONCLUSIVE": "inconclusive: ", "KNOWN": "known deviat
 def write(
     path: Path, bars: Sequence[Bar], cases: Iterable[CaseRow], started: Mapping[str, str]
 ) -> None:
-    """Write ``cases``, grouped in the order of ``bars``; ``started`` has the start of each run."""
+    """Write ``cases``, grouped in the order of ``bars``; ``started`` holds the start of each
+    run."""
     left = iter(cases)
     with path.open("w", encoding="utf-8") as file:
         file.write('<?xml version="1.0" encoding="UTF-8"?>\n')
@@ -82,8 +83,8 @@ def _case(file: IO[str], case: CaseRow, suite: str) -> None:
 
 
 def _split(case: str) -> tuple[str, str, str]:
-    """Split a name: ``stomp.frames.eols[1.2]`` into ``stomp.frames`` and ``eols[1.2]``; parameters
-    may contain dots."""
+    """Split a name, such as ``stomp.frames.eols[1.2]`` into ``stomp.frames`` and ``eols[1.2]``;
+    parameters may contain dots."""
     head, bracket, parameters = case.partition("[")
     module, dot, name = head.rpartition(".")
     return module, dot, f"{name}{bracket}{parameters}" or case

@@ -1,4 +1,4 @@
-"""summary.md, for the summary page of a CI job: a screenful, however large the run."""
+"""summary.md, for the summary page of a CI job: at most a screenful, however large the run is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _row(case: CaseRow) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return ``text`` as a table's cell: on one line, without active markup."""
+    """Return ``text`` as a cell of a table: on one line and without active markup."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", " ".join(text.split()))
 
 

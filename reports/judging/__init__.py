@@ -1,2 +1,2 @@
-"""Judges of recordings of any size: summaries that merge, and a recheck of everything
+"""Judges recordings of any size: by summaries that can be merged, and a recheck of everything
 suspicious."""

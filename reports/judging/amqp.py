@@ -3,10 +3,10 @@ deliveries, settlement, idle time-outs), CORE (credit of consumers and producers
 (prefetch, tags, being blocked, heartbeats) if the connection's summary
 (:mod:`brokerproof.reports.judging.channels`) asks for it.
 
-In AMQP 1.0 and CORE, the meaning of a frame depends on all earlier ones, so a piece of such a
-connection has no summary. Its frames are grouped by connection, and one task reads them in order.
-Only the first :data:`MOST` frames of a connection are judged; the rest are reported as not judged.
-"""
+In AMQP 1.0 and CORE, the meaning of a frame depends on all earlier frames, so a piece of such a
+connection cannot be summarised. The frames are grouped by connection instead, and one task reads
+those of a connection in order. Only the first :data:`MOST` frames of a connection are judged; the
+rest are reported as not judged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 MOST = 1_000_000
 LISTED = 100
-"""The most violations of one kind that are listed for a connection."""
+"""The most violations of a kind that are listed for one connection."""
 
 ORACLES: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
     "over the credit": amqp_credit.credit,
@@ -75,8 +75,8 @@ ORACLES_CORE: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
 OF_PROTOCOL = {AMQP091: ORACLES_091, CORE: ORACLES_CORE}
 KINDS = (*ORACLES, *ORACLES_091, *ORACLES_CORE, "not judged")
 LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
-"""Not judged here: once the receiver has settled, the sender may settle without a frame, and then
-the tag may be reused."""
+"""The rules that are not judged here: once the receiver has settled, the sender may settle without
+a frame and then reuse the tag."""
 
 FRAMES = pa.schema(
     [
@@ -102,10 +102,9 @@ _KINDS = (
 
 
 def connection_anomalies(events: Sequence[Event], conn: int) -> Iterator[tuple[Anomaly, str]]:
-    """Yield the anomalies of one connection, with the requirement that each breaks.
-
-    Numbers continue from frame to frame, so after the first bytes missing in a recording, every
-    anomaly is uncertain."""
+    """Yield the anomalies of one connection, each with the requirement that it breaks. Numbers
+    continue from frame to frame, so once bytes are missing from a recording, every later anomaly is
+    uncertain."""
     far = any(getattr(event, "command", "") == FAR for event in events)
     gaps = (
         place
@@ -158,7 +157,7 @@ def find_anomalies(spark: SparkSession, source: Source, merged: DataFrame) -> Da
 
 def frame_reader(open_piece: Opener, chosen: frozenset[ConnectionKey] | None) -> Work:
     """Return a function for tasks that reads the frames (:data:`FRAMES`) of the chosen connections
-    in a piece (None: of all connections)."""
+    (None: of all) in a piece."""
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
         names, begin = Names.none(), 0

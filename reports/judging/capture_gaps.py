@@ -1,7 +1,8 @@
-"""Capture gaps: the parts missing from a recording, and the anomalies that they make uncertain.
+"""Capture gaps: the parts that are missing from a recording, and the anomalies that gaps make
+uncertain.
 
-The rule is that of :mod:`brokerproof.harness.oracles.capture_gaps`. The summaries of connections
-hold the gaps."""
+The rule is that of :mod:`brokerproof.harness.oracles.capture_gaps`. The gaps are in the summaries
+of connections."""
 
 from __future__ import annotations
 
@@ -40,12 +41,12 @@ UNSEEN = pa.schema(
 
 
 def unseen(merged: DataFrame) -> DataFrame:
-    """Return what is missing on each connection (:data:`UNSEEN`), from merged summaries."""
+    """Return what is missing on each connection (:data:`UNSEEN`), according to merged summaries."""
     return OnSpark().run(unseen_of, merged.where(F.col("kind") == CONNECTION), UNSEEN)
 
 
 def unseen_of(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield what is missing (:data:`UNSEEN`) from the merged summaries of connections."""
+    """Yield what is missing (:data:`UNSEEN`), according to the merged summaries of connections."""
     for row in rows:
         summary: ConnectionSummary = pickle.loads(row["summary"])  # written by our own workers
         connection = {name: row[name] for name in (*SCOPE, "conn")}
@@ -70,12 +71,12 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Connections recorded incompletely, for one reason."""
+    """The connections that were recorded incompletely for one reason."""
 
     why: str
     connections: int
     size: int
-    """The least number of missing bytes."""
+    """The smallest possible number of missing bytes."""
     since_ns: int
 
     def __str__(self) -> str:
@@ -87,7 +88,7 @@ class Missing:
 
 
 def missing_in(merged: DataFrame) -> list[Missing]:
-    """Return what is missing from a recording, by reason, according to merged summaries."""
+    """Return what is missing from a recording by reason, according to merged summaries."""
     reasons = unseen(merged).groupBy("why").agg(F.count("*"), F.sum("octets"), F.min("since_ns"))
     return [Missing(*row) for row in reasons.orderBy("why").collect()]
 
@@ -107,8 +108,8 @@ class Doubts:
 
 
 def with_doubts(anomalies: DataFrame, merged: DataFrame, *, whole: bool) -> DataFrame:
-    """Return the anomalies (:data:`brokerproof.reports.judging.recheck.ANOMALIES`), uncertain where
-    something unseen could explain them."""
+    """Return the anomalies (:data:`brokerproof.reports.judging.recheck.ANOMALIES`), marked as
+    uncertain where something unseen could explain them."""
     gaps = (
         unseen(merged)
         .where(F.col("why") != FAR)

@@ -1,10 +1,10 @@
 """AMQP 0-9-1 connections: delivery-tags, prefetch, heartbeats, and being blocked.
 
-Tags count the deliveries of a channel from 1, so a piece of a recording is independent of earlier
-ones. It gives two upper bounds of the unacknowledged deliveries: the tags above the highest
-cumulatively acknowledged one, and the deliveries less those acknowledged one by one. If either is
-within the smallest requested prefetch, the prefetch was respected. If both exceed it, or if tags or
-answers do not ascend, the whole connection is read by
+Tags count the deliveries of a channel from 1, so a piece of a recording does not depend on earlier
+ones. The piece gives two upper bounds for the number of unacknowledged deliveries: the tags above
+the highest cumulatively acknowledged one, and the deliveries less those acknowledged one by one. If
+one of them is within the smallest requested prefetch, the prefetch was respected. If both exceed
+it, or if tags or answers do not ascend, the whole connection is judged by
 :mod:`brokerproof.harness.oracles.amqp091_rules`."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from brokerproof.reports.judging.summary import Summary
 NONE = -(2**62)
 _LIFT = np.int64(1) << 41
 _UNSURE = ("basic.recover", "basic.recover-async", "tx.select")
-"""Methods that change how later tags settle."""
+"""Methods that change what later tags settle."""
 _OF_CHANNELS = frozenset({"channel.open", "basic.qos", "basic.consume", "basic.get", *_UNSURE})
 
 
@@ -40,22 +40,22 @@ class ChannelTags:
     """The first tag delivered."""
     last: int = 0
     answered: tuple[int, int] = (0, 0)
-    """The first and the last tag answered."""
+    """The first and the last tag that were answered."""
     individual_answers: int = 0
     up_to: int = 0
-    """The highest tag that was settled together with all earlier ones."""
+    """The highest tag that was settled together with all earlier tags."""
     before_ack: int = NONE
     """The highest tag that was delivered while :attr:`up_to` was 0."""
     above_ack: int = NONE
-    """The most unsettled tags above :attr:`up_to`, later."""
+    """The most unsettled tags above :attr:`up_to` after that."""
     above_individual: int = NONE
     """The highest number of deliveries minus :attr:`individual_answers`."""
     answered_early: int = 0
     """The highest tag answered before this piece delivered anything."""
     most_waiting: int = 0
-    """A bound on the waiting deliveries, in merged pieces."""
+    """An upper bound for the waiting deliveries in merged pieces."""
     prefetch: int = 0
-    """The least prefetch that was requested; 0 for none."""
+    """The smallest prefetch that was requested; 0 for none."""
     no_ack: bool = False
     """True if a consumer need not acknowledge."""
     ambiguous: bool = False
@@ -86,7 +86,7 @@ class ChannelTags:
 
     @property
     def needs_recheck(self) -> bool:
-        """True unless the merged pieces show no violation."""
+        """True unless the merged pieces show that nothing was violated."""
         answered_no_ack = self.no_ack and self.answered[1] > 0
         over = self.prefetch > 0 and self.most_waiting > self.prefetch
         return self.ambiguous or answered_no_ack or over
@@ -96,16 +96,16 @@ class ChannelTags:
 class ChannelSummary(Summary["ChannelSummary"]):
     channels: Mapping[int, ChannelTags] = field(default_factory=dict)
     heartbeat_s: int = 0
-    """The agreed heartbeat interval; 0 for none."""
+    """The agreed heartbeat interval in seconds; 0 for none."""
     received: SilenceStats = field(default_factory=SilenceStats)
     closed: int = NEVER
     blocked: str = ""
     """``b`` for each connection.blocked, ``u`` for each connection.unblocked, without repeated
     pairs."""
     understands_blocked: bool | None = None
-    """True if the client announced the capability; None where its announcement was not seen."""
+    """True if the client announced the capability; None if the announcement was not seen."""
     ambiguous: bool = False
-    """True if something sent is not a frame, or not in the recording."""
+    """True if something that was sent is not a frame or is not in the recording."""
 
     def merge(self, later: ChannelSummary) -> ChannelSummary:
         none = ChannelTags()
@@ -126,7 +126,7 @@ class ChannelSummary(Summary["ChannelSummary"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True unless the merged pieces show no violation."""
+        """True unless the merged pieces show that nothing was violated."""
         if self.ambiguous or self.blocked not in ("", "b", "bu"):
             return True
         if self.blocked and self.understands_blocked is False:
@@ -153,7 +153,7 @@ class ChannelSummaries:
     def __init__(self) -> None:
         self._connections: Codes[int] = Codes()
         self._channels = Pairs()
-        """Places by (place of the connection) and channel."""
+        """Places by connection (its place) and channel."""
         self._cells = Cells(
             opened=False,
             first=0,
@@ -175,9 +175,9 @@ class ChannelSummaries:
         self._blocked: dict[int, str] = {}
         self._understands_blocked: dict[int, bool] = {}
         self._known = np.zeros(64, np.bool_)
-        """By connection: True if its protocol is known."""
+        """For each connection: True if the protocol is known."""
         self._closed_unknown: dict[int, int] = {}
-        """Instants at which connections of unknown protocol were closed."""
+        """The instants at which connections of unknown protocol were closed."""
 
     def update(self, batch: Columns) -> None:
         if batch.tagged is not None:
@@ -196,7 +196,7 @@ class ChannelSummaries:
             cells.grow(len(self._connections))
 
     def _add_agreements(self, batch: Columns, tagged: Tagged) -> None:
-        """Add the few frames that negotiate heartbeats and blocking, and those of channels."""
+        """Add the few frames that negotiate heartbeats and blocking or concern channels."""
         for row, command, headers in batch.rare:
             if batch.spoken[row] != OF_AMQP091:
                 continue
@@ -254,7 +254,7 @@ class ChannelSummaries:
         last = np.concatenate([begin[1:], [len(groups)]]) - 1
 
         def highest(values: Ints, before: Ints) -> tuple[Ints, Ints]:
-            """Return the running maximum of each channel, including and excluding each row."""
+            """Return the running maximum of each channel, both including and excluding each row."""
             own = values.copy()
             own[begin] = np.maximum(own[begin], before)
             with_ = np.maximum.accumulate(own + lift) - lift
@@ -310,8 +310,8 @@ class ChannelSummaries:
         self._states["ambiguous"][connection[(what == OCTETS) | (what == UNSEEN)]] = True
 
     def _add_unknown_closes(self, batch: Columns) -> None:
-        """Add the closes of connections that sent nothing in this piece: their protocol is unknown
-        here."""
+        """Add the closes of connections that sent nothing in this piece, and whose protocol is
+        therefore unknown here."""
         spoken = np.flatnonzero(np.bincount(batch.connection[batch.spoken != SILENT]))
         if len(spoken) and spoken[-1] >= len(self._known):
             self._known = np.concatenate([self._known, np.zeros(int(spoken[-1]) + 1, np.bool_)])
@@ -322,7 +322,7 @@ class ChannelSummaries:
                 self._closed_unknown.setdefault(connection, int(batch.at[row]))
 
     def summaries(self) -> Iterator[tuple[int, ChannelSummary]]:
-        """Yield each connection's number and summary, even if only its close is known."""
+        """Yield each connection's number and summary, even if only the close is known."""
         for connection, at in self._closed_unknown.items():
             yield connection, ChannelSummary(closed=at)
         channels: dict[int, dict[int, ChannelTags]] = {}

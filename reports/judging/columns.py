@@ -2,8 +2,7 @@
 message.
 
 Everything works on whole columns; only rare frames (CONNECT, SUBSCRIBE, ERROR …) are read one by
-one.
-"""
+one."""
 
 from __future__ import annotations
 
@@ -51,8 +50,8 @@ WHERE = [
     *((name, pa.string()) for name in ("run", "target", "case")),
     *((name, pa.int64()) for name in ("example", "conn", "place", "row", "at_ns", "seq")),
 ]
-"""The columns that locate an event that is read again; ``place`` and ``row`` give the order
-on a connection."""
+"""The columns that locate an event to read again; ``place`` and ``row`` give the order on a
+connection."""
 
 (
     NOTHING,
@@ -77,10 +76,10 @@ on a connection."""
     ENDS,
 ) = range(20)
 """The kinds of event that judges distinguish. SEND is a message to the broker, MESSAGE one from it;
-ANSWER is ACK, NACK or another protocol's settlement, RECEIPT any confirmation; rare events have
-their headers in :attr:`Columns.rare`; FOREIGN is a connection in a protocol that no reader follows
-(:data:`brokerproof.harness.oracles.connection_reader.READABLE`); UNSEEN are bytes missing from the
-recording; ENDS means that the recording ended before the connection."""
+ANSWER is ACK, NACK or another protocol's settlement, and RECEIPT is any confirmation; rare events
+have their headers in :attr:`Columns.rare`; FOREIGN is a connection in a protocol that no reader
+follows (:data:`brokerproof.harness.oracles.connection_reader.READABLE`); UNSEEN stands for bytes
+missing from the recording; ENDS means that the recording ended before the connection."""
 
 OUT = frozenset({SEND, ANSWER, OTHER_OUT, BEAT_OUT, OCTETS, RARE_OUT, FOREIGN_OUT})
 IN = frozenset({MESSAGE, RECEIPT, OTHER_IN, BEAT_IN, RARE_IN})
@@ -103,12 +102,12 @@ _RARE_IN = ("CONNECTED", "ERROR")
 
 @dataclass
 class Names:
-    """The names of the dense numbers in the batches of one piece."""
+    """The names behind the dense numbers in the batches of one piece."""
 
     scopes: Codes[tuple[str, str, str, int]]
-    """Run, target, case, and the number of a property's example."""
+    """The run, target, case, and number of a property's example."""
     connections: Pairs
-    """Scope and connection."""
+    """Pairs of scope and connection."""
     queues: Codes[str]
     subscriptions: Codes[str]
     examples: Counter[tuple[str, str, str]]
@@ -124,8 +123,8 @@ class Names:
 
 @dataclass
 class Messages:
-    """Frames with a message: rows of the batch, each with its queue and its stamp, if it has
-    one."""
+    """Frames with a message: rows of the batch, each with the queue, and the stamp if the message
+    has one."""
 
     rows: Ints
     queue: Ints
@@ -137,7 +136,7 @@ class Messages:
 @dataclass
 class Columns:
     """One batch. ``what``, ``connection``, ``at`` and ``size`` have a value for every row; other
-    fields name the rows they concern."""
+    fields name the rows to which they apply."""
 
     what: npt.NDArray[np.int8]
     scope: Ints
@@ -146,9 +145,9 @@ class Columns:
     size: Ints
     sent: Messages
     strange: Bools
-    """True if a header of the sent message lets the broker reorder or drop it."""
+    """True if a header of the sent message permits the broker to reorder or drop the message."""
     for_one: Bools
-    """True if a header of the sent message addresses it to a single consumer."""
+    """True if a header of the sent message addresses the message to a single consumer."""
     got: Messages
     subscription: Ints
     marked: Bools
@@ -160,14 +159,14 @@ class Columns:
     spoken: npt.NDArray[np.int8]
     """The protocol of each row (:mod:`brokerproof.reports.judging.protocol_columns`)."""
     tagged: Tagged | None = None
-    """The delivery-tags of AMQP 0-9-1; None if no connection speaks it."""
+    """The delivery-tags of AMQP 0-9-1; None if no connection speaks that protocol."""
 
     def __len__(self) -> int:
         return len(self.what)
 
     @property
     def of_stomp(self) -> Columns:
-        """Return the columns without deliveries and answers of other protocols."""
+        """Return the columns without the deliveries and answers of other protocols than STOMP."""
         foreign = (self.spoken == OF_AMQP091) | (self.spoken == OF_CORE)
         if not foreign.any():
             return self
@@ -211,7 +210,7 @@ def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
 
 
 def columns(batch: pa.RecordBatch, names: Names, known: RowOrigins | None = None) -> Columns:
-    """Return the arrays of one batch, with numbers of ``names``. ``known``: the result of
+    """Return the arrays of one batch, with numbers from ``names``. ``known`` is the result of
     :func:`row_origins`, if only some rows were chosen."""
     known = known or row_origins(batch, names)
     what, scope, spoken = known.what, known.scope, known.spoken
@@ -349,7 +348,7 @@ def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> 
 
 
 class Headers:
-    """The headers of a batch; of repeated headers, the first counts."""
+    """The headers of a batch; of repeated headers, the first is used."""
 
     def __init__(self, column: pa.ListArray) -> None:
         offsets = column.offsets.to_numpy()
@@ -364,7 +363,8 @@ class Headers:
         self._parents = np.repeat(np.arange(len(column)), np.diff(offsets))
 
     def _found(self, name: str) -> tuple[Ints, Ints]:
-        """Return the rows that have the header, ascending, and the positions of its values."""
+        """Return the rows that have the header, in ascending order, and the positions of the
+        values."""
         if name not in self._names:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         inside = self._indices[self._begin : self._begin + len(self._parents)] == self._names.index(
@@ -432,11 +432,10 @@ _MARK = np.uint64(int.from_bytes(stamp.MARK, "little"))
 
 
 def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
-    """Return producer and number of the stamps at the beginning of the bodies of ``rows``, and
-    which rows have one.
+    """Return the producers and numbers of the stamps at the beginning of the bodies of ``rows``,
+    and which rows have a stamp.
 
-    Eight digits are read together as a 64-bit word, because bodies are most of the data.
-    """
+    Eight digits are read together as a 64-bit word, because bodies are most of the data."""
     producer, number = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
     stamped = np.zeros(len(rows), np.bool_)
     if not len(rows):
@@ -464,7 +463,7 @@ def stamps(body: pa.Array, rows: Ints) -> tuple[Ints, Ints, Bools]:
 
 def _eight_digits(word: npt.NDArray[np.uint64]) -> tuple[Ints, Bools]:
     """Return the values of words of eight ASCII digits, the first digit in the lowest byte, and
-    whether they are digits."""
+    whether the words consist of digits."""
     high, six = np.uint64(0xF0F0F0F0F0F0F0F0), np.uint64(0x0606060606060606)
     zeros = np.uint64(0x3030303030303030)
     with np.errstate(over="ignore"):

@@ -1,5 +1,5 @@
-"""The conclusion of a judgement: a verdict and a first witness for each kind of anomaly, and how
-many groups were judged."""
+"""The conclusion of a judgement: a verdict and a first witness for each kind of anomaly, and the
+number of groups that were judged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from brokerproof.reports.judging.small_recordings import SmallJudgement
 from brokerproof.reports.spark.on_demand import F
 
 LISTED = 1_000
-"""The most anomalies that are listed individually. All are counted."""
+"""The most anomalies that are listed individually. All anomalies are counted."""
 _IDENTITY = ("run", "target", "case", "example", "witness", "conn", "queue", "subscription", "what")
 _ORDER = ("kind", "run", "target", "case", "example", "witness")
 
@@ -25,7 +25,7 @@ _ORDER = ("kind", "run", "target", "case", "example", "witness")
 @dataclass(frozen=True, slots=True)
 class Wrong:
     """One kind of anomaly: how many there were, and the first. ``requirement`` is empty if no
-    document of the profile states one; then the verdict is WARN."""
+    document of the profile states one; the verdict is then WARN."""
 
     kind: str
     requirement: str
@@ -53,7 +53,7 @@ class Conclusion:
 
     @property
     def findings(self) -> tuple[JudgedFinding, ...]:
-        """The findings for results, where a document has a requirement."""
+        """The findings for results, where a document states a requirement."""
         return tuple(
             JudgedFinding(
                 wrong.requirement,
@@ -76,7 +76,7 @@ class Conclusion:
 def conclude(
     judgement: Judgement, level_of: Callable[[str], Level | None], listed: int = LISTED
 ) -> Conclusion:
-    """Decide the verdicts of anomalies. Only a bounded number of anomalies leaves Spark."""
+    """Decide the verdicts of anomalies. Only a limited number of anomalies leaves Spark."""
     identity = F.struct(*_IDENTITY)
     counted = judgement.anomalies.groupBy("kind", "requirement", "uncertain").agg(
         F.count("*").alias("count"), F.min(identity).alias("first")

@@ -1,9 +1,8 @@
 """The lifetime of a connection: signs of life in both directions, the longest silences, and the
 close.
 
-The summary of a piece has the first and last instants, the largest gaps, and the few frames that
-negotiated heartbeats. Merging two neighbouring pieces adds the gap between them.
-"""
+The summary of a piece has the first and last instants, the longest gaps, and the few frames that
+negotiated heartbeats. Merging two neighbouring pieces adds the gap between them."""
 
 from __future__ import annotations
 
@@ -37,13 +36,13 @@ NEVER = -(2**62)
 
 
 Unseen = Mapping[str, tuple[int, int]]
-"""Gaps of the recording by reason: since when, and how many bytes at least."""
+"""Gaps in the recording by reason: since when, and at least how many bytes."""
 
 
 @dataclass(frozen=True)
 class SilenceStats:
     """Signs of life in one direction: the first, the last, and the longest time between two
-    neighbours, which ended at ``until``."""
+    neighbouring signs, which ended at ``until``."""
 
     first: int = NEVER
     last: int = NEVER
@@ -78,9 +77,11 @@ class ConnectionSummary(Summary["ConnectionSummary"]):
     received: SilenceStats = field(default_factory=SilenceStats)
     sent: SilenceStats = field(default_factory=SilenceStats)
     work: tuple[int, bool, int] = (NEVER, False, NEVER)
-    """The first sign that is not a heartbeat, whether it was a receipt, and the last one."""
+    """The first sign that is not a heartbeat, whether that was a receipt, and the last such
+    sign."""
     stalled: tuple[int, int] = (0, NEVER)
-    """The longest silence that a receipt ended, and its end. A blocked producer causes one."""
+    """The longest silence that a receipt ended, and its end. A blocked producer causes such a
+    silence."""
     closed: int = NEVER
     closed_by: str = ""
     """``broker``, ``harness`` or empty."""
@@ -118,7 +119,7 @@ class ConnectionSummary(Summary["ConnectionSummary"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if the recording is incomplete, which makes anomalies uncertain."""
+        """True if the recording is incomplete, so that anomalies are uncertain."""
         return bool(self.unseen)
 
 
@@ -268,7 +269,7 @@ class ConnectionSummaries:
 
 
 def merge_unseen(earlier: Unseen, later: Unseen) -> Unseen:
-    """Merge both: for each reason the earlier instant and the total bytes."""
+    """Merge both: for each reason, the earlier instant and the total bytes."""
     if not (earlier and later):
         return earlier or later
     both = dict(earlier)

@@ -1,10 +1,10 @@
-"""Loss, duplication, phantoms and redelivery marks: was every sent message delivered once?
+"""Loss, duplication, phantoms and redelivery marks: was every message that was sent delivered
+exactly once?
 
-The messages of one producer on one queue are numbered from 0 without gaps. So the sent and the
-delivered messages are sets of bits, in blocks of :data:`BLOCK` numbers. Sets have no order, so
-those of any pieces can be merged, and the merged sets identify each suspicious message without
-rereading events.
-"""
+The messages of one producer on one queue are numbered from 0 without gaps. So the messages sent and
+those delivered are sets of bits, in blocks of :data:`BLOCK` numbers. Sets have no order, so the
+sets of any pieces can be merged, and the merged sets identify each suspicious message without
+rereading events."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from brokerproof.reports.judging.dense_ids import Bools, Codes, Ints, Pairs, sta
 from brokerproof.reports.judging.summary import Summary
 
 BLOCK = 1024
-"""Numbers in a block: few, so that little data travels, yet enough that blocks are few."""
+"""The numbers in a block: few, so that little data is moved, yet enough that there are few
+blocks."""
 _BITS = BLOCK.bit_length() - 1
 _OFFSET = 1 << 40
 """Added to the number of a block, so that the block of messages without a number (-1) has a
 non-negative code."""
 FOR_ALL = ("/topic/", EXCHANGE)
-"""Prefixes of names whose messages go to any number of subscriptions."""
+"""The prefixes of names whose messages go to any number of subscriptions."""
 LOOSE = -1
 """The block of messages without a stamp, which only a recheck can tell apart."""
 
@@ -40,10 +41,10 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
 
     sent: int = 0
     resent: int = 0
-    """Sent more than once."""
+    """The messages that were sent more than once."""
     got: int = 0
     regot: int = 0
-    """Delivered more than once."""
+    """The messages that were delivered more than once."""
     odd: int = 0
     """Messages with headers or redelivery marks that only a recheck can judge."""
     one_copy: bool = False
@@ -62,18 +63,20 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
 
     @property
     def missing(self) -> int:
-        """Messages sent but never delivered. Empty on a topic, which may have had no subscriber."""
+        """The messages that were sent but never delivered; empty on a topic, which may have had no
+        subscriber."""
         return self.sent & ~self.got if self.one_copy else 0
 
     @property
     def repeated(self) -> int:
-        """Messages delivered more than once. Empty on a topic, where a second copy for one
+        """The messages delivered more than once; empty on a topic, where a second copy on one
         subscription counts as an inversion of order."""
         return self.regot if self.one_copy else 0
 
     @property
     def suspicious(self) -> int:
-        """Messages that were never sent, sent or delivered more than once, or are odd."""
+        """The messages that were never sent, that were sent or delivered more than once, or that
+        are odd."""
         return (self.got & ~self.sent) | self.resent | self.repeated | self.odd
 
     @property
@@ -93,7 +96,7 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
 
 
 def numbers_of(block: int, bits: int) -> Iterator[int]:
-    """Yield the numbers of a set of a block's bits."""
+    """Yield the numbers that a set of a block's bits contains."""
     while bits:
         low = bits & -bits
         yield block * BLOCK + low.bit_length() - 1
@@ -107,9 +110,10 @@ class DeliveryBitmaps:
         """Queues for which a frame states that each message is for one consumer."""
         self._queues = Pairs()
         self._groups = Pairs()
-        """Groups of (scope and queue) and producer; producer 0 is for messages without a stamp."""
+        """Groups by scope and queue, and by producer; producer 0 stands for messages without a
+        stamp."""
         self._blocks: Codes[int] = Codes()
-        """Packed blocks of a group."""
+        """The packed blocks of a group."""
         self._messages: dict[str, list[Ints]] = defaultdict(list)
         """Each message as its packed block code and bit; sorted when the piece ends."""
 
@@ -162,7 +166,7 @@ def _sets(messages: list[Ints]) -> dict[int, tuple[int, int]]:
 
 
 def _packed(ascending: Ints) -> Iterator[tuple[int, int]]:
-    """Yield blocks and their sets of bits, from distinct ascending numbers."""
+    """Yield the blocks and their sets of bits, from distinct ascending numbers."""
     blocks = ascending >> _BITS
     begin = np.flatnonzero(starts(blocks))
     for low, high in zip(begin.tolist(), [*begin[1:].tolist(), len(ascending)], strict=True):

@@ -1,5 +1,5 @@
-"""Dense numbers for names (dictionary encoding): state fits into arrays, and whole batches are
-added together."""
+"""Dense numbers for names (dictionary encoding), so that state fits into arrays and whole batches
+are added at once."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Codes(Generic[T]):
         return number
 
     def of(self, values: pa.Array) -> Ints:
-        """Return the numbers of an array of strings or integers without nulls. Uses a hash table,
-        without sorting."""
+        """Return the numbers of an array of strings or integers without nulls. This uses a hash
+        table and does not sort."""
         encoded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
         table = np.fromiter(
             (self.one(value) for value in encoded.dictionary.to_pylist()),
@@ -67,7 +67,8 @@ class Pairs:
 
 
 def in_common(*columns: pa.Array) -> list[Ints]:
-    """Return numbers for the values of several arrays of one type, equal for equal values."""
+    """Return numbers for the values in several arrays of one type; equal values get equal
+    numbers."""
     indices: Ints = (
         pa.concat_arrays(columns)
         .dictionary_encode()
@@ -78,7 +79,7 @@ def in_common(*columns: pa.Array) -> list[Ints]:
 
 
 class Cells:
-    """Named arrays that grow together, each with an initial value."""
+    """Named arrays that grow together; each has an initial value."""
 
     def __init__(self, **begin: Any) -> None:
         self._begin = {name: np.asarray(value) for name, value in begin.items()}
@@ -104,8 +105,8 @@ class Cells:
 
 
 def in_groups(groups: Ints, size: int) -> Ints:
-    """Return an order of rows that keeps each group's rows together, in their order. ``size``: the
-    number of groups."""
+    """Return an order of rows in which each group's rows are together and keep their order.
+    ``size`` is the number of groups."""
     narrow = np.uint16 if size <= 2**16 else np.uint32
     # 16 bits are sorted by counting, not comparing.
     order: Ints = np.argsort(groups.astype(narrow), kind="stable")
@@ -113,7 +114,7 @@ def in_groups(groups: Ints, size: int) -> Ints:
 
 
 def starts(groups: Ints) -> Bools:
-    """Return for each of the rows, sorted by group, whether it begins a group."""
+    """Return, for rows that are sorted by group, which rows begin a group."""
     first = np.ones(len(groups), np.bool_)
     first[1:] = groups[1:] != groups[:-1]
     return first

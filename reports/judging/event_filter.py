@@ -1,11 +1,10 @@
 """The event filter: which events of a piece a recheck reads.
 
-On a connection with suspicious messages these events matter: the few frames that negotiated,
+On a connection with suspicious messages, these events matter: the few frames that negotiated,
 subscribed or closed; the messages that the plan names; and their settlements, wherever they are. A
-frame that answers an earlier batch may be one of these settlements, so it is read too: there are
-never more of these frames than messages in flight. The first cumulative answer that covers the
-message is enough.
-"""
+frame that answers an earlier batch may be such a settlement, so it is read too; there are never
+more of these frames than messages in flight. Of the cumulative answers that cover a message, only
+the first is needed."""
 
 from __future__ import annotations
 
@@ -76,16 +75,17 @@ class EventFilter:
         self._names = Names.none()
         self._rows = 0
         self._connections: list[tuple[bool, bool]] = []
-        """By connection: whether it is read, and whether all its messages are."""
+        """For each connection: whether it is read, and whether all its messages are read."""
         self._cumulative: list[frozenset[str]] = []
         self._groups = Pairs()
         self._queues = Pairs()
         self._numbered: list[tuple[int, bool]] = []
-        """By group: its place among those with numbered messages (-1: none), and whether all its
-        messages matter."""
+        """For each group: its place among those with numbered messages (-1: none), and whether all
+        its messages matter."""
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return the chosen events of a batch, or None. Batches must arrive in order."""
+        """Return the chosen events of a batch, or None if there are none. Batches must arrive in
+        order."""
         begin, self._rows = self._rows, self._rows + batch.num_rows
         if not batch.num_rows:
             return None
@@ -146,7 +146,7 @@ class EventFilter:
         return named
 
     def _cumulative_of(self, events: Columns) -> Bools:
-        """Return for each delivery whether its subscription settles cumulatively."""
+        """For each delivery, return whether its subscription settles cumulatively."""
         cumulative = np.zeros(len(events.got.rows), np.bool_)
         if not any(self._cumulative):
             return cumulative
@@ -222,8 +222,8 @@ def _keep_answers(kept: Bools, events: Columns, named: Bools, cumulative: Bools)
 
 
 def _keep_others(kept: Bools, events: Columns) -> None:
-    """For AMQP 0-9-1 keep counted messages and cumulative answers. For CORE keep everything: its
-    answers do not name the deliveries that they answer."""
+    """For AMQP 0-9-1, keep the counted messages and cumulative answers. For CORE, keep everything,
+    because answers do not name the deliveries that they answer."""
     old = events.spoken == OF_AMQP091
     kept |= old & ((events.what == cols.SEND) | (events.what == cols.RECEIPT))
     kept |= (events.spoken == OF_CORE) & _FULL[events.what]
@@ -234,7 +234,7 @@ def _keep_others(kept: Bools, events: Columns) -> None:
 def _matched(
     connection: Ints, rows: Ints, tokens: pa.Array, answers: Ints, answer_tokens: pa.Array
 ) -> Ints:
-    """Return for each answer the place of the earlier delivery that it names (-1: not in this
+    """For each answer, return the place of the earlier delivery that it names (-1: not in this
     batch, or ambiguous)."""
     delivery, answer = _by_connection(connection, (rows, answers), (tokens, answer_tokens))
     size = max(delivery.max(initial=-1), answer.max(initial=-1)) + 1
@@ -262,8 +262,8 @@ def _keep_receipts(kept: Bools, events: Columns, headers: Headers) -> None:
 def _by_connection(
     connection: Ints, rows: tuple[Ints, Ints], names: tuple[pa.Array, pa.Array]
 ) -> list[Ints]:
-    """Return numbers of the names in two sets of rows. A name on two connections has two
-    numbers."""
+    """Return numbers for the names in two sets of rows. A name that occurs on two connections has
+    two numbers."""
     named = in_common(*names)
     return in_common(
         *(

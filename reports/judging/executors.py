@@ -1,9 +1,8 @@
 """Two ways to run the recheck's steps: in this process over lists, or on Spark over DataFrames.
 
 A step is a function from an iterator of rows to an iterator of rows. An executor groups and orders
-the rows before a step sees them. For few rows this process is cheaper: a single Spark shuffle costs
-more than the work itself.
-"""
+the rows before a step receives them. For few rows this process is faster: a single Spark shuffle
+takes longer than the work itself."""
 
 from __future__ import annotations
 
@@ -34,22 +33,23 @@ class Executor(Protocol[Rows]):
         by: Sequence[str] = (),
         order: Sequence[str] = (),
     ) -> Rows:
-        """Return the rows that ``step`` yields, of ``schema``. The step sees rows with equal values
-        of ``by`` together, ordered by ``by`` and ``order``; if ``by`` is empty, the order is
+        """Return the rows that ``step`` yields, of ``schema``. The step receives rows with equal
+        values of ``by`` together, ordered by ``by`` and ``order``; if ``by`` is empty, the order is
         arbitrary."""
         ...
 
     def where(self, rows: Rows, column: str, *values: str) -> Rows: ...
 
     def join(self, rows: Rows, table: Rows, on: Sequence[str], *columns: str) -> Rows:
-        """Return every row with these columns of the row of ``table`` that has the same values of
-        ``on`` (null if there is none)."""
+        """Return every row, extended by these columns of the row of ``table`` that has the same
+        values of ``on`` (null if there is none)."""
         ...
 
     def union(self, *parts: Rows) -> Rows: ...
 
     def keep(self, rows: Rows) -> Rows:
-        """Return the same rows, which are then computed only once even if read several times."""
+        """Return the same rows. They are computed only once, even if they are read several
+        times."""
         ...
 
 
@@ -64,7 +64,7 @@ class InProcess:
         by: Sequence[str] = (),
         order: Sequence[str] = (),
     ) -> list[Row]:
-        """Sort the rows, and run the step once."""
+        """Sort the rows, then run the step once."""
         columns = (*by, *order)
         if columns:
             rows = sorted(rows, key=lambda row: [comparable(row[column]) for column in columns])
@@ -77,7 +77,7 @@ class InProcess:
     def join(
         self, rows: list[Row], table: list[Row], on: Sequence[str], *columns: str
     ) -> list[Row]:
-        """Look up each row's key."""
+        """Look up the key of each row."""
         missing = dict.fromkeys(columns)
         known = {
             tuple(row[name] for name in on): {column: row[column] for column in columns}
@@ -104,7 +104,7 @@ class OnSpark:
         by: Sequence[str] = (),
         order: Sequence[str] = (),
     ) -> DataFrame:
-        """Bring groups together, sort within partitions, and run the step once per partition."""
+        """Bring groups together, sort within partitions, then run the step once per partition."""
 
         def run_step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rows = (row for batch in batches for row in batch.to_pylist())

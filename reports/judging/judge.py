@@ -8,20 +8,19 @@ The path of an event::
    a queue, the order on a subscription, a connection's windows, silences and channels
    (:mod:`brokerproof.reports.judging.segment_summary`).
 2. The summaries of a group are merged in the order of the pieces
-   (:mod:`brokerproof.reports.judging.merge`). Most are clean and are dropped.
-3. The others name the messages and connections to read again
+   (:mod:`brokerproof.reports.judging.merge`). Most summaries are clean and are dropped.
+3. The other summaries name the messages and connections to read again
    (:mod:`brokerproof.reports.judging.recheck_plan`).
-4. Those events are read again and judged one by one, with the rules of the oracles
+4. These events are read again and judged one by one, with the rules of the oracles
    (:mod:`brokerproof.reports.judging.recheck`). Silences and closes are not reread, because their
    summaries are exact. Connections of AMQP and CORE are judged by the oracles of their protocol
    (:mod:`brokerproof.reports.judging.amqp`).
 5. Gaps in the recording make anomalies uncertain (:mod:`brokerproof.reports.judging.capture_gaps`).
-   Each gets the requirement it breaks, and :mod:`brokerproof.reports.judging.conclusion` gives them
-   verdicts.
+   Each anomaly gets the requirement that it breaks, and
+   :mod:`brokerproof.reports.judging.conclusion` adds the verdicts.
 
 A soak does steps 1 and 2 while the recording grows, and judges everything from step 1 when it
-suspects a violation (:mod:`brokerproof.reports.soak.incremental`).
-"""
+suspects a violation (:mod:`brokerproof.reports.soak.incremental`)."""
 
 from __future__ import annotations
 
@@ -85,9 +84,9 @@ CONNECTIONS = pa.schema(
         ("stalled_until_ns", pa.int64()),
     ]
 )
-"""A row for each connection, in the trace's clock; null: not seen. A null ``promised_ns`` means
-that no heartbeats were agreed. A stall is the time in which a producer received nothing before a
-receipt."""
+"""A row for each connection, with instants on the trace's clock; null if not seen. A null
+``promised_ns`` means that no heartbeats were agreed. A stall is a time in which a producer received
+nothing before a receipt."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Judgement:
     connections: DataFrame
     """:data:`CONNECTIONS`."""
     groups: Mapping[str, tuple[int, int]]
-    """Numbers of all groups and of rechecked groups, by :data:`JUDGED_GROUPS`."""
+    """The numbers of all groups and of rechecked groups, by :data:`JUDGED_GROUPS`."""
     merged: DataFrame
     """The merged summaries (:data:`brokerproof.reports.judging.merge.MERGED`)."""
 
@@ -110,8 +109,8 @@ class Judgement:
 
 
 def find_anomalies(spark: SparkSession, source: Source, ground: Expectations) -> Judgement:
-    """Judge a recording. Only the merged summaries and the anomalies are kept, on disk if memory is
-    short."""
+    """Judge a recording. Only the merged summaries and the anomalies are kept, if need be on
+    disk."""
     from pyspark import StorageLevel
 
     merged = merge(summarise(spark, source, ground))
@@ -151,7 +150,7 @@ def find_anomalies(spark: SparkSession, source: Source, ground: Expectations) ->
 
 
 def _counted(merged: DataFrame) -> Mapping[str, tuple[int, int]]:
-    """Return by kind the number of groups, and the number that need a recheck."""
+    """Return, by kind, the number of groups and the number of groups that need a recheck."""
     suspicious = F.sum(F.col("needs_recheck").cast("long"))
     counts = merged.groupBy("kind").agg(F.count("*").alias("groups"), suspicious.alias("recheck"))
     return {row.kind: (row.groups, row.recheck) for row in counts.collect()}
@@ -160,8 +159,8 @@ def _counted(merged: DataFrame) -> Mapping[str, tuple[int, int]]:
 def _with_requirement(
     anomalies: DataFrame, merged: DataFrame | None, ground: Expectations
 ) -> DataFrame:
-    """Return the anomalies, each with the requirement of its connection's protocol that it breaks.
-    Without ``merged``, all speak STOMP."""
+    """Return the anomalies, each with the requirement that it breaks, by the protocol of its
+    connection. Without ``merged``, all connections speak STOMP."""
     protocols = READABLE if merged is not None else (STOMP,)
     requirements = F.create_map(
         *(
@@ -191,7 +190,7 @@ def _connection_rows(merged: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class LifetimeAnomalies:
-    """Judges connections by their summaries; yields :data:`ANOMALIES`."""
+    """Judges connections by their summaries, and yields :data:`ANOMALIES`."""
 
     ground: Expectations
     whole: bool
@@ -234,7 +233,7 @@ def _seen(instant: int) -> int | None:
 def lifetime(
     conn: int, summary: ConnectionSummary, *, captured: bool = False
 ) -> connection_lifetimes.Lifetime:
-    """Return a connection's summary in the oracle's form."""
+    """Return the summary of a connection in the form that the oracle expects."""
     return connection_lifetimes.Lifetime(
         conn,
         summary.received.longest,

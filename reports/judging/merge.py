@@ -1,7 +1,6 @@
 """The reduce step: the summaries of a group are merged in the order of their pieces.
 
-One row per group and piece travels between machines, never an event.
-"""
+One row per group and piece travels between machines, never an event."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ EMPTY: Mapping[str, Callable[[], Summary[Any]]] = {
     SCOPE_PROTOCOLS: ScopeProtocols,
     ORACLE_JUDGED: OracleJudged,
 }
-"""The empty summary of each kind of record."""
+"""The function that makes an empty summary, by kind of record."""
 
 MERGED = pa.schema(
     [
@@ -59,7 +58,7 @@ MERGED = pa.schema(
     ]
 )
 """A row for each group. ``delivered`` is :meth:`Summary.highest_delivered`. ``summary`` is empty if
-no later step reads it."""
+no later step needs it."""
 
 
 def merge(summaries: DataFrame) -> DataFrame:

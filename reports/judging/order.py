@@ -1,9 +1,7 @@
-"""Order: do the numbers of one producer's messages ascend on their way from one queue to one
-subscription? The summary of a piece is its lowest and highest number, and its inversions.
-
-Two neighbouring pieces are in order if both are, and the lowest of the second is above the highest
-of the first. Deliveries marked as redelivered are ignored: they may arrive after others.
-"""
+"""Order: do the numbers of one producer's messages ascend from one queue to one subscription? The
+summary of a piece has the lowest and the highest number, and the inversions. Two neighbouring
+pieces are in order if each is, and the lowest number in the second is above the highest in the
+first. Deliveries marked as redelivered are ignored: they may arrive after others."""
 
 from __future__ import annotations
 
@@ -20,15 +18,16 @@ from brokerproof.reports.judging.summary import Summary
 
 FAR = 2**62
 MOST = 256
-"""The most inversions of a group that are named individually. Beyond that only bounds are kept."""
+"""The most inversions of a group that are named individually. If there are more, only bounds are
+kept."""
 NEAR = 4096
-"""An inversion that spans at most this many numbers is named with all numbers between."""
+"""An inversion that spans at most this many numbers is named with all numbers in between."""
 _LIFT = np.int64(1) << 41
 """A number above all message numbers."""
 
 
 class Inversion(NamedTuple):
-    """Message ``low`` arrived after ``high``, the highest so far. ``all_between``: any message
+    """Message ``low`` arrived after ``high``, the highest so far. With ``all_between``, any message
     between them may have arrived late too."""
 
     low: int
@@ -54,7 +53,7 @@ class OrderSummary(Summary["OrderSummary"]):
 
     @property
     def needs_recheck(self) -> bool:
-        """True if some number does not exceed all earlier ones."""
+        """True if a number does not exceed all earlier ones."""
         return bool(self.inversions)
 
 
@@ -63,7 +62,7 @@ class OrderSummaries:
         self._subscriptions = Pairs()
         self._flows = Pairs()
         self.groups = Pairs()
-        """Groups of (connection and subscription) and (queue and producer)."""
+        """Groups: pairs of (connection and subscription) and (queue and producer)."""
         self._cells = Cells(least=FAR, greatest=-1)
         self._inversions: dict[int, tuple[Inversion, ...]] = defaultdict(tuple)
 

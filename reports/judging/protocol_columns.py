@@ -1,9 +1,7 @@
-"""Protocol columns: the AMQP 0-9-1 and CORE equivalents of STOMP's destination, subscription and
-message-id, for whole columns.
-
-The names are those of :mod:`brokerproof.harness.protocols.amqp091.fact_reader` and
-:mod:`brokerproof.harness.protocols.core.fact_reader`.
-"""
+"""Protocol columns: the equivalents of STOMP's destination, subscription and message-id in AMQP
+0-9-1 and CORE, for whole columns. The names are the same as in
+:mod:`brokerproof.harness.protocols.amqp091.fact_reader` and
+:mod:`brokerproof.harness.protocols.core.fact_reader`."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ CODES: Mapping[str | None, int] = {
 READ_WHOLLY: Mapping[int, str] = {OF_AMQP091: AMQP091, OF_CORE: CORE, OF_AMQP: "AMQP"}
 """The protocols whose connections are judged by :mod:`brokerproof.reports.judging.amqp`."""
 BLIND = 1
-"""Bit of a scope: someone sent something unreadable. The other bits are ``1 << code`` of the
+"""A bit of a scope: something unreadable was sent. The other bits are ``1 << code`` of the
 protocols in use."""
 _ALONE = frozenset({0, *(1 << code for code in (OF_STOMP, OF_AMQP091, OF_CORE))})
 
@@ -56,7 +54,8 @@ class Headers(Protocol):
 
 @dataclass
 class Words:
-    """The names in some rows of a batch, for any protocol (``spoken``, for every row)."""
+    """The names in some rows of a batch, for any protocol. ``spoken`` has the protocol of every
+    row."""
 
     headers: Headers
     spoken: npt.NDArray[np.int8]
@@ -79,7 +78,7 @@ class Words:
         )
 
     def token(self, rows: Ints) -> pa.Array:
-        """Return the names by which deliveries are acknowledged."""
+        """Return the names with which deliveries are acknowledged."""
         return self._tagged(rows, self.headers.of("ack", rows, "message-id"))
 
     def answered(self, rows: Ints) -> pa.Array:
@@ -147,8 +146,8 @@ class _Naming(Protocol):
 
 @dataclass
 class Tagged:
-    """Deliveries and answers of AMQP 0-9-1 in the order of their rows: channel, delivery-tag, and
-    for answers whether they are cumulative."""
+    """Deliveries and answers of AMQP 0-9-1 in the order of their rows: the channel, the
+    delivery-tag, and for answers whether they are cumulative."""
 
     rows: Ints
     channel: Ints
@@ -171,7 +170,7 @@ def tagged(headers: Headers, spoken: npt.NDArray[np.int8], got: Ints, answers: I
 
 
 def _numbers(texts: pa.Array) -> Ints:
-    """Return the numbers in decimal strings; 0 for any other string."""
+    """Return the numbers that decimal strings represent; 0 for any other string."""
     plain = pc.match_substring_regex(texts, "^[0-9]{1,18}$")
     numbers: Ints = pc.cast(pc.if_else(plain, texts, "0"), pa.int64()).to_numpy(
         zero_copy_only=False
@@ -183,12 +182,12 @@ SENT = {
     AMQP091: (frozenset({"basic.publish"}), amqp091_fact_reader.ANSWERS),
     CORE: (frozenset({"send"}), frozenset({"acknowledge", "acknowledge-one"})),
 }
-"""The frames that carry a message and those that settle one, by protocol."""
+"""The frames that carry a message and those that settle a message, by protocol."""
 RECEIVED = {
     AMQP091: (amqp091_fact_reader.DELIVERIES, frozenset({"basic.ack", "basic.nack"})),
     CORE: (frozenset({"receive"}), frozenset({"null-response"})),
 }
-"""The frames that carry a message and those that confirm one, by protocol."""
+"""The frames that carry a message and those that confirm a message, by protocol."""
 USUAL = frozenset(
     {
         "protocol-header",

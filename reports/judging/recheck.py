@@ -1,7 +1,6 @@
-"""The recheck: suspicious messages are read again, one by one, for their witnesses.
-
-Only connections related to a suspicious group are read. Their events pass through a few steps; each
-step is a function of an iterator of rows:
+"""The recheck: suspicious messages are read again, one by one, to find witnesses. Only connections
+that belong to a suspicious group are read. Their events pass through a few steps; each step is a
+function of an iterator of rows:
 
 ====================  =========================  ==================================================
 step                  sees together              yields
@@ -15,8 +14,7 @@ step                  sees together              yields
 ====================  =========================  ==================================================
 
 The steps run in this process or on Spark (:mod:`brokerproof.reports.judging.executors`). The rules
-are those of :mod:`brokerproof.harness.oracles.recorded_anomalies`.
-"""
+are those of :mod:`brokerproof.harness.oracles.recorded_anomalies`."""
 
 from __future__ import annotations
 
@@ -105,8 +103,8 @@ FACTS = pa.schema(
 )
 """Facts of the connections (:data:`brokerproof.harness.trace.facts.Fact`). ``stamped_for`` is
 :func:`brokerproof.harness.oracles.recorded_anomalies.slot`'s queue. ``flag`` is true if a
-subscription is selective (``subscribed``) or its end was confirmed (``unsubscribed``). ``what``
-describes an ``overrun``."""
+subscription is selective (in ``subscribed``) or if its end was confirmed (in ``unsubscribed``).
+``what`` describes an ``overrun``."""
 
 ANOMALIES = pa.schema(
     [
@@ -123,8 +121,9 @@ ANOMALIES = pa.schema(
         ("strange", pa.bool_()),
     ]
 )
-"""Anomalies; between two steps also rows of kind ``first`` and ``missing``, with producer and
-number as the order counts them. A ``strange`` first delivery has no place in the order."""
+"""Anomalies. Between two steps there are also rows of kind ``first`` and ``missing``, with the
+producer and the number that determine the order. A ``strange`` first delivery has no place in the
+order."""
 
 _SUBSCRIPTION_ENDS = pa.schema(
     [*_SCOPE_FIELDS, ("conn", pa.int64()), ("subscription", pa.string()), ("went", _WHEN)]
@@ -140,19 +139,19 @@ _COLUMNS = (*NEEDED, "seq", "body_size")
 
 @dataclass(frozen=True)
 class QueueContext(Generic[Rows]):
-    """Facts, besides the reread events, that affect the fate of a message."""
+    """Facts that affect the fate of a message, besides the events that are read again."""
 
     destinations: Rows
-    """Queues that somebody sends to, with ``sent_to``."""
+    """Queues to which somebody sends, with ``sent_to``."""
     scopes: Rows
-    """With ``complete``: scopes in which everything sent could be read."""
+    """Scopes, with ``complete`` if everything that was sent could be read."""
 
 
 def recheck(
     spark: SparkSession, source: Source, ground: Expectations, merged: DataFrame, plan: RecheckPlan
 ) -> DataFrame | None:
-    """Return the anomalies of the messages and connections that the plan names; None if it names
-    none."""
+    """Return the anomalies of the messages and connections that the plan names; None if the plan
+    names none."""
     parts = []
     if plan.closed:
         parts.append(overruns_in_pieces(spark, source, ground, plan))
@@ -198,7 +197,7 @@ def anomalies(
 
 
 def _with_context(executor: Executor[Rows], facts: Rows, context: QueueContext[Rows]) -> Rows:
-    """Return the facts about messages with their context."""
+    """Return the facts about messages, with their context."""
     departures = executor.where(facts, "fact", "unsubscribed")
     ends = executor.run(
         _ends_of, departures, _SUBSCRIPTION_ENDS, _SUBSCRIPTION, order=("at", "seq")
@@ -226,7 +225,7 @@ def queue_context(merged: DataFrame) -> QueueContext[DataFrame]:
 def _in_process(
     events: DataFrame, context: QueueContext[DataFrame]
 ) -> tuple[list[Row], QueueContext[list[Row]]] | None:
-    """Return the events and their context as lists; None if they are too many."""
+    """Return the events and their context as lists; None if there are too many."""
 
     def collected(frame: DataFrame) -> list[Row] | None:
         table = frame.limit(MOST_IN_PROCESS + 1).toArrow()
@@ -303,8 +302,8 @@ def _overruns(
 
 
 def resumed_reader(conn: int, ground: Expectations, known: WindowClosed) -> StompFactReader:
-    """Return a reader that continues at the beginning of a piece. Only its overruns count as
-    findings, because it knows only the sizes of the messages delivered before."""
+    """Return a reader that continues at the beginning of a piece. Only overruns count as findings,
+    because only the sizes of the messages delivered earlier are known."""
     reader = StompFactReader(conn, ground.windows, ground.window)
     for name, request in known.requests.items():
         held = {
@@ -337,8 +336,8 @@ def facts_of(events: Iterable[Row], ground: Expectations, plan: RecheckPlan) -> 
 def connection_facts(
     reader: ConnectionReader, events: Iterator[Row], scope: Sequence[Any], plan: RecheckPlan
 ) -> Iterator[Fact]:
-    """Yield the facts of one connection. Messages count only if the plan names them, because others
-    were read incompletely. Windows are judged if the whole connection was read."""
+    """Yield the facts of one connection. Messages are used only if the plan names them, because
+    others were read incompletely. Windows are judged only if the whole connection was read."""
     destinations: dict[str, str] = {}
     judges_windows = plan.everything or (*scope, reader.conn) in plan.unclear
 
@@ -371,7 +370,7 @@ def connection_facts(
 
 
 def overruns_of(facts: Iterable[Row]) -> Iterator[Row]:
-    """Yield the overrun windows as anomalies."""
+    """Yield the overruns of windows as anomalies."""
     for fact in facts:
         names = fact["queue"], fact["conn"], fact["subscription"]
         when = fact["at"], fact["seq"]
@@ -379,8 +378,8 @@ def overruns_of(facts: Iterable[Row]) -> Iterator[Row]:
 
 
 def messages_of(facts: Iterable[Row]) -> Iterator[Row]:
-    """Yield the anomalies of single messages, from facts with context; also their ``first``
-    deliveries, and messages that count as ``missing`` if a later one of their producer arrived."""
+    """Yield the anomalies of single messages, from facts with context; also yield their ``first``
+    deliveries, and messages that are ``missing`` if a later one of their producer arrived."""
     for (*scope, _, producer, number), group in groupby(
         facts, key=lambda row: (*scope_of(row), row["stamped_for"], row["producer"], row["number"])
     ):
@@ -405,8 +404,8 @@ def messages_of(facts: Iterable[Row]) -> Iterator[Row]:
 
 
 def lost_of(flow: Iterable[Row]) -> Iterator[Row]:
-    """Yield the missing messages that a later one of their producer overtook. In each group first
-    deliveries precede missing messages."""
+    """Yield the missing messages that a later message of their producer overtook. In each group,
+    first deliveries precede missing messages."""
     for _, rows in groupby(flow, key=lambda row: (*scope_of(row), row["queue"], row["producer"])):
         latest = -1
         for row in rows:
@@ -443,7 +442,7 @@ def _ends_of(departures: Iterable[Row]) -> Iterator[Row]:
 
 
 def _consumers_of(facts: Iterable[Row]) -> Iterator[Row]:
-    """Yield for each queue when the first consumer left unconfirmed, and whether a consumer has a
+    """For each queue, yield when the first consumer left unconfirmed, and whether a consumer has a
     selector."""
     for names, rows in groupby(facts, key=lambda row: (*scope_of(row), row["queue"])):
         departed, selective = None, False

@@ -2,8 +2,7 @@
 
 The plan is small enough to be sent to every task. Bitmaps name the suspicious messages by number;
 inversions name those that arrived out of order. A missing message matters only if a later one of
-its producer arrived. The later one is then read again too, because it proves the loss.
-"""
+its producer arrived. That later message is then read again too, because it proves the loss."""
 
 from __future__ import annotations
 
@@ -36,15 +35,15 @@ if TYPE_CHECKING:
 
 Scope: TypeAlias = tuple[str, str, str, int]
 Group: TypeAlias = tuple[str, str, str, int, str, int]
-"""Scope, queue and producer."""
+"""The scope, the queue and the producer."""
 ConnectionKey: TypeAlias = tuple[str, str, str, int, int]
-"""Scope and connection."""
+"""The scope and the connection."""
 MOST = 100_000
-"""The most suspicious groups that are named. With more, everything is read again."""
+"""The most suspicious groups that are named. If there are more, everything is read again."""
 FEW = 200
 """The most values in a query."""
 MOST_NUMBERS = 1_000_000
-"""The most messages that are named by number. With more, their whole groups are read."""
+"""The most messages that are named by number. If there are more, whole groups are read."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Ranges:
         return cls(np.ascontiguousarray(low), np.maximum.accumulate(high))
 
     def contains(self, group: Ints, number: Ints) -> Bools:
-        """Return for each number whether the set of its group (-1: none) contains it."""
+        """For each number, return whether the set of its group (-1: none) contains the number."""
         if not len(self.low):
             return np.zeros(len(group), np.bool_)
         lifted = group * self._LIFT + number
@@ -87,20 +86,20 @@ class RecheckPlan:
     """The events to read again; none by default."""
 
     everything: bool = False
-    """True if there are too many to name."""
+    """True if there are too many events to name."""
     whole: frozenset[Group] = frozenset()
     """Groups all of whose messages matter."""
     numbered: Mapping[Group, int] = field(default_factory=dict)
-    """Groups of which some messages matter, with their places in :attr:`ranges`."""
+    """Groups of which only some messages matter, with their places in :attr:`ranges`."""
     ranges: Ranges = field(default_factory=lambda: Ranges.of([]))
     connections: frozenset[ConnectionKey] = frozenset()
-    """The connections involved in any of this."""
+    """All connections that are involved."""
     full: frozenset[ConnectionKey] = frozenset()
     """Connections of which every message is read."""
     cumulative: Mapping[ConnectionKey, frozenset[str]] = field(default_factory=dict)
     """Subscriptions that settle cumulatively."""
     closed: Mapping[int, Mapping[ConnectionKey, WindowClosed]] = field(default_factory=dict)
-    """Connections whose window was overrun, by place of the piece."""
+    """Connections whose window was overrun, by the place of the piece."""
     unclear: frozenset[ConnectionKey] = frozenset()
     """Connections whose window may have been overrun in any piece."""
 
@@ -151,9 +150,8 @@ class Suspects:
 def recheck_plan(merged: DataFrame, *, window_counts_messages: bool) -> RecheckPlan:
     """Return the recheck plan that the merged summaries require.
 
-    If windows count messages, a summary lacks the bytes needed to describe an anomaly, so the whole
-    connection is read.
-    """
+    If windows are in messages, a summary lacks the bytes that the description of an anomaly needs,
+    so the whole connection is read."""
     suspicious = F.col("needs_recheck") & F.col("kind").isin(DELIVERIES, ORDER, WINDOWS)
     columns = ("kind", *SCOPE, "queue", "producer", "conn", "block", "summary")
     rows = merged.where(suspicious).select(*columns).limit(MOST + 1).collect()
@@ -218,8 +216,8 @@ def _plan(
 def _queue_uses(
     merged: DataFrame, groups: Collection[Group]
 ) -> tuple[Mapping[Group, int], Mapping[Group, Iterable[ConnectionKey]]] | None:
-    """Return by group the highest number that certainly arrived and the connections involved; None
-    if they are too many."""
+    """Return, by group, the highest number that certainly arrived and the connections involved;
+    None if there are too many."""
     if not groups:
         return {}, {}
     of_queues = _among(

@@ -51,8 +51,8 @@ AGAIN = pa.schema(
     ]
 )
 """A row for each irregularity. ``part`` counts the recorded examples from 1; ``example`` is the
-case's own number for it (null for a case without examples); ``at_ns`` and ``position`` belong to
-the last event that shows it; ``verdict`` is the case's when it ran."""
+case's own number of the example (null in a case without examples); ``at_ns`` and ``position``
+belong to the last event that shows it; ``verdict`` is the case's verdict when it ran."""
 
 
 def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, Any]]:
@@ -60,8 +60,7 @@ def anomalies(case: RecordedCase, ground: Expectations) -> Iterator[dict[str, An
     conn, queue, what, uncertain, at_ns, position``; the last two belong to the last event that
     shows it.
 
-    The oracles read a whole example at a time, but only the beginning of a load.
-    """
+    The oracles read a whole example at once, but only the beginning of a load."""
     spoken = [
         kind in _KINDS and vantage != "BROKER"
         for kind, vantage in zip(case.column("kind"), case.column("vantage"), strict=True)
@@ -82,8 +81,8 @@ def _example(case: RecordedCase, part: int) -> int | None:
 
 
 def _contents(case: RecordedCase, places: Sequence[int]) -> tuple[bool, set[int], set[int]]:
-    """Return whether a MESSAGE was delivered, the connections with heartbeats, and those that sent
-    AMQP 1.0."""
+    """Return whether a MESSAGE was delivered, the connections with heartbeats, and the connections
+    that sent AMQP 1.0."""
     # Most examples contain nothing that an oracle judges. Every example is scanned, so the scan
     # must be cheap: an event is built only for an oracle that reads it.
     kinds, commands = case.column("kind"), case.column("command")

@@ -1,5 +1,5 @@
-"""The requirement that each kind of anomaly breaks, by profile; none if the family promises
-nothing."""
+"""The requirement that each kind of anomaly breaks, by profile; there is none if the family
+promises nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _ARTEMIS = {
     connection_lifetimes.LATE: "ARTEMIS-STOMP-ttl-3",
 }
 STATEMENTS: Mapping[str, Mapping[str, str]] = {"artemis": _ARTEMIS}
-"""By profile and kind. For other profiles only the protocol's own requirements count."""
+"""The requirement by profile and kind. For other profiles, only the protocol's own requirements
+apply."""
 
 _CORE = {
     kind: requirement
@@ -34,7 +35,7 @@ _AMQP091 = {
     "mismarked": "AMQP091-RED-01",
     "unmarked": "AMQP091-RED-01",
 }
-"""Promises of the protocol, for brokers of any family."""
+"""The promises of the protocol, for brokers of any family."""
 
 KINDS = (*recorded_anomalies.KINDS, *connection_lifetimes.KINDS)
 

@@ -1,8 +1,8 @@
 """The map step: the task that reads a piece of a recording summarises it.
 
 A piece is a few consecutive segments of one recorder. Connections, queues and producers that
-continue in the next piece have a row in both, merged by :mod:`brokerproof.reports.judging.merge`.
-"""
+continue in the next piece have a row in both; these are merged by
+:mod:`brokerproof.reports.judging.merge`."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ _QUEUE_HEADER = {
     "create-queue": "address",
     "create-queue-v2": "address",
 }
-"""The header that names the queue, in frames that name one."""
+"""The header that names the queue, for frames that name a queue."""
 _BITS = 3
-"""Bits that hold any code of :data:`brokerproof.reports.judging.protocol_columns.CODES`."""
+"""The number of bits that hold any code of
+:data:`brokerproof.reports.judging.protocol_columns.CODES`."""
 
 
 def summarise(spark: SparkSession, source: Source, ground: Expectations) -> DataFrame:
@@ -102,11 +103,12 @@ class SegmentSummaries:
         self._channels = ChannelSummaries()
         self._connection_queues = Pairs()
         self._queue_uses = Pairs()
-        """Groups of (connection and queue) and producer."""
+        """Groups: pairs of (connection and queue) and producer."""
         self._spoken: dict[int, int] = {}
-        """By scope (:func:`brokerproof.reports.judging.protocol_columns.all_known`)."""
+        """The protocols by scope
+        (:func:`brokerproof.reports.judging.protocol_columns.all_known`)."""
         self._other_protocols: set[tuple[int, int]] = set()
-        """Connections and the protocols they speak, STOMP excepted."""
+        """Connections and the protocols that they speak, except STOMP."""
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Add a batch with at least the columns of
@@ -156,7 +158,7 @@ class SegmentSummaries:
                 self._other_protocols.add((packed >> _BITS, packed & ((1 << _BITS) - 1)))
 
     def rows(self, place: int) -> Iterator[dict[str, Any]]:
-        """Yield the summaries as rows of :data:`SUMMARIES`. ``place``: the place of the piece."""
+        """Yield the summaries as rows of :data:`SUMMARIES`. ``place`` is the place of the piece."""
         for kind, scope, group, summary in self._summaries(place):
             yield {
                 "kind": kind,

@@ -1,10 +1,9 @@
 """Small recordings, judged in this process without Spark.
 
-For a few thousand events, the queries of :mod:`brokerproof.reports.judging.judge` cost many times
-more than the judgement. Here this process summarises the pieces as Spark's tasks do, and rereads a
-suspicious recording completely. The same steps then run over lists
-(:class:`brokerproof.reports.judging.executors.InProcess`).
-"""
+For a few thousand events, the queries of :mod:`brokerproof.reports.judging.judge` take many times
+longer than the judgement. Here this process summarises the pieces as Spark's tasks do, and rereads
+a suspicious recording completely. The same steps then run over lists
+(:class:`brokerproof.reports.judging.executors.InProcess`)."""
 
 from __future__ import annotations
 
@@ -50,8 +49,7 @@ _EVERYTHING = RecheckPlan(everything=True)
 class SmallJudgement:
     """The anomalies of a small recording.
 
-    Fields are those of :class:`brokerproof.reports.judging.judge.Judgement`, as lists.
-    """
+    The fields are those of :class:`brokerproof.reports.judging.judge.Judgement`, as lists."""
 
     anomalies: Sequence[Row]
     groups: Mapping[str, tuple[int, int]]
@@ -60,7 +58,7 @@ class SmallJudgement:
 
 
 def find_anomalies(source: Source, ground: Expectations) -> SmallJudgement:
-    """Judge a recording whose events fit several times into this process."""
+    """Judge a recording whose events fit into this process several times over."""
     merged = _merged(source.collect(summariser(source.open, ground)), whole=source.whole)
     of_kind: dict[str, list[Row]] = defaultdict(list)
     for row in merged:
@@ -104,7 +102,7 @@ def find_anomalies(source: Source, ground: Expectations) -> SmallJudgement:
 
 
 def _within(scopes: Container[Scope], read: Work) -> Work:
-    """Return ``read`` without the events of other scopes, which are most events of a run."""
+    """Return ``read`` without the events of other scopes, which are most of the events in a run."""
 
     def read_some(piece: Piece) -> Iterator[pa.RecordBatch]:
         for events in read(piece):
@@ -146,7 +144,7 @@ def _queue_context(of_kind: Mapping[str, Sequence[Row]]) -> QueueContext[list[Ro
 def _with_doubts(
     found: Iterable[Row], unseen: Iterable[Row], uses: Iterable[Row], *, whole: bool
 ) -> list[Row]:
-    """Return the anomalies, uncertain where something unseen could explain them
+    """Return the anomalies, marked as uncertain where something unseen could explain them
     (:func:`brokerproof.reports.judging.capture_gaps.with_doubts`)."""
     gaps: dict[Any, int] = {}
     anywhere: dict[Any, int] = {}

@@ -1,9 +1,9 @@
-"""Summaries, which the judges keep instead of the events of a piece.
+"""Summaries: what the judges keep instead of the events of a piece.
 
 The task that reads a piece makes one summary for each group: a block of a producer's messages on a
 queue, the order on a subscription, a connection, and so on. The summaries of a group are merged in
-the order of their pieces. A merged summary is either clean or requires rereading the group's
-events. No clean summary hides an anomaly that the oracles of
+the order of their pieces. A merged summary either is clean or requires that the group's events be
+read again. No clean summary hides an anomaly that the oracles of
 :mod:`brokerproof.harness.oracles.recorded_anomalies` would find."""
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ CHANNELS, QUEUE_USE, SCOPE_PROTOCOLS, ORACLE_JUDGED = (
     "scope_protocols",
     "oracle_judged",
 )
-"""The kinds of record. :data:`brokerproof.reports.judging.merge.EMPTY` has the summary of each."""
+"""The kinds of record. :data:`brokerproof.reports.judging.merge.EMPTY` has the empty summary of
+each kind."""
 
 SCOPE = ("run", "target", "case", "example")
 """The columns that name one recording: a case, or one example of a property."""
@@ -46,8 +47,8 @@ SUMMARIES = pa.schema(
 )
 """A row for each group of each piece. ``producer`` is -1 for messages without a stamp, and
 :data:`CONSUMES` in the ``queue_use`` rows of consumers. ``block`` counts blocks of
-:data:`brokerproof.reports.judging.delivery_bitmaps.BLOCK` messages. Where a column does not apply
-it is 0 or empty. ``place`` is the place of the piece in its source."""
+:data:`brokerproof.reports.judging.delivery_bitmaps.BLOCK` messages. A column that does not apply is
+0 or empty. ``place`` is the place of the piece in its source."""
 CONSUMES = -2
 
 Later = TypeVar("Later", contravariant=True)
@@ -57,14 +58,13 @@ class Summary(Protocol[Later]):
     """One group in consecutive pieces.
 
     Without arguments the constructor makes the empty summary. ``Later`` is the summary of a single
-    piece: for most kinds, the class itself.
-    """
+    piece: for most kinds, the class itself."""
 
     always_kept: ClassVar[bool] = False
     """True if later steps read the summary even if it needs no recheck."""
 
     def merge(self, later: Later) -> Self:
-        """Return the summary of these pieces and the next one, ``later``."""
+        """Return the summary of these pieces and the next piece, ``later``."""
         ...
 
     @property
@@ -87,10 +87,8 @@ class QueueUse(Summary["QueueUse"]):
 
 @dataclass(frozen=True)
 class ScopeProtocols(Summary["ScopeProtocols"]):
-    """The protocols of one scope, a bit for each (:func:`all_known`).
-
-    ``needs_recheck``: not everything sent could be read.
-    """
+    """The protocols of one scope, a bit for each (:func:`all_known`). ``needs_recheck`` is true if
+    not everything that was sent could be read."""
 
     spoken: int = 0
 
@@ -104,10 +102,9 @@ class ScopeProtocols(Summary["ScopeProtocols"]):
 
 @dataclass(frozen=True)
 class OracleJudged(Summary["OracleJudged"]):
-    """A connection judged by the oracles of its protocol (:mod:`brokerproof.reports.judging.amqp`).
-
-    ``summarised``: its ``channels`` row decides whether that is necessary (AMQP 0-9-1).
-    """
+    """A connection that is judged by the oracles of its protocol
+    (:mod:`brokerproof.reports.judging.amqp`). If ``summarised`` (AMQP 0-9-1), its ``channels`` row
+    decides whether that is necessary."""
 
     summarised: bool = True
 

@@ -1,16 +1,15 @@
-"""Windows: did any delivery begin while its subscription's window was full? The amount held before
-a delivery is a running sum: deliveries add their size, settlements subtract it.
+"""Windows: did any delivery begin while the window of its subscription was full? The amount held
+before a delivery is a running sum: deliveries add their size, settlements subtract it.
 
 Only the largest sum in a piece matters, relative to the amount at its beginning, so a piece is
-summarised where it is read. The size of a delivery of an earlier piece is unknown there, so its
-settlement divides the piece into *slices*. The ledger that merges the pieces then looks the size up
-among the deliveries carried over. In ``client`` mode, settlements are cumulative. Both
-interpretations are kept until the SUBSCRIBE that decides has been read, in this piece or an earlier
-one.
+summarised where it is read. The size of a delivery in an earlier piece is unknown there, so its
+settlement divides the piece into *slices*. The ledger that merges the pieces then looks up that
+size among the deliveries carried over. In ``client`` mode, settlements are cumulative. Both
+interpretations are kept until the SUBSCRIBE that states the mode has been read, in this piece or an
+earlier one.
 
 The broker family decides whether a window counts bytes or messages
-(:class:`brokerproof.harness.oracles.expectations.Expectations`).
-"""
+(:class:`brokerproof.harness.oracles.expectations.Expectations`)."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from brokerproof.reports.judging.summary import Summary
 
 NONE = -1
 MOST_SLICES = 50_000
-"""With more slices of a connection than this in one piece, a recheck reads the whole connection."""
+"""If a connection has more slices than this in one piece, a recheck reads the whole connection."""
 MOST_CLOSED = 64
 """If the window of a connection was overrun in at most this many pieces, only these are read again;
 otherwise the whole connection."""
@@ -46,13 +45,13 @@ class WindowRequest:
 
 
 Held: TypeAlias = Mapping[str, Mapping[str, int]]
-"""By subscription: tokens and sizes of the deliveries that it holds, in order."""
+"""For each subscription, the tokens and sizes of the deliveries that it holds, in order."""
 
 
 @dataclass(frozen=True)
 class WindowClosed:
-    """A piece in which a delivery began while its window was closed; with the requests and the held
-    deliveries at the piece's beginning."""
+    """A piece in which a delivery began while its window was closed, with the requests and the held
+    deliveries at the beginning of the piece."""
 
     place: int
     requests: Mapping[str, WindowRequest]
@@ -64,12 +63,12 @@ class WindowSlice:
     """The largest sum held before a delivery; NONE if there was none."""
 
     individual: int = NONE
-    """If each settlement settles one delivery: relative to the beginning of the piece."""
+    """The sum if each settlement settles one delivery: relative to the beginning of the piece."""
     before_ack: int = NONE
-    """If each settles all earlier ones: up to the first settlement of a delivery of this piece,
-    relative to its beginning."""
+    """The sum if each settles all earlier deliveries: up to the first settlement of a delivery in
+    this piece, relative to the beginning of the piece."""
     after_ack: int = NONE
-    """If each settles all earlier ones: after that settlement, absolute."""
+    """The sum if each settles all earlier deliveries: after that settlement, absolute."""
 
 
 @dataclass
@@ -78,16 +77,16 @@ class WindowSummary:
 
     place: int = 0
     slices: dict[tuple[int, str], WindowSlice] = field(default_factory=dict)
-    """Slices by number and subscription."""
+    """The slices by number and subscription."""
     unmatched: list[str] = field(default_factory=list)
-    """Tokens that settle deliveries of an earlier piece. The n-th precedes slice n + 1."""
+    """Tokens that settle deliveries in an earlier piece. The n-th token precedes slice n + 1."""
     requests: dict[str, WindowRequest] = field(default_factory=dict)
     held: dict[str, list[tuple[str, int, bool]]] = field(default_factory=dict)
-    """Deliveries not settled individually: token, size, and whether a cumulative settlement covers
-    them."""
+    """The deliveries that were not settled individually: token, size, and whether a cumulative
+    settlement covers them."""
     covered: set[str] = field(default_factory=set)
-    """Subscriptions in which a delivery of this piece was settled. In ``client`` mode, that settled
-    everything before it too."""
+    """Subscriptions in which a delivery of this piece was settled. In ``client`` mode, that also
+    settled all earlier deliveries."""
     unsubscribed: bool = False
     """True if a subscription ended."""
     ambiguous: bool = False
@@ -97,7 +96,7 @@ class WindowSummary:
 
 @dataclass(frozen=True)
 class WindowLedger(Summary[WindowSummary]):
-    """One connection: the requests and held deliveries after the merged pieces."""
+    """One connection, with the requests and the held deliveries after the merged pieces."""
 
     requests: Mapping[str, WindowRequest] = field(default_factory=dict)
     held: Held = field(default_factory=dict)
@@ -105,10 +104,10 @@ class WindowLedger(Summary[WindowSummary]):
     ambiguous: bool = False
     """True if only the whole connection shows whether a window was overrun."""
     unsubscribed: bool = False
-    """True if a subscription ended. Deliveries that arrive after its end do not count, which a
-    single piece does not show."""
+    """True if a subscription ended. Deliveries that arrive after that are ignored, but a single
+    piece does not show this."""
     cumulative: frozenset[str] = frozenset()
-    """Subscriptions on which one answer settles all earlier deliveries too."""
+    """Subscriptions on which one answer also settles all earlier deliveries."""
 
     always_kept = True
 
@@ -162,8 +161,8 @@ def _overruns(
 
 
 def _most_held(part: WindowSlice, mode: str, carried: int) -> int:
-    """Return the largest amount held before a delivery, ``carried`` bytes of earlier pieces
-    included."""
+    """Return the largest amount held before a delivery, including ``carried`` bytes from earlier
+    pieces."""
     relative = part.before_ack if mode == "client" else part.individual
     most = NONE if relative == NONE else relative + carried
     return max(most, part.after_ack) if mode == "client" else most
@@ -272,7 +271,8 @@ class WindowSummaries:
             self._subs["auto"][sub], self._subs["client"][sub] = mode == "auto", mode == "client"
 
     def _ends(self, sub: Ints, size: Ints) -> Ints:
-        """Return for each delivery its subscription's running sum, including it, in this piece."""
+        """For each delivery, return its subscription's running sum in this piece, including the
+        delivery."""
         order = in_groups(sub, len(self._of_sub))
         groups, sizes = sub[order], size[order]
         if not len(groups):
@@ -291,8 +291,8 @@ class WindowSummaries:
     def _matched(
         self, connection: Ints, row: Ints, tokens: pa.Array, batch: Columns
     ) -> tuple[Ints, Bools]:
-        """Return for each answer the place of the delivery it names (-1: in an earlier piece), and
-        whether an earlier answer named it too."""
+        """For each answer, return the place of the delivery that it names (-1: in an earlier
+        piece), and whether an earlier answer named that delivery too."""
         count, answers = len(connection), batch.answers
         every = pa.concat_arrays([tokens, batch.answer_tokens]).dictionary_encode()
         of_name = every.indices.to_numpy().astype(np.int64)
@@ -341,7 +341,7 @@ class WindowSummaries:
         answers: tuple[Ints, Ints],
         known: tuple[Ints, Ints, Ints],
     ) -> None:
-        """Run the sums through the batch, row by row, for each subscription."""
+        """Continue each subscription's sums through the batch, row by row."""
         rows, sub, size, end, slices = deliveries
         answer_rows, match = answers
         all_sub, all_size, all_end = known

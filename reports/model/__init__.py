@@ -1,1 +1,1 @@
-"""The content of a report, without its form: tables, causes, charts."""
+"""The content of a report, independent of its form: tables, causes, charts."""

@@ -1,4 +1,4 @@
-"""An atlas of releases: when each difference appeared, disappeared and returned, and what changed
+"""An atlas of releases: when each difference appeared, disappeared or returned, and what changed
 between two releases."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATES = dict.fromkeys(("FAIL", "KNOWN", "WARN"), "broken") | {"PASS": "kept", 
 
 @dataclass(frozen=True)
 class Judged:
-    """A release and its results. ``sentence``: why they are incomplete."""
+    """A release and its results. ``sentence`` says why these are incomplete."""
 
     release: Release
     sentence: str
@@ -35,7 +35,7 @@ class Judged:
     areas: Mapping[Area, AreaState]
     behaviours: Mapping[str, set[str]]
     said: Mapping[str, Mapping[str, str]]
-    """The worst verdict on each requirement, and the link to a case that gave it."""
+    """The worst verdict on each requirement, and the link to a case with that verdict."""
 
     @property
     def report(self) -> str:
@@ -51,7 +51,7 @@ class Phase(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A requirement, or a behaviour with its ``question``, over the releases of a broker."""
+    """A requirement, or a behaviour with a ``question``, over the releases of a broker."""
 
     name: str
     question: str
@@ -64,7 +64,7 @@ class Past(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What changes for an application from ``a`` to ``b``: requirements and behaviours, the worst
+    """The changes for an application from ``a`` to ``b``: requirements and behaviours, the worst
     first. A requirement is ``undecided`` if only one of the two releases is known to break it."""
 
     a: Judged
@@ -77,7 +77,7 @@ class Change(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """A broker's releases. ``pasts``: its broken requirements and changed behaviours, the worst
+    """A broker's releases. ``pasts`` are the broken requirements and changed behaviours, the worst
     first, unchanged ones last."""
 
     name: str
@@ -88,8 +88,9 @@ class Broker(NamedTuple):
 
 
 class Atlas(NamedTuple):
-    """``others`` are releases without a result, each with the reason. ``changes`` compare
-    neighbouring releases, each release with the newest, and brokers."""
+    """``others`` are releases without a result, each with the reason. ``changes`` compares
+    neighbouring releases with each other, each release with the newest, and brokers with one
+    another."""
 
     brokers: Sequence[Broker]
     others: Sequence[tuple[Release, str]]
@@ -150,7 +151,7 @@ def _pasts(of_broker: Sequence[Judged]) -> list[Past]:
 
 
 def _phases(of_broker: Sequence[Judged], values: Sequence[str | None]) -> list[Phase]:
-    """Return results by range of releases, without releases that have none."""
+    """Return the results by range of releases, omitting releases without results."""
     phases: list[Phase] = []
     for judged, value in zip(of_broker, values, strict=True):
         if phases and phases[-1].value == value:

@@ -13,16 +13,14 @@ from brokerproof.reports.model.slugs import case_link
 from brokerproof.reports.sources.runs import Run
 
 MOST_BROKERS = 2
-"""The most brokers of a baseline that a sentence names."""
+"""The most brokers in a baseline that a sentence names."""
 _CHANGED = (Course.WORSE, Course.UNDECIDED, Course.BETTER)
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The run with which another was compared. Strings missing from the header are empty.
-
-    ``brokers``: the distinct brokers of its targets, with versions.
-    """
+    """The run with which another was compared. Strings that the header lacks are empty. ``brokers``
+    are the distinct brokers of its targets, with versions."""
 
     run: str
     started: str = ""
@@ -32,7 +30,7 @@ class Baseline:
 
     @property
     def words(self) -> str:
-        """Return its name, its broker and its start, or that these are unknown."""
+        """Return the baseline's name, broker and start, or say that these are unknown."""
         named = ", ".join(self.brokers[:MOST_BROKERS])
         if len(self.brokers) > MOST_BROKERS:
             named += f" and {len(self.brokers) - MOST_BROKERS} more"
@@ -47,7 +45,7 @@ class Baseline:
 
     @property
     def facts(self) -> str:
-        """Return everything known about it, and name what is unknown."""
+        """Return everything that is known about the baseline, and name what is unknown."""
         known = {
             "broker": ", ".join(self.brokers),
             "start": self.started and f"started {self.started}",
@@ -62,7 +60,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class ChangedCase:
-    """A case whose verdict differs from the baseline's; None: the case is missing."""
+    """A case whose verdict differs from that in the baseline (None: the case is missing)."""
 
     course: str
     target: str
@@ -85,7 +83,7 @@ class LostService:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A run compared with its baseline: the numbers of cases by course, and the first changed
-    ones."""
+    cases."""
 
     run: str
     baseline: Baseline
@@ -106,7 +104,7 @@ class Comparison:
         return sum(self.counts.values())
 
     def since(self, target: str, cases: Iterable[str]) -> str:
-        """Return in words which of these failing cases passed in the baseline."""
+        """Return, in words, which of these failing cases passed in the baseline."""
         changed = {change.case: change.before for change in self.changes if change.target == target}
         failing = set(cases)
         new = {case for case in failing if changed.get(case) is not None}
@@ -147,8 +145,8 @@ def baseline_of(header: Mapping[str, Any]) -> Baseline | None:
 
 
 def comparison_of(run: Run, *, several: bool) -> Comparison | None:
-    """Return the comparison in a run's header; None if it has no readable one. ``several``: the
-    report has several runs."""
+    """Return the comparison in a run's header; None if there is no readable one. ``several`` means
+    that the report has several runs."""
     baseline = baseline_of(run.header)
     if baseline is None:
         return None

@@ -1,4 +1,4 @@
-"""Certainty of a failure: how often it occurred, and why a late host does not explain it."""
+"""The certainty of a failure: how often it occurred, and why a late host does not explain it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from brokerproof.reports.sources.recorded_cases import RecordedCase
 from brokerproof.reports.sources.runs import Run
 
 CLEARLY_LONGER = 10
-"""A wait of this many times the host's worst lateness is not explained by it, even if several
-threads were late in turn."""
+"""If a wait was this many times the host's worst lateness, that does not explain the wait, even if
+several threads were late in turn."""
 _TRAFFIC = frozenset(
     (
         *("FrameSent", "FrameReceived", "HeartBeatSent", "HeartBeatReceived"),
@@ -25,12 +25,10 @@ _TRAFFIC = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A failure in its recording: ``violated`` of ``examples`` (both 0 unless the case is a
-    property).
+    """A failure as recorded: ``violated`` of ``examples`` (both 0 unless the case is a property).
 
     ``waited_ns`` is the shortest time without traffic before a violation; None if no such time was
-    recorded.
-    """
+    recorded."""
 
     examples: int
     violated: int
@@ -40,8 +38,8 @@ class Sighting:
 def sighting(
     recorded: RecordedCase, requirements: Collection[str], unrecorded: int = 0
 ) -> Sighting:
-    """Return how a case's recording shows the violation of ``requirements``. ``unrecorded``: passed
-    examples that were not recorded."""
+    """Return how the recording of a case shows the violation of ``requirements``. ``unrecorded`` is
+    the number of passed examples that were not recorded."""
     columns = (recorded.column(name) for name in ("kind", "at_ns", "seen", "requirement"))
     last: dict[int, int] = {}
     violated: set[int] = set()
@@ -60,8 +58,8 @@ def sighting(
 
 @dataclass(frozen=True, slots=True)
 class Certainty:
-    """Why a failure is the broker's fault and not the host's. ``whole`` has more detail than
-    ``brief``; both are empty if the run does not record it."""
+    """Why a failure is the broker's fault and not the host's. ``whole`` is more detailed than
+    ``brief``; both are empty if the run does not record the reason."""
 
     whole: str = ""
     brief: str = ""

@@ -1,4 +1,4 @@
-"""The counterexample of a case. The page's data contains it, so that a copied report is
+"""The counterexample of a case. The data of the case's page contains it, so that a copied report is
 complete."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from brokerproof.reports.model.index_model import CaseRow
 from brokerproof.reports.sources.runs import Run
 
 MOST_BYTES = 256 * 1024
-"""A larger file is named but not included."""
+"""The most bytes of a file that is included; larger files are only named."""
 
 _KINDS = {
     case_file.SUFFIX: "the conversation, byte for byte",
@@ -23,7 +23,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """One file: its name, its purpose, and its text (empty if too large)."""
+    """One file: its name, purpose and text (empty if the file is too large)."""
 
     name: str
     what: str

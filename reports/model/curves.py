@@ -1,10 +1,9 @@
 """Curves of an example's state over time, computed from its frames: the credit of AMQP links, the
 room in session windows, the messages that STOMP and AMQP 0-9-1 consumers hold against their
-windows, and the fullness of addresses that the broker reports.
+windows, and how full the broker says addresses are.
 
-Each follower reads the frames of one example in order and keeps :class:`Curve` objects with the
-bounds to draw.
-"""
+Each follower reads the frames of one example in order, and keeps :class:`Curve` objects with the
+bounds to draw."""
 
 from __future__ import annotations
 
@@ -26,17 +25,19 @@ from brokerproof.harness.targets.parameters import merged
 from brokerproof.reports.model.tables.addresses import ATTRIBUTES
 
 MOST_POINTS = 240
-"""The most points of a curve. With more, each stretch keeps its lowest and highest value."""
+"""The most points of a curve. If there are more, each stretch keeps its lowest and highest
+value."""
 MOST_CURVES = 6
 MOST_FRAMES = 200_000
 """The most frames of an example that are drawn."""
 SEEN = 50
-"""A curve that moves by less than this fraction of its highest value is not drawn."""
+"""A curve that moves by less than one part in this many of its highest value is not drawn."""
 MOST_WINDOW = 10_000
-"""A larger session window, in transfers, is not drawn: it limits nothing of interest."""
+"""The largest session window, in transfers, that is drawn; a larger one limits nothing of
+interest."""
 
 _WINDOWS = ("consumer-window-size", "prefetch-count", "activemq.prefetchSize")
-"""Headers by which a subscription asks for its window; only the first is in bytes."""
+"""The headers with which a subscription requests its window; only the first is in bytes."""
 _ASKED, _OF = "_AMQ_Attribute", "_AMQ_ResourceName"
 _UNITS = {"size": "octets", "messages": "messages", "pages": "pages"}
 _READINGS = {
@@ -62,12 +63,11 @@ class Curve:
 
 
 def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[Curve]:
-    """Return the curves of one example, those with bounds and the most steps first, without curves
+    """Return the curves of one example, first those with bounds and the most steps, omitting curves
     that hardly change.
 
     The rows are frames from :mod:`brokerproof.reports.model.excerpts`. ``settings`` are the
-    broker's address-settings, which limit addresses.
-    """
+    broker's address-settings, which limit addresses."""
     links, held, unsettled, deliveries = _Links(), _Held(), _Unsettled(), _Told(settings)
     for count, row in enumerate(rows):
         if count >= MOST_FRAMES:
@@ -117,7 +117,8 @@ def _thinned(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class _Links:
-    """The remaining credit of AMQP senders, and the transfers that session windows still allow."""
+    """The remaining credit of AMQP senders, and the number of transfers that session windows still
+    allow."""
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
@@ -202,7 +203,7 @@ def _sends(sender: Side) -> str:
 
 
 class _Held:
-    """Unsettled deliveries of STOMP subscriptions."""
+    """The unsettled deliveries of STOMP subscriptions."""
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
@@ -252,8 +253,8 @@ class _Held:
 
 
 class _Unsettled:
-    """Unsettled deliveries of AMQP 0-9-1 consumers, against the prefetch in force when they
-    began."""
+    """The unsettled deliveries of AMQP 0-9-1 consumers, against the prefetch in force when the
+    consumers began."""
 
     def __init__(self) -> None:
         self.curves: dict[object, Curve] = {}
@@ -316,7 +317,7 @@ class _Unsettled:
 
 
 class _Told:
-    """Fullness of addresses according to the broker's answers (management over messages)."""
+    """How full addresses are, according to the broker's answers (management over messages)."""
 
     def __init__(self, settings: Settings) -> None:
         self.curves: dict[object, Curve] = {}

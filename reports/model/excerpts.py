@@ -16,12 +16,13 @@ HEAD, TAIL, MARKED = 120, 60, 60
 """The most events from the beginning and the end of an example, and the most judgements and
 measurements from between."""
 HEAD_OF_PASS, TAIL_OF_PASS = 80, 40
-"""The most events of an example of a passed case: fewer, as nobody asks why a case passed."""
+"""The most events of an example of a passed case. There are fewer, as nobody asks why a case
+passed."""
 BODY_BYTES = 200
 HEADERS = 40
 HEADER_LENGTH = 300
 SAFE = 2**53
-"""The largest integer that JavaScript represents: larger values are written as text."""
+"""The largest integer that JavaScript represents exactly; larger values are written as text."""
 
 _MARKED = frozenset(
     {
@@ -41,8 +42,8 @@ Places = np.ndarray[Any, Any]
 
 
 def violations(case: RecordedCase) -> dict[int, list[tuple[str, str]]]:
-    """Return the examples (:attr:`RecordedCase.parts`) with violations, each as requirement and
-    detail."""
+    """Return the examples (:attr:`RecordedCase.parts`) with violations, each of these as
+    requirement and detail."""
     found: dict[int, list[tuple[str, str]]] = {}
     for place, kind in enumerate(case.column("kind")):
         if kind == "Judged" and case.column("seen")[place] == "VIOLATED":
@@ -62,8 +63,7 @@ def chosen_parts(
     For a property, failing examples come first: the one behind the page's headline (``quoted``: the
     case's findings as requirement and detail, the worst first), then the last, which in virtual
     time is the shrunk one. Next are the ``disputed`` examples, on which the second judge disagrees,
-    and those nearest to a bound.
-    """
+    and those nearest to a bound."""
     parts = case.parts
     by_part = dict(
         zip(
@@ -108,8 +108,8 @@ def _room(value: int | None, low: int | None, high: int | None) -> float | None:
 
 
 def shown_places(case: RecordedCase, places: Places, *, passed: bool = False) -> Places:
-    """Return the places of the events of an example that its page shows: beginning, end, and any
-    judged or measured between. ``passed``: its case passed."""
+    """Return the places of the events of an example that its page shows: the beginning, the end,
+    and any judgements or measurements between. ``passed`` is true if the case passed."""
     head, tail = (HEAD_OF_PASS, TAIL_OF_PASS) if passed else (HEAD, TAIL)
     size = case.total if len(places) == len(case) else len(places)
     index = case.numbers[places] - case.numbers[places[0]]
@@ -127,9 +127,8 @@ def excerpt(
     """Return one example as its page draws it: its ``part`` (0 unless the case is a property), the
     number of its ``events``, its ``rows`` and its ``curves``.
 
-    Instants of a row are nanoseconds since the first one. After omitted events, a row has
-    ``index``, its place in the example, from 1.
-    """
+    The instants of a row are nanoseconds since the first event. After omitted events, a row has
+    ``index``, its place in the example, from 1."""
     shown = shown_places(case, places, passed=passed).tolist()
     at = case.column("at_ns")
     zero = min(at[place] for place in shown)
@@ -193,10 +192,10 @@ def _number(value: int) -> int | str:
 _AMQP = ("begin", "attach", "flow", "transfer", "detach", "end", "open", "close")
 _STOMP = ("SUBSCRIBE", "UNSUBSCRIBE", "MESSAGE", "ACK", "NACK", "SEND")
 _AMQP091 = ("qos", "consume", "consume-ok", "deliver", "ack", "nack", "reject")
-"""Methods of the ``basic`` class."""
+"""The methods of the ``basic`` class that curves follow."""
 _DRAWN = frozenset((*_AMQP, *_STOMP, *(f"basic.{method}" for method in _AMQP091)))
 _SHORT = 40
-"""The most bytes of a body that may be an answer of the broker's management."""
+"""The most bytes of a body that may be an answer from the broker's management."""
 
 
 def _spoken(case: RecordedCase, places: Places) -> Iterator[dict[str, Any]]:

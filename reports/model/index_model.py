@@ -1,4 +1,4 @@
-"""Model of the index, as plain data, already capped and out of Spark."""
+"""The model of the index: plain data, already limited and no longer in Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LETTERS: Mapping[str, str] = {
     "NOTE": "N",
     "PASS": "P",
 }
-"""One letter per verdict, so that nobody depends on colour to tell them apart."""
+"""One letter per verdict, so that verdicts can be told apart without colour."""
 
 MEANINGS: Mapping[str, str] = {
     "ERROR": "an error in brokerproof; says nothing about the broker",
@@ -37,7 +37,7 @@ MEANINGS: Mapping[str, str] = {
 }
 
 VERDICTS: tuple[str, ...] = tuple(verdict.value for verdict in WORST_FIRST)
-"""Worst first."""
+"""The verdicts, the worst first."""
 
 SHOWN: tuple[str, ...] = tuple(verdict.value for verdict in LISTED)
 """The order in which verdicts are listed."""
@@ -50,11 +50,8 @@ _BAD = ("FAIL", "ERROR", "INCONCLUSIVE")
 @dataclass(frozen=True, slots=True)
 class Column:
     """One target of one run: a column of the matrix. ``label`` is its name, with its run if there
-    are several.
-
-    ``facts`` are the broker's version and its profile; ``latest``: no later run judged the same
-    target.
-    """
+    are several. ``facts`` are the broker's version and profile; ``latest`` is true if no later run
+    judged the same target."""
 
     run: str
     target: str
@@ -65,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Bar:
-    """The verdict counts of one column: verdicts that occur, worst first."""
+    """The verdict counts of one column: the verdicts that occur, worst first."""
 
     column: Column
     counts: tuple[tuple[str, int], ...]
@@ -78,8 +75,8 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case on one target. ``page`` is the address of its page, relative to the report's folder;
-    None if it has none."""
+    """One case on one target. ``page`` is the address of the case's page, relative to the report's
+    folder; None if there is none."""
 
     run: str
     target: str
@@ -96,7 +93,7 @@ class CaseRow:
     unrecorded_examples: int = 0
     drawn: tuple[str, ...] = ()
     impact: str = ""
-    """The worst impact of its violated requirements."""
+    """The worst impact of the violated requirements."""
 
     @property
     def title(self) -> str:
@@ -120,7 +117,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One requirement. In a column without a cell, nothing judged it."""
+    """One requirement. In a column without a cell, no case judged it."""
 
     words: Words
     cells: tuple[Cell | None, ...]
@@ -128,7 +125,7 @@ class MatrixRow:
 
 @dataclass(frozen=True)
 class Group:
-    """Requirements of one source (and version) and section."""
+    """The requirements in one section of one source (and version)."""
 
     source: str
     section: str
@@ -137,20 +134,20 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The successive groups of one source."""
+    """Successive groups that belong to one source."""
 
     source: str
     groups: tuple[Group, ...]
 
     @property
     def rows(self) -> int:
-        """The approximate number of lines: requirements and headings."""
+        """The approximate number of lines, requirements and headings included."""
         return sum(len(group.rows) + 1 for group in self.groups)
 
 
 @dataclass(frozen=True)
 class Unjudged:
-    """Requirements of one source on which no case gave a finding: ``missing`` of ``of``; ``words``
+    """Requirements of one source on which no case made a finding: ``missing`` of ``of``; ``words``
     lists some."""
 
     source: str
@@ -171,7 +168,7 @@ class Again:
 
 @dataclass
 class Model:
-    """Model of the index. If a list was capped, a count has its full length."""
+    """The model of the index. If a list was cut, a count has its full length."""
 
     runs: list[Run]
     columns: list[Column]
@@ -207,7 +204,7 @@ class Model:
 
     @property
     def headline(self) -> str:
-        """The targets and their worst results, for the window title."""
+        """The targets and their worst results, for the title of the window."""
         worst = [f"{count} {verdict}" for verdict, count in self.now.items() if verdict in _BAD]
         passed = f"{self.now.get('PASS', 0)} PASS"
         targets = list(dict.fromkeys(bar.column.target for bar in self.latest))
@@ -221,7 +218,7 @@ class Model:
         return sum(len(group.rows) for group in self.groups)
 
     def halved(self) -> Model:
-        """Return a copy of the model with lists half as long; the counts stay."""
+        """Return a copy of the model with lists half as long but the same counts."""
         groups = _first(self.groups, self.listed // 2)
         unjudged = [
             replace(source, words=source.words[: len(source.words) // 2])
@@ -245,13 +242,13 @@ class Model:
 
     @property
     def totals(self) -> dict[str, int]:
-        """Cases by verdict over all columns: verdicts that occur, worst first."""
+        """The number of cases by verdict over all columns: the verdicts that occur, worst first."""
         return _total(self.bars)
 
     @property
     def now(self) -> dict[str, int]:
-        """The counts over the last run of each target, so that violations fixed since do not
-        count."""
+        """The counts over the last run of each target, so that violations that have since been
+        fixed do not count."""
         return _total(self.latest)
 
     @property

@@ -1,4 +1,4 @@
-"""Builds the index's model from limited parts of the tables."""
+"""Builds the model of the index from limited parts of the tables."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the HTML for runs of any size. ``findings``: the most cases that the page without
+    """Limits of the HTML for runs of any size. ``findings`` is the most cases that the page without
     JavaScript lists."""
 
     columns: int = 12
@@ -63,9 +63,8 @@ class Limits:
 def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Column]:
     """Return a column for each run and target with a result or an entry in the header.
 
-    With one run, they are in the order of its header; with several, each target's runs are
-    together, in order of start.
-    """
+    With one run, the columns are in the order of its header; with several, the runs of each target
+    are together, in order of start."""
     with_results = {(row["run"], row["target"]) for row in counts}
     by_target: dict[str, list[Column]] = {}
     for run in in_order(runs):
@@ -86,7 +85,7 @@ def columns(runs: Sequence[Run], counts: Iterable[Mapping[str, Any]]) -> list[Co
 
 
 def shown_columns(every: Sequence[Column], runs: Sequence[Run], most: int) -> list[Column]:
-    """Return at most ``most`` columns of the latest runs, in the order of ``every``."""
+    """Return at most ``most`` columns, those of the latest runs, in the order of ``every``."""
     age = {run.name: place for place, run in enumerate(reversed(in_order(runs)))}
     newest = sorted(every, key=lambda column: age[column.run])[:most]
     return [column for column in every if column in newest]
@@ -126,7 +125,8 @@ def case_rows(results: pa.Table, runs: Sequence[Run]) -> list[CaseRow]:
 def case_row(
     row: Mapping[str, Any], facts: Mapping[str, Mapping[str, CaseFacts]], page: str | None = None
 ) -> CaseRow:
-    """Return a row of the table of cases with the facts of its run (``facts`` has runs by name)."""
+    """Return a row of the table of cases, with the facts about its run (``facts`` has the runs by
+    name)."""
     described = facts[row["run"]].get(row["case"])
     return CaseRow(
         run=row["run"],
@@ -153,7 +153,7 @@ def groups(
     requirements: Requirements,
     pages: Mapping[Any, str],
 ) -> list[Group]:
-    """Return the matrix, grouped by source and section in the catalogue's order; unknown
+    """Return the matrix, grouped by source and section, in the catalogue's order with unknown
     requirements last."""
     places = {(column.run, column.target): place for place, column in enumerate(of)}
     cells: dict[str, list[Cell | None]] = defaultdict(lambda: [None] * len(of))
@@ -179,7 +179,7 @@ def unjudged(
     coverage: Iterable[Mapping[str, Any]], requirements: Requirements, profiles: set[str], most: int
 ) -> tuple[list[Unjudged], int]:
     """Return at most ``most`` requirements, by source, that could have been judged on these targets
-    but were not, and the total number."""
+    but were not, and their total number."""
     judged = {row["requirement"] for row in coverage}
     by_source: dict[str, list[Words]] = defaultdict(list)
     totals: dict[str, int] = defaultdict(int)
@@ -204,8 +204,8 @@ def model(
     requirements: Requirements,
     limits: Limits,
 ) -> Model:
-    """Return the index's model, all its parts limited, without results from recordings. ``rows``:
-    the cases."""
+    """Return the model of the index, with all parts limited, but without results from recordings.
+    ``rows`` are the cases."""
     counted = tables.counts.to_pylist()
     all_columns = columns(runs, counted)
     shown = shown_columns(all_columns, runs, limits.columns)
@@ -242,7 +242,7 @@ def with_recordings(
     errors: Sequence[Mapping[str, Any]],
     limits: Limits,
 ) -> Model:
-    """Return the model with errors, and with results from recordings, contradictions first."""
+    """Return the model with errors and with results from recordings, contradictions first."""
     contradictions = sum(bool(row["contradicts"]) for row in irregular)
     several = len(shown.runs) > 1
     rows = [

@@ -1,10 +1,9 @@
 """Small charts for the first screen: every quantity measured on a target, by mission area and unit,
 against its expected interval.
 
-A measurement is a dot on the bar of its interval. Measurements are ordered by expectation, so
-correct TTLs rise with the requested TTL. The scale is logarithmic, so that milliseconds and minutes
-fit.
-"""
+A measurement is a dot on the bar of its interval. Measurements are ordered by expected value, so
+correct TTLs rise with the requested TTL. The scale is logarithmic, so that both milliseconds and
+minutes fit."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from brokerproof.reports.model.quantities import counted, duration
 
 AREAS = (Area.HEARTBEAT, Area.WINDOW, Area.THRESHOLD, Area.PAGING)
 WIDTH, HEIGHT, HEAD, FOOT = 240, 64, 15, 4
-"""Size of a chart, in its own units; ``HEAD`` is the space above the highest value."""
+"""The size of a chart, in units of its own; ``HEAD`` is the space above the highest value."""
 MOST_MARKS = 40
 SHORTEST_BAR = 3.0
 _UNITS = {"ns": "time", "octets": "bytes"}
@@ -47,7 +46,7 @@ class Measured:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The sort key: the expected bound, then the value."""
+        """The sort key: first the expected bound, then the value."""
         low, high = self.value.low, self.value.high
         return (low if high is None else high) or 0, self.value.value
 
@@ -71,7 +70,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A drawn measurement: a bar from ``top`` of this ``length``, and a dot at ``y``."""
+    """A drawn measurement: a bar of this ``length`` from ``top``, and a dot at ``y``."""
 
     x: float
     top: float
@@ -83,8 +82,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The measurements of one area in one unit. ``nearest`` is the one nearest to a bound, or
-    furthest outside its bounds."""
+    """The measurements of one area in one unit. ``nearest`` is the measurement nearest to a bound,
+    or furthest outside its bounds."""
 
     area: str
     unit: str
@@ -161,7 +160,8 @@ def _chart(area: str, unit: str, measured: list[Measured]) -> Chart:
 
 
 def _spread(measured: list[Measured]) -> list[Measured]:
-    """Return at most :data:`MOST_MARKS`: those outside, and evenly spaced others."""
+    """Return at most :data:`MOST_MARKS` measurements: those outside their intervals, and evenly
+    spaced others."""
     outside = [place for place, value in enumerate(measured) if value.is_outside][:MOST_MARKS]
     inside = [place for place, value in enumerate(measured) if not value.is_outside]
     room = MOST_MARKS - len(outside)

@@ -35,12 +35,12 @@ MOST_MAIN_REASONS = 2
 """The most reasons for skips in the box of a target."""
 MOST_OBSERVED = 3
 MOST_CASES = 6
-"""The most cases of a cause in the index; the list of cases has them all."""
+"""The most cases of a cause that the index shows; the list of cases has them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class CauseLine:
-    """Cases that fail for one reason: ``cases`` are names with their variants, each with a page and
+    """Cases that fail for one reason. ``cases`` has their names and variants, each with a page and
     a title."""
 
     run: str
@@ -54,17 +54,17 @@ class CauseLine:
     repeat: str
     """The command that judges the first of these cases again."""
     areas: frozenset[str] = frozenset()
-    """The areas of all requirements that its cases violated. Cases with the same observation share
-    a cause, whichever requirement reports it."""
+    """The areas of all requirements that these cases violated. Cases with the same observation
+    share a cause, whichever requirements report it."""
     certainty: Certainty = field(default_factory=Certainty)
     since: tuple[str, ...] = ()
     """Sentences about the cause from the baseline and earlier runs; empty if there are none."""
     anchor: str = ""
-    """Its place on the index; empty if it is not listed there."""
+    """The anchor of the cause on the index; empty if it is not listed there."""
 
     def sentence(self, most: int) -> str:
-        """Return the requirement's deciding words in quotation marks, or our own, cut to ``most``
-        characters."""
+        """Return the requirement's decisive words in quotation marks, or else our own, cut to
+        ``most`` characters."""
         if self.words is None:
             return ""
         if not self.words.quotation:
@@ -77,13 +77,14 @@ class CauseLine:
 
     @property
     def brief(self) -> str:
-        """When it first appeared and how certain it is, in one line."""
+        """When the cause first appeared and how certain it is, on one line."""
         return "; ".join(text for text in (*self.since, self.certainty.brief) if text)
 
 
 @dataclass(frozen=True, slots=True)
 class AreaLine:
-    """An area on a target in its last run. ``link``: address of its first cause or of its cases."""
+    """An area on a target in the target's last run. ``link`` is the address of the first cause or
+    of the cases."""
 
     label: str
     state: str
@@ -92,15 +93,15 @@ class AreaLine:
     why: str
     link: str
     cases: str
-    """Address of its cases."""
+    """The address of the area's cases."""
     causes: tuple[CauseLine, ...] = ()
-    """The causes that break it, worst first."""
+    """The causes that break the area, worst first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skips:
     """Cases skipped on a target: the most frequent reasons, each with its number of cases, and the
-    number of ``others``."""
+    number of cases with other reasons (``others``)."""
 
     reasons: tuple[tuple[str, int], ...]
     others: int
@@ -108,26 +109,26 @@ class Skips:
 
 @dataclass(frozen=True)
 class Overview:
-    """Lines of areas by run and target, and the causes over all targets."""
+    """The lines of areas by run and target, and the causes over all targets."""
 
     areas: Mapping[tuple[str, str], Sequence[AreaLine]]
     causes: Sequence[CauseLine]
     more: int
     charts: Mapping[tuple[str, str], Sequence[Chart]]
     order_breaks: Mapping[tuple[str, str], int]
-    """Messages that, according to the recordings of a target, certainly arrived after a later
-    message."""
+    """The number of messages that, according to the recordings of a target, certainly arrived after
+    a later message."""
     skipped: Sequence[tuple[str, str, int]]
-    """By target: reasons for skips with their cases, the most frequent first."""
+    """By target, the reasons for skips with their numbers of cases, the most frequent first."""
     skips: Mapping[tuple[str, str], Skips]
     judged: int
-    """Requirements judged or left open on a target in its last run."""
+    """The number of requirements judged or left open on a target in its last run."""
     open: int
-    """Requirements left open on some target."""
+    """The number of requirements left open on some target."""
     comparisons: Sequence[Comparison] = ()
-    """Comparisons with a baseline, of the last run of each target."""
+    """The comparisons of each target's last run with a baseline."""
     has_past: bool = False
-    """True if it is known when some cause first appeared."""
+    """True if it is known for some cause when it first appeared."""
 
 
 _STYLES = {
@@ -160,8 +161,8 @@ def overview(
     sightings: Mapping[tuple[str, str, str], Sighting] | None = None,
 ) -> Overview:
     """Return the first screen of the last run of each target; ``groups`` and ``columns`` are those
-    of the matrix, which includes earlier runs. By run, target and case, ``irregular`` has the
-    irregularities in recordings, ``sightings`` the failures."""
+    of the matrix, which includes earlier runs. ``irregular`` has the irregularities in recordings,
+    and ``sightings`` the failures, by run, target and case."""
     by_name = {run.name: run for run in runs}
     wanted: dict[str, set[str]] = {}
     for bar in latest:
@@ -212,7 +213,7 @@ def overview(
 
 
 def _charts(states: Iterable[AreaState], cases: Iterable[CaseRow]) -> list[Chart]:
-    """Return the charts of a target. If an area is broken but its charts do not show the violation,
+    """Return the charts of a target. If an area is broken but its charts do not show a violation,
     they say so."""
     drawn = charts(cases)
     broken = {state.area.label for state in states if state.state is State.BROKEN}
@@ -254,7 +255,7 @@ def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -
 
 @dataclass(frozen=True)
 class _Past:
-    """The known history before a run: its baseline and earlier runs."""
+    """What is known from before a run: its baseline and the earlier runs."""
 
     runs: Sequence[Run]
     groups: Sequence[Group]
@@ -273,8 +274,8 @@ class _Past:
         return tuple(said)
 
     def _places(self, target: str) -> list[int]:
-        """Return the columns up to and including the last one of ``target``: its runs, or for
-        NAME@RELEASE the releases of NAME, the oldest first."""
+        """Return the columns up to and including the last one of ``target``, the oldest first: its
+        runs or, for NAME@RELEASE, the releases of NAME."""
         own = [at for at, column in enumerate(self.columns) if column.target == target]
         judged = release(target)
         if len(own) != 1 or judged is None:

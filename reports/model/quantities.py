@@ -1,4 +1,4 @@
-"""Durations and large numbers for people."""
+"""Durations and large numbers in a form for people."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def grouped(number: int) -> str:
 
 
 def rounded_up(nanoseconds: int) -> int:
-    """Return a duration rounded up to two significant figures, for "at most"."""
+    """Return a duration rounded up to two significant figures, for use after "at most"."""
     scale = int(10 ** max(len(str(abs(nanoseconds))) - 2, 0))
     return -(-nanoseconds // scale) * scale
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun in the singular or plural: ``1 delivery``, ``2 deliveries``."""
+    """Return a number with a noun in the singular or plural: ``1 delivery``, ``2 deliveries``."""
     one = re.sub(r"ies$", "y", noun).removesuffix("s")
     if abs(number) == 1 or one in _UNCOUNTED:
         return f"{grouped(number)} {one}"

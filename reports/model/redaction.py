@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 NAMES = ("passcode", "password", "authorization", "initial-response", "response")
-"""Headers whose values are blanked, in upper or lower case; the last two are those of SASL in AMQP
+"""The headers whose values are blanked, in upper or lower case; the last two belong to SASL in AMQP
 1.0 and 0-9-1."""
 BLANK = "(blanked)"
 
@@ -38,16 +38,15 @@ def blank_text(data: bytes, most: int) -> str:
 
 
 def blanked(name: Column, value: Column) -> Column:
-    """Return the value of a header, or :data:`BLANK`."""
+    """Return the value of a header, or :data:`BLANK` instead of a secret."""
     return F.when(F.lower(name).isin(*NAMES), F.lit(BLANK)).otherwise(value)
 
 
 def blanked_bytes(data: Column, most: int) -> Column:
     """Return the first ``most`` bytes as text, one character per byte.
 
-    Header lines with a secret are blanked, and everything after a SASL PLAIN. Bytes that are not a
-    well-formed frame may contain a secret too.
-    """
+    Header lines with a secret are blanked, and so is everything after a SASL PLAIN. Bytes that are
+    not a well-formed frame may contain a secret too."""
     text = F.decode(data, "ISO-8859-1")
     cleaned = F.regexp_replace(F.regexp_replace(text, _LINE, f"$1$2{BLANK}"), _PLAIN, f"$1{BLANK}")
     # Most bodies are short and contain neither a header line nor a mechanism. Looking for these

@@ -12,16 +12,17 @@ from brokerproof.reports.model.index_model import VERDICTS, Column
 ROWS = 12
 """The most cases on a target that a requirement's page lists, worst first."""
 KEPT_ROWS = 6
-"""The most passed or skipped cases on a page; more would add nothing."""
+"""The most passed or skipped cases on a page; further ones would add nothing."""
 _UNREMARKABLE = ("PASS", "SKIP")
 LONGEST_DETAIL, LONGEST_UNREMARKABLE = 400, 160
-"""The most characters of an observation on a page; the case's page has all of it."""
+"""The most characters of an observation on a page; the page of the case shows all of it."""
 _RANK = {verdict: place for place, verdict in enumerate(VERDICTS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A finding on the requirement. ``page``: its case's page, relative to the report's folder."""
+    """A finding on the requirement. ``page`` is the page of its case, relative to the report's
+    folder."""
 
     case: str
     verdict: str
@@ -32,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Keeper:
-    """One target in one run: the worst verdict, the number of cases, and the first of them."""
+    """One target in one run: the worst verdict, the number of cases, and the first few cases."""
 
     column: Column
     cases: int

@@ -16,11 +16,8 @@ from brokerproof.harness.model.verdicts import Level
 @dataclass(frozen=True, slots=True)
 class Words:
     """A requirement in the report's words; everything but the id is empty if the catalogue lacks
-    it.
-
-    ``judgeable``: brokers can be judged by it. ``profile``: the broker family that it applies to,
-    empty for all.
-    """
+    the requirement. ``judgeable`` means that brokers can be judged by it. ``profile`` is the broker
+    family to which it applies, empty for all."""
 
     id: str
     source: str = ""
@@ -37,7 +34,7 @@ class Words:
 
     @property
     def required(self) -> str:
-        """The document's words in quotation marks, or else ours."""
+        """The words of the document in quotation marks, or else our own."""
         return f"“{self.quotation}”" if self.quotation else self.statement
 
     @property
@@ -75,7 +72,7 @@ class Requirements:
         return self._known.get(requirement) or Words(requirement)
 
     def place(self, requirement: str) -> int:
-        """Return its position in the catalogue; unknown requirements come last."""
+        """Return the requirement's position in the catalogue; unknown requirements come last."""
         return self._place.get(requirement, len(self._place))
 
     def level(self, requirement: str) -> Level | None:

@@ -13,14 +13,14 @@ def slug(run: str, target: str, case: str) -> str:
 
 
 def case_link(run: str, target: str, case: str, *, several: bool) -> str:
-    """Return the address of a case's page, relative to the report's folder. It names the run only
-    if there are ``several``, so otherwise it is the same in every report."""
+    """Return the address of a case's page, relative to the report's folder. It contains the run
+    only if there are ``several`` runs; otherwise it is the same in every report."""
     named = {"case": case, "target": target} | ({"run": run} if several else {})
     return f"case.html#{urlencode(named, errors='replace')}"
 
 
 def plain_slug(name: str) -> str:
-    """Return ``name`` itself if it is a safe file name, as requirement ids are; else add a
+    """Return ``name`` itself if it is a safe file name, as requirement ids are; otherwise add a
     digest."""
     return name if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}", name) else _named(name, name)
 

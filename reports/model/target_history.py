@@ -1,4 +1,4 @@
-"""Each target over time, as plain data: verdict counts per run in order of start, and changed
+"""Each target over time, as plain data: verdict counts per run, in order of start, and the changed
 cases."""
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ WORDS: Mapping[str, str] = {
     "BETTER": "better",
     "SAME": "changed and changed back",
 }
-"""Words for a case's change from its first to its last run, by course."""
+"""Words for the change of a case from its first to its last run, by course."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One target in one of several runs; counts are worst first."""
+    """One target in one of several runs; the counts have the worst verdict first."""
 
     run: str
     started: str
@@ -37,7 +37,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A case's verdict in one run, and its page if it has one."""
+    """The verdict of a case in one run, and the case's page if there is one."""
 
     run: str
     verdict: str
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A case whose verdict was not always the same: a step per stage (None: not judged)."""
+    """A case whose verdict was not always the same, with one step per stage (None: not judged)."""
 
     case: str
     went: str
@@ -55,8 +55,8 @@ class Changed:
 
 @dataclass(frozen=True)
 class Past:
-    """One target over time. ``changed`` may have only the first cases; ``ways`` counts all, by
-    course."""
+    """One target over time. ``changed`` may hold only the first cases; ``ways`` has the number of
+    all, by course."""
 
     target: str
     stages: tuple[Stage, ...]
@@ -74,7 +74,7 @@ class Past:
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs in order of start; those with equal or unknown starts in the order given."""
+    """Return the runs in order of start; runs with equal or unknown starts keep the given order."""
     return sorted(runs, key=lambda run: str(run.header.get("started", "")))
 
 
@@ -95,8 +95,7 @@ def pasts(
     """Return the targets that more than one run judged, in order of first mention.
 
     ``counts`` are cases by verdict, by run and target; ``changes`` rows of the table of history;
-    ``ways`` the number of cases that changed, by target and course.
-    """
+    ``ways`` the number of cases that changed, by target and course."""
     stages: dict[str, list[Stage]] = {}
     for run in in_order(runs):
         for name, target in counts:

@@ -1,5 +1,5 @@
-"""The targets of a report: verdicts, documented and measured parameters, and known deviations of
-each."""
+"""The targets of a report, each with verdicts, documented and measured parameters, and known
+deviations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from brokerproof.reports.sources.runs import Run, UnreadableRun
 SKIPPED = 40
 """The most reasons for skips that are listed."""
 INFERRED = "inferred"
-"""The folder in a run's folder for the measured parameters of its targets, ``TARGET.json``."""
+"""The folder inside a run folder with the measured parameters of its targets, ``TARGET.json``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Deviating:
-    """A listed deviation, and the number of findings of the last run that matched it."""
+    """A listed deviation, and the number of findings in the last run that matched it."""
 
     name: str
     versions: str
@@ -52,12 +52,12 @@ class Deviating:
 
 @dataclass(frozen=True)
 class Broker:
-    """One target over all runs. ``facts``: its entry in the header of the last run, capabilities
-    included."""
+    """One target over all runs. ``facts`` is the target's entry in the header of the last run,
+    capabilities included."""
 
     target: str
     asked_for: str
-    """Its value of ``--target``, quoted for a shell."""
+    """The value of ``--target`` that named this target, quoted for a shell."""
     facts: Mapping[str, Any]
     bars: tuple[Bar, ...]
     sources: Mapping[str, Mapping[str, int]]
@@ -78,7 +78,7 @@ class Broker:
 
 
 Measured = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Output of ``brokerproof infer --json`` by target; ``*`` stands for any target."""
+"""The output of ``brokerproof infer --json`` by target; ``*`` stands for any target."""
 
 
 def brokers(
@@ -203,8 +203,8 @@ def _in_words(value: object) -> str:
 def _deviations(
     facts: Mapping[str, Any], shown: Mapping[ListedDeviation, int], requirements: Requirements
 ) -> tuple[Deviating, ...]:
-    """Return the family's deviations that cover this target and version: first those that occurred,
-    worst impact first."""
+    """Return the family's deviations that apply to this target and version: first those that
+    occurred, with the worst impact first."""
     profile = str(facts.get("profile") or "-")
     path = Path(str(files("brokerproof.fixtures"))) / "brokers" / profile / "known_deviations.toml"
     if Path(profile).name != profile:
@@ -268,8 +268,8 @@ def _skips(cases: Iterable[CaseRow]) -> dict[tuple[str, str], list[tuple[str, in
 def _known(
     findings: Iterable[Mapping[str, Any]],
 ) -> dict[tuple[str, str], Counter[ListedDeviation]]:
-    """Return by run and target the listed deviations that findings matched, each with the number of
-    findings."""
+    """Return, by run and target, the listed deviations that findings matched, each with the number
+    of findings."""
     known: dict[tuple[str, str], Counter[ListedDeviation]] = {}
     for finding in findings:
         if finding["verdict"] == "KNOWN":

@@ -1,2 +1,2 @@
-"""``brokerproof soak``: a load that is judged while it runs, by Structured Streaming over its
+"""``brokerproof soak``: a load that is judged while it runs, with Structured Streaming over its
 segments."""

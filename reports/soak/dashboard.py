@@ -1,4 +1,4 @@
-"""Progress of a soak: a table redrawn on a terminal, plain lines elsewhere."""
+"""Shows the progress of a soak: as a table redrawn on a terminal, in plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from brokerproof.reports.soak.stream import Seen
 
 PLAIN_EVERY: Duration = 5 * NS_PER_S
 SPAN = 8
-"""The number of calls over which rates are averaged."""
+"""The number of calls of :meth:`Dashboard.show` over which rates are averaged."""
 
 
 class Dashboard:
@@ -47,7 +47,7 @@ class Dashboard:
             self._live.stop()
 
     def show(self, progress: Progress, seen: Seen) -> None:
-        """Show the progress, if there is any since the last call."""
+        """Show the progress if there has been any since the last call."""
         numbers = progress.numbers
         if not self._history or self._history[-1][0] != progress.at:
             self._history.append((progress.at, numbers["sent"], numbers["received"]))
@@ -126,5 +126,5 @@ def _violations(seen: Seen) -> str:
 
 
 def _lasts(progress: Progress) -> str:
-    """Return how long it has been sending: drivers begin shortly after the first call."""
+    """Return how long the load has been sending; drivers begin shortly after the first call."""
     return f"{max(0, progress.at - progress.since) / NS_PER_S:.0f} s"

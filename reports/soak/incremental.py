@@ -1,4 +1,4 @@
-"""Judges a recording while it still grows.
+"""Judges a recording while it is still growing.
 
 The engine that judges whole recordings (:mod:`brokerproof.reports.judging.judge`) summarises every
 finished segment and merges the summary with earlier ones. Merged summaries raise a *suspicion*
@@ -54,8 +54,8 @@ class _Overdue:
 class Suspicions:
     """The merged summaries so far.
 
-    With several ``drivers``, the segments of one may be read before those of another, so a message
-    may seem to arrive before it was sent.
+    With several ``drivers``, the segments of one driver may be read before those of another, so a
+    message may seem to arrive before it was sent.
     """
 
     ground: Expectations
@@ -63,11 +63,12 @@ class Suspicions:
     grace: Duration = GRACE
     groups: dict[Key, Summary[Any]] = field(default_factory=dict)
     amqp: bool = False
-    """True if there are connections that must be read as a whole to be judged: AMQP 1.0 and
+    """True if there are connections that can only be judged as a whole: those of AMQP 1.0 and
     CORE."""
     _overdue: dict[Key, _Overdue] = field(default_factory=dict)
     _delivered: dict[Key, int] = field(default_factory=dict)
-    """The highest number that arrived, by run, target, case, example, queue and producer."""
+    """The highest message number that arrived, by run, target, case, example, queue and
+    producer."""
     _known: dict[Key, Any] = field(default_factory=dict)
     """The state in which a suspicion was raised, by group."""
 
@@ -98,7 +99,8 @@ class Suspicions:
 
     @property
     def under_way(self) -> int:
-        """Messages sent but not arrived yet, according to the segments."""
+        """The number of messages that were sent but have not yet arrived, according to the
+        segments."""
         return sum(bitmap.missing.bit_count() for _, bitmap in self._bitmaps())
 
     def _bitmaps(self) -> Iterator[tuple[Key, DeliveryBitmap]]:
@@ -107,7 +109,7 @@ class Suspicions:
                 yield key, summary
 
     def _overdue_messages(self, now: Instant) -> list[str]:
-        """Return the messages that should have arrived, or been sent, by now."""
+        """Return the messages that should by now have arrived or been sent."""
         suspicions = []
         for key, bitmap in self._bitmaps():
             if _named(key)["block"] == LOOSE:
@@ -131,7 +133,8 @@ class Suspicions:
         return suspicions
 
     def _overtaken(self, key: Key) -> int:
-        """Return the numbers in a block that a later message of their producer overtook."""
+        """Return the numbers of the messages in a block that a later message of their producer
+        overtook."""
         last = self._delivered.get(_producer(key), -1) - _named(key)["block"] * BLOCK
         return FULL if last >= BLOCK else (1 << max(0, last)) - 1
 
@@ -175,7 +178,8 @@ _SUSPICIONS: Mapping[str, Callable[[Suspicions, Key, Any], tuple[int, str]]] = {
     CHANNELS: _of_windows,
     CONNECTION: _of_connection,
 }
-"""By kind: a state that is 0 while nothing is suspicious, and the suspicion in words."""
+"""By kind, a function for a state that is 0 while nothing is suspicious, and the suspicion in
+words."""
 
 
 def _named(key: Key) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The preflight of a soak: judges a recording of a few events in which two messages were delivered
 twice.
 
-It tests the judges, and loads everything that they need: a session's first judgement takes ten
-times as long as later ones, which is too long once a soak has a suspicion.
+This tests the judges and loads everything that they need: the first judgement in a session takes
+ten times as long as later ones, which is too long once a soak has a suspicion.
 """
 
 from __future__ import annotations

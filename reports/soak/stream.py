@@ -1,4 +1,5 @@
-"""Judges a recording while it grows: a streaming query with batches of newly finished segments."""
+"""Judges a recording while it grows, by a streaming query over batches of newly finished
+segments."""
 
 from __future__ import annotations
 
@@ -27,20 +28,19 @@ from brokerproof.reports.spark import paths as spark_paths
 _ORDER = re.compile(r"part-(?P<tag>.*)-(?P<number>\d+)\.parquet")
 LISTED = 20
 AMQP_EVERY = 10
-"""The number of batches after which AMQP connections are read as a whole again, if there are
-any."""
+"""The number of batches after which any AMQP connections are read as a whole again."""
 
 
 @dataclass
 class Seen:
-    """The state of the judges. The thread that displays it reads it."""
+    """The state of the judges, which another thread reads to display it."""
 
     segments: int = 0
     batches: int = 0
     looks: int = 0
     under_way: int = 0
     took: Duration = 0
-    """Duration of the last batch, including its recheck if there was one."""
+    """The duration of the last batch, including the recheck if there was one."""
     longest: Duration = 0
     suspicion: str = ""
     """The last suspicion."""
@@ -52,8 +52,9 @@ class Seen:
 
 @dataclass
 class Stream:
-    """``folder`` is the run folder; ``now`` returns the time on the recording's clock. After a
-    judgement of everything, the next waits at least ``pause`` times its duration."""
+    """``folder`` is the run folder; ``now`` returns the time on the recording's clock. After
+    everything was judged, the next such judgement waits at least ``pause`` times as long as that
+    took."""
 
     spark: SparkSession
     folder: Path
@@ -158,7 +159,7 @@ class Stream:
 
 
 def is_certain(conclusion: Conclusion, grace: Duration, now: Instant) -> bool:
-    """True if there is a violation other than the loss of a message still in flight."""
+    """True if there is a violation other than the loss of a message that may still be in flight."""
     for wrong in conclusion.wrong:
         if wrong.verdict is not Verdict.FAIL:
             continue

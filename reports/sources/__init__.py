@@ -25,13 +25,12 @@ Work: TypeAlias = Callable[[Piece], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True)
 class Source:
-    """A recording in pieces, each small enough to be one task.
-
-    A piece has at least ``place``, its position among all pieces. The places of a connection's
-    successive events must ascend. ``open`` runs on a worker and must be picklable. It yields the
-    batches of one piece in order, with at least the requested columns, in the types of
-    :data:`brokerproof.harness.trace.columns.SCHEMA` (a dictionary of strings for a string).
-    ``profile`` is the broker's family according to the recording itself, empty if unknown.
+    """A recording in pieces, each small enough for one task. A piece has at least a ``place``, its
+    position among all pieces. The places of a connection's successive events must ascend. ``open``
+    runs on a worker and must be picklable. It yields the batches of one piece, in order, with at
+    least the requested columns, in the types of :data:`brokerproof.harness.trace.columns.SCHEMA` (a
+    dictionary of strings for a string). ``profile`` is the broker's family according to the
+    recording itself, empty if unknown.
     """
 
     pieces: Sequence[Piece]
@@ -42,13 +41,14 @@ class Source:
     whole: bool = True
     """True if the recording is known to contain every connection of the broker."""
     captured: bool = False
-    """True if the events are captured packets with the instants of the kernel that saw them, or
-    events of a proxy with the proxy's instants."""
+    """True if the events come from captured packets, with the instants of the kernel that saw them,
+    or from a proxy, with the proxy's instants."""
     proxied: bool = False
-    """True if events were also captured next to the application, so that its half can be judged."""
+    """True if events were also captured next to the application, so that the application's side can
+    be judged."""
     load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
-    """Fetches for workers what they cannot reach: returns the pieces as rows with ``place`` and the
-    other keys that ``open`` needs."""
+    """Fetches what workers cannot reach: returns the pieces as rows with ``place`` and the other
+    keys that ``open`` needs."""
 
     def each(
         self,
@@ -57,8 +57,8 @@ class Source:
         schema: StructType,
         places: Container[int] | None = None,
     ) -> DataFrame:
-        """Return the batches that ``work`` yields for each piece, or for those with ``places``.
-        Every piece is a separate task; no data is moved between workers."""
+        """Return the batches that ``work`` yields for each piece, or only for the pieces at
+        ``places``. Every piece is a separate task; no data is moved between workers."""
         chosen = [piece for piece in self.pieces if places is None or piece["place"] in places]
         if self.load is not None:
 
@@ -77,8 +77,8 @@ class Source:
         return spark.range(0, len(chosen), 1, max(1, len(chosen))).mapInArrow(run, schema)
 
     def collect(self, work: Work) -> list[Mapping[str, Any]]:
-        """Return the rows that ``work`` yields for each piece, in order, without Spark. They must
-        fit into this process."""
+        """Return the rows that ``work`` yields for each piece, in order, without Spark. The rows
+        must fit into this process."""
         return [row for piece in self.pieces for batch in work(piece) for row in batch.to_pylist()]
 
     def of_clients(self) -> Source:
@@ -98,7 +98,7 @@ class Source:
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with strings instead of dictionaries of strings, in headers too."""
+    """Return the batch with strings instead of dictionaries of strings, also in headers."""
     return pa.RecordBatch.from_arrays(
         [batch.column(field.name).cast(field.type) for field in SCHEMA], schema=SCHEMA
     )

@@ -1,4 +1,4 @@
-"""Captured packets as a data source of Spark::
+"""Captured packets as a Spark data source::
 
 spark.dataSource.register(Captures)
 spark.read.format("brokerproof.pcap").load("captures/")

@@ -1,4 +1,4 @@
-"""Captured packets as a source: pcap and pcapng files. Each task follows a part of the connections.
+"""Captured packets as a source: pcap and pcapng files. Each task follows some of the connections.
 
 All files named together are one recording: a connection may continue in the next file. Every task
 reads all files and quickly skips the packets of other connections, so each connection belongs to
@@ -28,15 +28,15 @@ RUN, CASE = "capture", "capture"
 ONE_BROKER = "broker"
 """The target of every event if the captures belong to one broker."""
 UNDIVIDED = 8 << 20
-"""Captures with fewer bytes are one task."""
+"""Captures with fewer bytes than this are one task."""
 TASKS_EACH = 2
-"""Tasks per parallel slot: connections differ in size."""
+"""The number of tasks per parallel slot, since connections differ in size."""
 
 
 @dataclass(frozen=True)
 class Opening:
-    """Reads one of ``parts`` parts of a recording. ``whole``: the files hold every connection of
-    one broker."""
+    """Reads one of ``parts`` parts of a recording. ``whole`` means that the files hold every
+    connection of one broker."""
 
     paths: tuple[str, ...]
     parts: int
@@ -82,7 +82,7 @@ def local(names: Iterable[str], parallel: int = 1, *, whole: bool = False) -> So
     """Return the captures under these paths (files, folders, patterns), in pieces for ``parallel``
     tasks at once.
 
-    With ``whole`` they hold every connection of one broker. Raises
+    ``whole`` means that they hold every connection of one broker. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace` if there are none.
     """
     paths = tuple(str(path.resolve()) for path in files(names))
@@ -98,8 +98,8 @@ def divided(paths: Iterable[str], parallel: int) -> int:
 
 
 def files(names: Iterable[str]) -> list[Path]:
-    """Return the captures that paths, folders and patterns name. Raises :class:`UnreadableTrace`
-    for a name that matches none."""
+    """Return the captures that these paths, folders and patterns name. Raises
+    :class:`UnreadableTrace` for a name that matches none."""
     captures: set[Path] = set()
     for name in names:
         path = Path(name.removeprefix("file://"))
@@ -123,7 +123,7 @@ def _matching(pattern: Path) -> list[Path]:
 
 
 def holds_captures(name: str) -> bool:
-    """True if a name denotes captures rather than recorded segments."""
+    """True if a name stands for captures rather than recorded segments."""
     path = Path(name.removeprefix("file://"))
     if not path.exists():
         return any(is_capture(file) for file in _matching(path))

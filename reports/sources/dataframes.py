@@ -1,4 +1,4 @@
-"""From run folders and Arrow tables to DataFrames."""
+"""Turns run folders and Arrow tables into DataFrames."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 CASE = ("run", "target", "case")
 """The columns that name one case of one run against one target."""
 LOAD = "load"
-"""A key that only the header of a load's run has."""
+"""A key that occurs only in the header of a load's run."""
 
 
 def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A DataFrame of an Arrow table, which may be empty."""
+    """Return an Arrow table, which may be empty, as a DataFrame."""
     if table.num_rows == 0:  # Spark's own conversion from Arrow needs a batch
         return empty(spark, spark_schema(table.schema))
     return spark.createDataFrame(table)
@@ -38,7 +38,7 @@ def empty(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def trace(spark: SparkSession, runs: Iterable[Run]) -> DataFrame:
-    """Return every recorded event of ``runs`` with its ``position`` in its case and its ``part``.
+    """Return every recorded event of ``runs``, with its ``part`` and its ``position`` in the case.
     If a case was recorded more than once (a resumed run), its last recording counts."""
     reader = (
         spark.read.schema(trace_schema())

@@ -28,7 +28,7 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One requirement. ``marks``: name, mark and fault of each mutant that violates it."""
+    """One requirement. ``marks`` has the name, mark and fault of each mutant that violates it."""
 
     requirement: str
     marks: tuple[tuple[str, str, str], ...]
@@ -59,8 +59,8 @@ class Matrix:
 
 
 def read(folder: Path) -> Matrix | None:
-    """Return the matrix in ``folder``; None if there is none. Raises :class:`UnreadableRun` for
-    another format."""
+    """Return the kill matrix in ``folder``; None if there is none. Raises :class:`UnreadableRun`
+    for another format."""
     path = folder / NAME
     try:
         data = strict_json.read(path) if path.exists() else None

@@ -1,5 +1,5 @@
-"""Events of recorded cases, column by column: Arrow reads segments; only requested columns become
-Python objects."""
+"""The events of recorded cases, column by column: Arrow reads the segments, and only requested
+columns become Python objects."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FIELDS
 
 MOST_EVENTS = 500_000
-"""The most events of a case that are read from its beginning. A case with more is a load; its last
-segment is read as well."""
+"""The most events of a case that are read from its beginning. A case with more events is a load;
+its last segment is read as well."""
 
 _KINDS = {kind.__name__: kind for kind in ev.ALL}
 _VANTAGES = {vantage.value: vantage for vantage in Vantage}
 
 
 class Columns:
-    """Columns of recorded events as Python values.
-
-    A column is converted on first use, for all cases of a segment together, because a conversion
-    costs more than most cases' values.
+    """The columns of recorded events as Python values. A column is converted on first use, for all
+    cases of a segment together, because starting a conversion takes longer than converting the
+    values of most cases.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -49,10 +48,10 @@ class Columns:
 
 
 class RecordedCase:
-    """The events of one case, in order, by place from 0: ``rows`` of the columns (all by default).
+    """The events of one case in order, by place from 0: ``rows`` of the columns (all by default).
 
     ``total`` is the number of the case's recorded events. Places are contiguous; ``numbers`` are
-    the places in the whole recording, which differ after omitted events.
+    the places in the whole recording, which are different after omitted events.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class RecordedCase:
         self._columns: dict[str, list[Any]] = {}
         self._fields: dict[str, list[tuple[str, list[Any]]]] = {}
         self._typed_fields: dict[str, list[tuple[str, list[Any]]]] = {}
-        """Names and columns of an event's arguments, by its kind."""
+        """The names and columns of an event's arguments, by the kind of event."""
         self.numbers = numbers
         self.total = total
 
@@ -71,7 +70,7 @@ class RecordedCase:
         return len(self.numbers)
 
     def column(self, name: str) -> list[Any]:
-        """Return one column as Python values; headers are pairs of name and value."""
+        """Return one column as Python values; headers become pairs of name and value."""
         values = self._columns.get(name)
         if values is None:
             values = self._columns[name] = self._source[name][self._rows]
@@ -83,7 +82,7 @@ class RecordedCase:
         return np.cumsum([kind == "ExampleStarted" for kind in self.column("kind")])
 
     def fields(self, kind: str) -> list[tuple[str, list[Any]]]:
-        """Return names and columns of the fields that events of a kind have."""
+        """Return the names and columns of the fields that events of a kind have."""
         fields = self._fields.get(kind)
         if fields is None:
             fields = self._fields[kind] = [(name, self.column(name)) for name in FIELDS[kind]]
@@ -101,7 +100,7 @@ class RecordedCase:
         return _KINDS[kind](**{name: column[place] for name, column in fields})
 
     def _typed(self, name: str) -> list[Any]:
-        """One column with its enumerations."""
+        """Return one column with its enumerations restored."""
         match name:
             case "vantage":
                 return self._vantages
@@ -150,7 +149,7 @@ def cases_of(paths: Sequence[str]) -> Iterator[tuple[str, RecordedCase]]:
 
 
 def _tables(paths: Sequence[str]) -> tuple[list[pa.Table], np.ndarray[Any, Any], int]:
-    """Read the needed part of the segments: rows, their places, and the total number."""
+    """Read the needed part of the segments; return the rows, their places, and the total number."""
     tables, numbers, before = [], [], 0
     for at, path in enumerate(paths):
         rows = pq.read_metadata(path).num_rows
@@ -162,9 +161,8 @@ def _tables(paths: Sequence[str]) -> tuple[list[pa.Table], np.ndarray[Any, Any],
 
 
 def read_segment(path: str | Path, *columns: str) -> pa.Table:
-    """Read these columns of a segment (or all), with cases as a dictionary.
-
-    ``pq.read_table`` is avoided: it imports pyarrow.dataset, which takes longer than the read.
+    """Read these columns of a segment (or all), with cases as a dictionary. ``pq.read_table`` is
+    avoided because it imports pyarrow.dataset, which takes longer than reading.
     """
     with pq.ParquetFile(path, read_dictionary=["case"]) as file:
         return file.read(columns=list(columns) or None)

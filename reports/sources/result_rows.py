@@ -1,7 +1,7 @@
 """Turns ``results.ndjson`` into rows: results, and findings with their verdicts.
 
-Lines are read one by one, so that the error for an unreadable line names its file and number, and
-kept as Arrow batches.
+Lines are read one by one, so that the error for an unreadable line names the file and the line
+number; rows are kept as Arrow batches.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ RESULTS = pa.schema(
         ("behaviours", pa.string()),
     ]
 )
-"""``measurements`` and ``behaviours`` are JSON. ``unrecorded_examples``: examples that were judged
-but not recorded."""
+"""``measurements`` and ``behaviours`` are JSON. ``unrecorded_examples`` counts examples that were
+judged but not recorded."""
 
 FINDINGS = pa.schema(
     [
@@ -62,7 +62,7 @@ FINDINGS = pa.schema(
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Results and findings of some runs, as Arrow tables."""
+    """The results and findings of some runs, as Arrow tables."""
 
     results: pa.Table
     findings: pa.Table

@@ -1,4 +1,4 @@
-"""Finds run folders, reads ``run.json`` and ``cases.json``, and rejects anything but a run of this
+"""Finds run folders, reads ``run.json`` and ``cases.json``, and rejects everything but runs of this
 version."""
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from brokerproof.harness.trace.read import DAMAGED, UnreadableTrace, damaged, ro
 
 
 class UnreadableRun(OneSentence):
-    """A folder without a reportable run. The message has the file, the error and the remedy."""
+    """A folder contains no run to report on. The message names the file, the error and the
+    remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseFacts:
-    """A case's description: its docstring, and its place in the sources
+    """The description of a case: its docstring, and its place in the sources
     (``suites/stomp/test_x.py:12``)."""
 
     doc: str = ""
     source: str = ""
     drawn: tuple[str, ...] = ()
-    """The meanings of its drawn arguments, each with the argument's name."""
+    """The meanings of the drawn arguments, each with the argument's name."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Run:
         )
 
     def asked_for(self, target: str) -> str:
-        """Return a target's value of ``--target``, such as a file; its name if unknown."""
+        """Return the value of ``--target`` for a target, such as a file; if that is unknown, the
+        target's name."""
         asked = self.header.get("asked")
         texts = asked.get("targets") if isinstance(asked, dict) else None
         if not isinstance(texts, list) or len(texts) != len(self.targets):
@@ -69,7 +71,7 @@ class Run:
 
     @property
     def results(self) -> Path:
-        """The file with one line per case and target."""
+        """The file of results, with one line per case and target."""
         return self.folder / RESULTS
 
     @property
@@ -83,7 +85,7 @@ class Run:
 
     @property
     def trace(self) -> Path:
-        """The folder of recorded segments; may be missing if nothing was recorded."""
+        """The folder of recorded segments, which may be missing if nothing was recorded."""
         return self.folder / "trace"
 
     def events(self) -> int:
@@ -94,7 +96,7 @@ class Run:
 
 
 def open_runs(folders: Iterable[Path]) -> list[Run]:
-    """Return the runs in ``folders``, in that order, with unique names.
+    """Return the runs in ``folders``, in that order and with unique names.
 
     Raises :class:`UnreadableRun` for a folder without a run. The footer of every segment is
     checked, so that a damaged segment is named before Spark reads it.
@@ -173,8 +175,8 @@ def _check_segment(segment: Path) -> None:
 
 
 def check_data(runs: Iterable[Run]) -> None:
-    """Read every segment to its end, a batch at a time. Raises :class:`UnreadableRun` for the first
-    damaged one."""
+    """Read every segment to its end, one batch at a time. Raises :class:`UnreadableRun` for the
+    first damaged one."""
     for run in runs:
         for segment in run.segments():
             try:

@@ -1,5 +1,5 @@
-"""Recorded segments as a source: a run folder, a folder of segments, single Parquet files, on a
-disk that workers can reach or anywhere Spark can read (``hdfs://``, ``s3a://`` and so on)."""
+"""Recorded segments as a source: a run folder, a folder of segments, or single Parquet files, on a
+disk that workers can reach or anywhere that Spark can read (``hdfs://``, ``s3a://`` and so on)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCH_ROWS = 2**18
-"""Rows read together: some tens of megabytes."""
+"""The number of rows that are read together: some tens of megabytes."""
 PIECE_ROWS = 4_000_000
-"""A piece has about this many rows or is a single segment."""
+"""The number of rows in a piece, unless it is a single segment."""
 
 _PLACES = pa.schema([("path", pa.string()), ("place", pa.int64())])
 _TAG = re.compile(r"(?P<tag>.*)-(?P<number>\d+)\.parquet")
@@ -43,7 +43,7 @@ DICTIONARIES = (
     "command",
     "headers.list.element.name",
 )
-"""Columns so repetitive that they are read as dictionaries."""
+"""Columns that are so repetitive that they are read as dictionaries."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class _Segment:
 
     @property
     def order(self) -> tuple[str, str, int]:
-        """The sort key: folder, recorder, number."""
+        """The sort key: the folder, the recorder and the number."""
         match = _TAG.fullmatch(self.path.name)
         if match is None:
             return str(self.path), "", 0
@@ -61,14 +61,14 @@ class _Segment:
 
 
 def is_elsewhere(name: str) -> bool:
-    """True if a name is a URI for Spark to read, not a local path."""
+    """True if a name is a URI that Spark must read, not a local path."""
     return bool(_ELSEWHERE.match(name)) and not name.startswith("file://")
 
 
 def local(names: Iterable[str], parallel: int = 1) -> Source:
     """Return the segments under these paths, in pieces for about ``parallel`` tasks at once.
 
-    Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a path that holds none or a
+    Raises :class:`brokerproof.harness.trace.read.UnreadableTrace` for a path without segments or a
     file with other columns.
     """
     segments = sorted(
@@ -104,12 +104,12 @@ def local(names: Iterable[str], parallel: int = 1) -> Source:
 
 def files(names: Iterable[str]) -> list[Path]:
     """Return the segments under these paths. Raises
-    :class:`brokerproof.harness.trace.read.UnreadableTrace` for a path that holds none."""
+    :class:`brokerproof.harness.trace.read.UnreadableTrace` for a path without segments."""
     return sorted({file for name in names for file in _under(Path(name.removeprefix("file://")))})
 
 
 def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
-    """Return the segments under URIs; Spark's file systems list them here and read them later."""
+    """Return the segments under URIs: Spark's file systems list them here, and read them later."""
     files = (
         spark.read.format("binaryFile")
         .option("recursiveFileLookup", True)

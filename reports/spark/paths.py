@@ -1,5 +1,5 @@
-"""Local paths in the form that Spark needs: its file systems do not decode URIs and treat every
-path as a pattern."""
+"""Local paths in the form that Spark needs: Spark's file systems do not decode URIs, and treat
+every path as a pattern."""
 
 from __future__ import annotations
 

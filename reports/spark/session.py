@@ -1,4 +1,5 @@
-"""The Spark context or session of a report: finds Java, prints nothing, leaves nothing behind."""
+"""The Spark context or session of a report: this module finds Java, prints nothing, and leaves
+nothing behind."""
 
 from __future__ import annotations
 
@@ -40,11 +41,12 @@ def context(
 ) -> Iterator[SparkContext]:
     """Provide a Spark context on ``master`` (default ``local[*]``) for the block, then clean up.
 
-    ``cores``: those of the default master (by default all of the machine's). ``brief``: there is
-    little data, so the JVM should not optimise code that runs once. ``heap`` is the driver's memory
-    as Spark writes it (``4g``; by default 1g if brief, else a share of the machine's). ``daemon``
-    is the module from which a local master forks its Python workers (by default PySpark's own);
-    ``classes`` names the archive of classes (:mod:`brokerproof.reports.spark.class_archive`).
+    ``cores`` are those of the default master (by default all cores of the machine). ``brief`` means
+    that there is little data, so the JVM should not optimise code that runs once. ``heap`` is the
+    driver's memory as Spark writes it (``4g``; by default 1g if brief, else a share of the
+    machine's). ``daemon`` is the module from which a local master forks its Python workers (by
+    default PySpark's own); ``classes`` names the archive of classes
+    (:mod:`brokerproof.reports.spark.class_archive`).
 
     Raises :class:`brokerproof.harness.targets.java_runtime.NoJava` if there is no Java 17 or newer,
     and :class:`brokerproof.reports.spark.gateway.NoGateway` if the JVM does not start.
@@ -88,7 +90,8 @@ def session(
     heap: str | None = None,
 ) -> Iterator[SparkSession]:
     """Provide a Spark session, for DataFrames, on a :func:`context` with the same arguments.
-    Loading the classes of Spark SQL takes seconds, so code without DataFrames avoids it."""
+    Loading the classes of Spark SQL takes seconds, so code without DataFrames does not use a
+    session."""
     with context(master, cores=cores, brief=brief, heap=heap, classes="sql") as started:
         spark = SparkSession(started)
         if brief and master is not None and not master.startswith("local"):
@@ -105,8 +108,8 @@ def spark_home() -> Path:
 
 
 def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False) -> dict[str, str]:
-    """Return every setting of the session. ``scratch`` is a folder removed with it; ``cores`` sizes
-    local shuffles."""
+    """Return every setting of the session. ``scratch`` is a folder that is removed with the
+    session; ``cores`` determines the size of local shuffles."""
     options = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     conf = {
         "spark.master": master,

@@ -1,9 +1,10 @@
 """Prevents needless imports of pandas, which take longer than judging a small recording.
 
 Like pyarrow (``harness/trace/without_pandas.py``), py4j imports pandas to check whether a value is
-one of its objects: PySpark's converters of NumPy values do so for the first argument of a call to
-the JVM. They also import PySpark's tests. No setting prevents this.
-``suites/units/reports/spark/test_without_pandas.py`` fails if a release imports it in another way.
+a pandas object: PySpark's converters of NumPy values do so for the first argument of a call to the
+JVM. These converters also import PySpark's tests. No setting prevents this.
+``suites/units/reports/spark/test_without_pandas.py`` fails if a release imports pandas in another
+way.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from brokerproof.harness.trace import without_pandas
 
 def leave_pandas_out() -> None:
     """From now on, keep pyarrow and py4j from importing pandas in this process and from accepting
-    its objects. ``import pandas`` works as before, and so does pyarrow's support if it was already
+    pandas objects. ``import pandas`` still works, and so does pyarrow's support if it was already
     loaded."""
     if "pandas" in sys.modules:
         return

@@ -1,1 +1,1 @@
-"""The pages of the report: the index, targets, requirements and one page that draws any case."""
+"""The pages of the report: the index, targets, requirements, and one page that draws any case."""

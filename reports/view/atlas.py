@@ -1,4 +1,4 @@
-"""The pages of an atlas. All are in one folder, so a link is just a name."""
+"""The pages of an atlas. All pages are in one folder, so a link is just a name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.view.templates import STYLE, THEME, templates
 
 _COLOURS = ("FAIL", "INCONCLUSIVE", "KNOWN", "PASS", "NOTE", "SKIP")
-"""The verdicts whose colours the states of an area use."""
+"""The verdicts whose colours are used for the states of an area."""
 
 
 def pages(atlas: Atlas, data: str, requirements: Requirements) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,5 @@
-"""The data of a case's page, from which ``case.js`` draws it. Spark's workers make it, so
-everything here is picklable."""
+"""The data from which ``case.js`` draws a case's page. Spark's workers make it, so everything here
+is picklable."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class CasePages:
         }
 
     def words(self, requirement: str) -> list[str]:
-        """Return a requirement's words, level, source, section, link, page (empty if nothing judged
+        """Return a requirement's words, level, source, section, link, page (empty if no case judged
         it), title and impact."""
         words = self._requirements.find(requirement)
         facts = [words.required, words.level, words.source, words.section, words.link]
@@ -115,7 +115,8 @@ def target_facts(target: Mapping[str, Any]) -> str:
 
 
 def worst_first(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a case's findings by verdict, the worst first; of a verdict, violations first."""
+    """Return a case's findings by verdict, the worst first; within a verdict, violations come
+    first."""
     order = list(MEANINGS)
     return sorted(
         findings,
@@ -125,7 +126,7 @@ def worst_first(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 def _lateness(run: Run, target: str) -> list[int]:
     """Return the lateness of the host's timer in nanoseconds (99th percentile and maximum); empty
-    if not measured."""
+    if it was not measured."""
     try:
         canary = run.header["host"]["canary"][target]
         return [int(canary["p99_ns"]), int(canary["worst_ns"])]
@@ -167,7 +168,7 @@ def _finding(finding: Mapping[str, Any]) -> list[str]:
 
 
 def _gauges(case: CaseRow) -> list[list[Any]]:
-    """The measured quantities: label, value, unit, bounds, margin."""
+    """Return the measured quantities: label, value, unit, bounds and margin."""
     return [
         [label, found.value, found.unit, found.low, found.high, found.margin]
         for label, found in measurements_of(json.loads(case.measurements)).items()
@@ -175,8 +176,8 @@ def _gauges(case: CaseRow) -> list[list[Any]]:
 
 
 def _web_address(link: str) -> str:
-    """Return ``link`` if it is http or https, else nothing: a page must not execute a result's
-    content."""
+    """Return ``link`` if it is http or https, otherwise nothing: a page must not execute the
+    content of a result."""
     return link if link.startswith(("https://", "http://")) else ""
 
 

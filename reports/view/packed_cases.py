@@ -1,4 +1,4 @@
-"""Every case of the index as packed data: compressed columns of small numbers, so that a hundred
+"""Every case in the index as packed data: compressed columns of small numbers, so that a hundred
 thousand cases fit on one page."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DETAIL = 260
 
 
 class _Numbers:
-    """Numbers values in order of first occurrence."""
+    """Gives values numbers, in order of first occurrence."""
 
     def __init__(self) -> None:
         self._places: dict[Hashable, int] = {}
@@ -81,7 +81,7 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
 
 
 def choices(model: Model, requirements: Requirements) -> list[tuple[str, str, list[str]]]:
-    """Return the filters that are lists: name in the address, label, values."""
+    """Return the filters that are lists: the name in the address, the label and the values."""
     suites: dict[str, None] = {}
     cited: dict[str, None] = {}
     for row in model.cases:

@@ -1,4 +1,5 @@
-"""Fills the driver's templates: the index, and a page for each target and requirement."""
+"""Fills the templates that the driver uses: the index, and a page for each target and
+requirement."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _SHEET_CAUSES = {1: 8, 2: 6, 3: 4}
 
 
 class Pages:
-    """The pages of a report, other than those of cases. Only ``judged`` requirements have one."""
+    """The pages of a report, other than those of cases. Only ``judged`` requirements have a
+    page."""
 
     def __init__(self, requirements: Requirements, judged: Collection[str]) -> None:
         self._requirements = requirements
@@ -80,7 +82,7 @@ class Pages:
 
     def findings(self, model: Model, findings: Iterable[Mapping[str, Any]], most: int) -> str:
         """Return the page without scripts: the ``most`` worst cases that did not pass, with
-        requirements and observations; skipped cases by reason."""
+        requirements and observations, and the skipped cases by reason."""
         named = [row for row in model.cases if row.verdict not in ("PASS", "SKIP")]
         listed: dict[tuple[str, str, str], tuple[CaseRow, list[Any]]] = {
             (row.run, row.target, row.case): (row, []) for row in named[:most]

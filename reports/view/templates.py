@@ -1,4 +1,4 @@
-"""The templates and their common functions, loaded once per process (driver or worker)."""
+"""The templates and the functions that they share, loaded once per process (driver or worker)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from brokerproof.reports.model.slugs import plain_slug
 from brokerproof.reports.model.target_history import WORDS
 
 STYLE, THEME = "style.css", "theme.js"
-"""The style sheet and the script of every page, in the report's folder for pages that do not
-include them."""
+"""The style sheet and the script of every page. They are in the report's folder for pages that do
+not include them."""
 _SCRIPTS = (THEME, "index.js", "words.js", "drawings.js", "case.js")
 
 
@@ -67,7 +67,7 @@ def templates() -> Environment:
 
 
 def _digest(script: str) -> str:
-    """Return this script's hash for the content security policy; no other script may run."""
+    """Return the hash of this script for the content security policy; no other script may run."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
@@ -82,7 +82,7 @@ def of_target(target: str) -> str:
 
 
 def by_verdict(listed: Sequence[tuple[CaseRow, Any]]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield each verdict with its cases, in the usual order."""
+    """Yield each verdict with its cases, in the usual order of verdicts."""
     for verdict, some in groupby(listed, key=lambda entry: entry[0].verdict):
         yield verdict, list(some)
 
@@ -92,13 +92,14 @@ def took(duration_s: float) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """Return a case's name with possible line breaks between words, at least six characters apart,
-    which do not affect searching and copying."""
+    """Return a case's name with possible line breaks between words, at least six characters apart.
+    They do not affect searching and copying."""
     return Markup(re.sub(r"(.{6,}?[_.])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def in_css(text: str) -> Markup:
-    """Return ``text`` as a CSS string: everything but letters and digits is escaped by number."""
+    """Return ``text`` as a CSS string in which everything but letters and digits is escaped by
+    number."""
     return Markup(
         f'"{"".join(char if char.isascii() and char.isalnum() else f"{chr(92)}{ord(char):06x}" for char in text)}"'  # noqa: E501
     )

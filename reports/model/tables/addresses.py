@@ -17,10 +17,10 @@ ATTRIBUTES = {
     "numberOfPages": "pages",
     "paging": "paging",
 }
-"""Attributes that cases request (:mod:`brokerproof.harness.clients.artemis_management`), and their
-names here."""
+"""The attributes that cases request (:mod:`brokerproof.harness.clients.artemis_management`), and
+their names here."""
 _SHORT = 64
-"""The most bytes of an answer that is a number or a boolean."""
+"""The most bytes that an answer with a number or a boolean can have."""
 
 
 def addresses(trace: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The behaviour of each target where a specification leaves it open."""
+"""The behaviour of each target where a specification leaves a choice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def behaviours(results: pa.Table) -> pa.Table:
 
 
 def compared(table: pa.Table, columns: Sequence[tuple[str, str]]) -> list[Row]:
-    """Return the behaviours of these runs' targets side by side."""
+    """Return the behaviours of the targets of these runs side by side."""
     seen: dict[tuple[str, str], dict[str, list[str]]] = {column: {} for column in columns}
     for row in table.to_pylist():
         if (column := seen.get((row["run"], row["target"]))) is not None:

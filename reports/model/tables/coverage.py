@@ -1,4 +1,4 @@
-"""Requirements of the catalogue that the runs judged, and those that no case touched."""
+"""The requirements in the catalogue that the runs judged, and those that no case cites."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ def coverage(catalogue: pa.Table, findings: pa.Table) -> pa.Table:
     """The catalogue with ``cases`` (those that cite it), ``judged`` (findings that held or were
     violated) and ``covered``.
 
-    ``covered``: a finding on any target judged the requirement; one that was only cited is not
-    covered.
-    """
+    ``covered`` means that a finding on some target judged the requirement; being cited is not
+    enough."""
     seen = pc.is_in(findings.column("seen"), value_set=pa.array(["HELD", "VIOLATED"]))
     unjudged = pc.is_in(findings.column("verdict"), value_set=pa.array(["SKIP", "ERROR"]))
     judged = pc.cast(pc.and_not(seen, unjudged), pa.int64())

@@ -19,8 +19,7 @@ def deliveries(trace: DataFrame) -> DataFrame:
 
     ``message`` is the id used in settlements (header ``ack``, else ``message-id``). ``settled_by``
     is ``ACK`` or ``NACK``, null where no frame names the delivery: in ``auto`` mode, or in
-    ``client`` mode where a later one covers it. ``held_ns`` is the time between the two.
-    """
+    ``client`` mode where a later one covers it. ``held_ns`` is the time between the two."""
     stomp = trace.where(F.col("protocol") == "STOMP")
     got = stomp.where((F.col("kind") == "FrameReceived") & (F.col("command") == "MESSAGE")).select(
         *SCOPE,
@@ -70,5 +69,5 @@ def deliveries(trace: DataFrame) -> DataFrame:
 
 
 def value(name: str) -> Column:
-    """The first value of a header of the event, null if there is none."""
+    """The first value of one of the event's headers, null if there is none."""
     return F.get(F.filter("headers", lambda header: header["name"] == name), F.lit(0))["value"]

@@ -1,4 +1,4 @@
-"""Errors of ours, and unreadable bytes."""
+"""Our own errors, and unreadable bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The traffic, one flat row per frame, heartbeat or run of other bytes."""
+"""The traffic: one flat row per frame, heartbeat or run of other bytes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def frames(trace: DataFrame) -> DataFrame:
 
     ``direction`` is ``sent`` or ``received`` as the harness saw it; ``headers`` has one
     ``name:value`` per line, in the order of the wire; ``command`` is ``(heart-beat)`` or
-    ``(octets)`` for what is not a frame.
-    """
+    ``(octets)`` for what is not a frame."""
     kind = F.col("kind")
     return trace.where(kind.isin(*_OUT, *_IN)).select(
         "run",

@@ -1,4 +1,4 @@
-"""Changes of a case from run to run, for targets that several runs judged."""
+"""How cases changed from run to run, on targets that several runs judged."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ def history(cases: pa.Table, runs: Sequence[str]) -> pa.Table:
     ``first`` and ``last`` are the verdicts of the first and the last run that judged the case,
     ``verdicts`` the number of different ones, ``course`` the change from first to last (in the
     terms of ``brokerproof diff``), and the column ``runs`` an array of ``place, run, verdict`` for
-    every run, in order of start.
-    """
+    every run, in order of start."""
     places = {run: place for place, run in enumerate(runs)}
     case = itemgetter("target", "case")
     judged = sorted(
@@ -67,8 +66,8 @@ def history(cases: pa.Table, runs: Sequence[str]) -> pa.Table:
 
 
 def changed(history: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the cases whose verdict was not always the same: by target, those that got worse
-    first, those that recovered last."""
+    """Return the cases whose verdict was not always the same, by target: first those that got
+    worse, last those that recovered."""
     order = {way.value: place for place, way in enumerate(Course)}
     return sorted(
         (row for row in history if row["verdicts"] > 1),

@@ -16,7 +16,7 @@ KILLS = pa.schema(
 
 
 def kills(runs: Iterable[Run]) -> pa.Table:
-    """``run, requirement, mutant, mark, fault`` of the runs whose folder has a kill matrix;
+    """``run, requirement, mutant, mark, fault`` for the runs whose folder has a kill matrix;
     ``mark`` is as in the report."""
     rows = [
         {

@@ -1,4 +1,4 @@
-"""Latencies by case: quantiles, from recordings."""
+"""Latencies by case, as quantiles computed from recordings."""
 
 from __future__ import annotations
 

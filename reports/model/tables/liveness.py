@@ -1,4 +1,4 @@
-"""Lifetime, silences and close of each connection."""
+"""The lifetime, the silences and the close of each connection."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ def liveness(trace: DataFrame) -> DataFrame:
     EOF``, ``broker RESET``, ``harness EOF``, ``harness RESET`` or null; ``longest_sent_gap_ns`` and
     ``longest_received_gap_ns`` are the longest silences in either direction, from opening to end;
     ``silent_before_end_ns`` is the time between the harness's last bytes and the end;
-    ``beats_sent`` and ``beats_received`` count heartbeats.
-    """
+    ``beats_sent`` and ``beats_received`` count heartbeats."""
     ended = F.col("kind").isin("ConnectionClosed", "ConnectionAbandoned")
     opened = F.col("kind") == "ConnectionOpened"
     by = F.when(F.col("kind") == "ConnectionClosed", F.lit("broker ")).otherwise(F.lit("harness "))

@@ -1,4 +1,4 @@
-"""Requirement by target: the worst verdict of any case's finding."""
+"""The worst verdict of any finding, by requirement and target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every measured quantity, against its interval."""
+"""Every measured quantity, compared with its interval."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ def measurements(trace: DataFrame) -> DataFrame:
 
     ``distance`` is how far the value is from its nearest bound, in ``unit``: positive inside,
     negative outside, null if there are no bounds. ``lies`` is ``inside``, ``margin`` (outside, but
-    by no more than the margin) or ``outside``.
-    """
+    by no more than the margin) or ``outside``."""
     above = F.col("value") - F.col("lo")
     below = F.col("hi") - F.col("value")
     distance = F.least(above, below)  # least() skips a missing bound

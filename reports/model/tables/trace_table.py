@@ -23,7 +23,8 @@ AT_ONCE = 4
 
 
 def tables(events: DataFrame, delivered: DataFrame) -> dict[str, DataFrame]:
-    """Every table of the trace by name, not yet computed; ``delivered`` is its deliveries."""
+    """Return every table of the trace by name, not yet computed; ``delivered`` is the table of
+    deliveries."""
     return {
         "frames": frames(events),
         "measurements": measurements(events),

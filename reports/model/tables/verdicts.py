@@ -11,12 +11,13 @@ _WORST_FIRST = pa.array([verdict.value for verdict in WORST_FIRST])
 
 
 def rank(verdicts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """0 for the worst verdict, then in order of severity; -1 for a word that is not a verdict."""
+    """The rank: 0 for the worst verdict, then in order of severity; -1 for a word that is not a
+    verdict."""
     return pc.fill_null(pc.index_in(verdicts, value_set=_WORST_FIRST), -1)
 
 
 def cases(results: pa.Table) -> pa.Table:
-    """The result of each case, with ``rank`` (0 is the worst verdict)."""
+    """The result of each case with its ``rank`` (0 is the worst verdict)."""
     return results.append_column("rank", rank(results.column("verdict")))
 
 
