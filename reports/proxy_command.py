@@ -1,8 +1,7 @@
 """``brokerproof proxy``: records and judges a running application and its broker.
 
 Exit: 0 no violation · 1 a violation · 2 inconclusive · 3 the proxy cannot listen on the address, or
-no usable Java or Spark · 4 usage error · 5 internal error.
-"""
+no usable Java or Spark · 4 usage error · 5 internal error."""
 
 from __future__ import annotations
 
@@ -52,8 +51,7 @@ PLAIN_EVERY_S = 5.0
 def proxy(listen: str, target: str, lasts: str | None, report: bool, **options: Any) -> int:
     """Record and judge an application and its broker while they run, through a proxy.
 
-    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage error.
-    """
+    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage error."""
     time = lasting(lasts)
     folder: Path = options["out"] or run_folder.default_folder()
     try:

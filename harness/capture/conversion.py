@@ -211,7 +211,7 @@ class Converter:
             yield from self.packet(packet)
 
     def packet(self, packet: Packet) -> Iterator[Recorded]:
-        """Yield the events completed by one packet."""
+        """Yield the events that one packet completes."""
         self._now = max(self._now, packet.at)
         one, other = packet.source, packet.target
         key = (one, other) if one <= other else (other, one)

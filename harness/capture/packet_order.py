@@ -24,7 +24,7 @@ SET_BACK: Duration = seconds(1)
 
 
 class Moment(NamedTuple):
-    """A packet in time order; ``reset``: the clock was set back just before it."""
+    """A packet in time order. ``reset`` is true if the clock was set back just before it."""
 
     packet: Packet
     reset: bool

@@ -36,7 +36,7 @@ _LARGEST = 1 << 28
 LATEST: Instant = (1 << 63) - 1
 _INTERFACE, _PACKET, _SIMPLE, _ENHANCED = 1, 2, 3, 6
 _RESOLUTION, _OFFSET = 9, 14
-"""Options of an interface: the resolution of its timestamps, and the seconds to add to them."""
+"""An interface's options for the resolution of timestamps and the seconds to add to them."""
 
 
 class Captured(NamedTuple):

@@ -34,7 +34,7 @@ LOST, CUT = "LOST", "CUT"
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Bytes of direction ``side`` (0 or 1)."""
+    """Bytes that side ``side`` (0 or 1) sent."""
 
     at: Instant
     side: int

@@ -1,6 +1,6 @@
 """The target as a case sees it: a world, peers, methods that hide the clock, and findings.
 
-A bench serves one case (for a property, one example); its events are the case's trace."""
+A bench serves one case (for a property, one example); the events are the case's trace."""
 
 from __future__ import annotations
 

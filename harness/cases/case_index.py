@@ -39,7 +39,7 @@ class NoIndex(Exception):
 class IndexedCase:
     id: str
     name: str
-    """The id without its version and parameters."""
+    """The id of the case without version and parameters."""
     suite: str
     function: str
     version: str | None

@@ -42,7 +42,7 @@ S = TypeVar("S", bound=Scripted[Any])
 
 
 class ClientTrial(Generic[S]):
-    """One client on trial: its driver, and our end of each connection it opened."""
+    """One client on trial: the driver, and our end of each connection that the client opened."""
 
     def __init__(self, bench: ClientTrials, make: Callable[[Judge, int], S]) -> None:
         self._bench = bench

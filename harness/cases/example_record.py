@@ -21,7 +21,8 @@ class ExampleRecord:
     events: list[Event] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     held: set[tuple[str, str]] = field(default_factory=set)
-    """Requirement and detail of findings that held; each is one event."""
+    """The requirement and detail of each finding that held; each of these pairs is recorded as one
+    event."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
     """Measurements by label; of several with one label, the one nearest to a bound."""
     wire: ByteLog = field(default_factory=ByteLog)

@@ -70,7 +70,7 @@ MORE_DRAWS = 4
 
 
 def execute(run: Run, call: Call) -> Result:
-    """Run ``call``, record its trace and return its result. Raises the exceptions of
+    """Run ``call``, record the trace and return the result. Raises the exceptions of
     :func:`execute_unrecorded`."""
     result, events = execute_unrecorded(run, call)
     if events:
@@ -90,7 +90,7 @@ class EarlierAttempts:
 
 
 def execute_unrecorded(run: Run, call: Call) -> tuple[Result, list[Event]]:
-    """Run ``call`` as often as needed; return its result and its trace (empty if skipped). Raises
+    """Run ``call`` as often as needed; return the result and the trace (empty if skipped). Raises
     the exceptions of :func:`attempt`."""
     outcome: EarlierAttempts | tuple[Result, list[Event]] = EarlierAttempts()
     while isinstance(outcome, EarlierAttempts):
@@ -531,8 +531,8 @@ def _listed_deviation(run: Run, call: Call, finding: Finding) -> Deviation | Non
 
 
 def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFinding, ...]:
-    """Give each finding its verdict: by the requirement's level, or KNOWN for a listed
-    deviation."""
+    """Give each finding a verdict: KNOWN for a listed deviation, otherwise by the requirement's
+    level."""
     judged = []
     manual = run.target.identity.manual or run.facts.version
     for finding in findings:

@@ -393,7 +393,7 @@ class MeasurementJudge(CaseRecord):
 
     def _gaps(self, instants: Sequence[Instant], bounds: tuple[Duration, Duration]) -> list[_Gap]:
         """Return the gaps between ``instants``. A late arrival lengthens the gap before it and
-        shortens the next."""
+        shortens the gap after it."""
         gaps: list[_Gap] = []
         jitter = self.sending_jitter(bounds[1])
         late_before = 0

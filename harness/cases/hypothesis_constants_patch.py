@@ -43,7 +43,7 @@ def by_seed_alone() -> None:
     """Make draws in this process depend only on the seed, in any number of threads.
 
     No setting does this, so private attributes of Hypothesis are replaced. If a release renames
-    them, ``suites/units/harness/cases/test_execution.py`` and ``test_hypothesis_patch.py`` next to
+    these, ``suites/units/harness/cases/test_execution.py`` and ``test_hypothesis_patch.py`` next to
     it fail."""
     provider: Any = providers.HypothesisProvider
     if provider._local_constants is not _NONE:

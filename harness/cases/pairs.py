@@ -122,7 +122,7 @@ class Line:
 
 
 class PairTrial:
-    """A client and a broker in one scenario. Their queue has the name ``name``."""
+    """A client and a broker in one scenario. The queue between them is called ``name``."""
 
     def __init__(self, client: ClientTarget, broker: SocketTarget, name: str) -> None:
         self._client, self._broker, self._name = client, broker, name

@@ -126,7 +126,7 @@ def _fits(words: str, case: Selectable) -> bool:
 
 
 def _cites(requirements: tuple[str, ...], wanted: str) -> bool:
-    """True if one of ``requirements`` is ``wanted`` or begins with it and a dash."""
+    """True if one of ``requirements`` is ``wanted`` or begins with ``wanted`` and a dash."""
     folded = wanted.casefold().removesuffix("-")
     return any(
         cited.casefold() == folded or cited.casefold().startswith(f"{folded}-")

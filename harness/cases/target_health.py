@@ -118,7 +118,7 @@ class TargetHealth:
         return all(self._probe.failure(name) is None for name in self._passing)
 
     def examine(self, case: str, problem: str) -> None:
-        """Raise :class:`RunStopped` if the target does not serve others after ``case`` failed with
+        """Raise :class:`RunStopped` if the target serves nobody after ``case`` failed with
         ``problem``."""
         refusal = self.refusal(case, problem)
         if refusal:

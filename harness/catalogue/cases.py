@@ -79,7 +79,7 @@ class CaseInfo:
 
     @property
     def summary(self) -> str:
-        """The first paragraph of its docstring, on one line."""
+        """The first paragraph of the case's docstring, on one line."""
         return _first_paragraph(self.doc)
 
 

@@ -66,7 +66,8 @@ class Driver(Conversation[ClientEvent]):
         self.expect(event_named("did", do=what))
 
     def tried(self, what: str, **arguments: Any) -> bool:
-        """Send a command that the library may refuse; return True if its call returned."""
+        """Send a command that the library may refuse; return True if the library's call
+        returned."""
         self.do(what, **arguments)
         self.watch_for(event_named("did", do=what))
         refused = self.take(event_named("failed", do=what))

@@ -249,7 +249,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         proves: Requirements | None = None,
     ) -> None:
         """Log in (SASL), open, and wait for the broker's open. Proton enforces ``idle_timeout`` and
-        announces half of it."""
+        announces half that time."""
         sasl = self.transport.sasl()
         sasl.allow_insecure_mechs = True
         sasl.allowed_mechs("ANONYMOUS" if login is None else "PLAIN")
@@ -275,8 +275,8 @@ class ProtonPeer(Conversation[ProtonEvent]):
     # sessions and links
 
     def session(self, *, incoming_bytes: int | None = None, answered: bool = True) -> Any:
-        """Begin a session. ``incoming_bytes`` limits incoming data; Proton derives its window, in
-        frames, from it."""
+        """Begin a session. ``incoming_bytes`` limits incoming data; from this, Proton derives its
+        window in frames."""
         made = self.connection.session()
         if incoming_bytes is not None:
             made.incoming_capacity = incoming_bytes

@@ -31,13 +31,13 @@ class ProtonEvent:
 
 @dataclass(frozen=True)
 class Arrived:
-    """A message decoded and delivered by Proton, with its delivery."""
+    """A message that Proton decoded and delivered, with the delivery."""
 
     delivery: Any
     message: Any
     data: bytes
     settled: bool
-    """True if the broker had already settled it."""
+    """True if the broker had already settled the delivery."""
 
 
 def event_named(name: str, link: Any = None) -> Match[ProtonEvent]:

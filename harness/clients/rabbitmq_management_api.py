@@ -213,7 +213,7 @@ class ManagementPeer(Conversation[Answer]):
     def until(
         self, ask: Callable[[], T], reached: Callable[[T], bool], within: Duration = 3 * REFRESH
     ) -> tuple[T, bool]:
-        """Query until a response satisfies the condition; return it, or after ``within`` the last
+        """Query until a response satisfies the condition; return it or, after ``within``, the last
         one."""
         deadline = self.world.now() + within
         while not reached(answer := ask()):

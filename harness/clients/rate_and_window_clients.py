@@ -167,7 +167,7 @@ class StompProducer:
         self._sizes: dict[str, int] = {}
 
     def offer(self, body: bytes) -> None:
-        """Queue ``body`` after all earlier ones."""
+        """Queue ``body`` after all earlier bodies."""
         self.flow.offer(
             body,
             len(
@@ -227,7 +227,7 @@ class AmqpProducer:
         self._had_credit = False
 
     def offer(self, body: bytes) -> None:
-        """Queue ``body`` after all earlier ones."""
+        """Queue ``body`` after all earlier bodies."""
         self.flow.offer(body, len(messages.message(body)))
 
     def _answered(self) -> list[tuple[int, amqp10_codec.Frame]]:

@@ -215,7 +215,8 @@ class StompPyPeer(StompInbox):
         return self.connected
 
     def disconnect(self, *, proves: Requirements | None = None) -> Frame:
-        """Send DISCONNECT with a receipt and wait for it. stomp.py then closes the connection."""
+        """Send DISCONNECT with a receipt header, and wait for the RECEIPT. stomp.py then closes the
+        connection."""
         receipt = self.next_receipt()
         self._say(lambda: self.connection.disconnect(receipt))
         return self.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
@@ -321,7 +322,7 @@ class StompPyPeer(StompInbox):
         self.connection.heartbeat_terminate_event.set()
 
     def next_receipt(self) -> str:
-        """A receipt id not used before on this connection."""
+        """Return a receipt id that was not used before on this connection."""
         self._receipts += 1
         return f"r{self._receipts}"
 

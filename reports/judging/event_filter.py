@@ -64,7 +64,7 @@ _FULL[[cols.SEND, cols.MESSAGE, cols.ANSWER, cols.RECEIPT]] = True
 
 class EventFilter:
     """Picks the events of one piece. With ``only``, it picks every event of these connections and
-    no others."""
+    no other events."""
 
     def __init__(
         self, plan: RecheckPlan, place: int, only: Iterable[ConnectionKey] | None = None
@@ -246,7 +246,7 @@ def _matched(
 
 
 def _keep_receipts(kept: Bools, events: Columns, headers: Headers) -> None:
-    """Keep receipts, except those requested by an irrelevant frame of this batch."""
+    """Keep the receipts, except those that an irrelevant frame of this batch requested."""
     rows = np.flatnonzero(events.what == cols.RECEIPT)
     if not len(rows):
         return

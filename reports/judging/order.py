@@ -37,7 +37,7 @@ class Inversion(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderSummary(Summary["OrderSummary"]):
-    """The numbers of one producer's messages to one subscription."""
+    """The numbers of one producer's messages on the way to one subscription."""
 
     least: int = FAR
     greatest: int = -1
@@ -111,7 +111,7 @@ class OrderSummaries:
         return (*self._subscriptions.parts(pair), *self._flows.parts(flow))
 
     def summaries(self) -> Iterator[tuple[int, OrderSummary]]:
-        """Yield the number of each group and its summary."""
+        """Yield the number and the summary of each group."""
         cells = self._cells
         for group in range(len(self.groups)):
             least, greatest = int(cells["least"][group]), int(cells["greatest"][group])

@@ -144,7 +144,7 @@ class QueueContext(Generic[Rows]):
     destinations: Rows
     """Queues to which somebody sends, with ``sent_to``."""
     scopes: Rows
-    """Scopes, with ``complete`` if everything that was sent could be read."""
+    """Scopes in which everything that was sent could be read, with ``complete``."""
 
 
 def recheck(

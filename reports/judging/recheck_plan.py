@@ -48,7 +48,7 @@ MOST_NUMBERS = 1_000_000
 
 @dataclass(frozen=True)
 class Ranges:
-    """Sets of numbers, one for each group (numbered from 0): ascending bounds."""
+    """Sets of numbers as ascending bounds, one set for each group (numbered from 0)."""
 
     low: Ints
     high: Ints

@@ -61,7 +61,7 @@ class Summary(Protocol[Later]):
     piece: for most kinds, the class itself."""
 
     always_kept: ClassVar[bool] = False
-    """True if later steps read the summary even if it needs no recheck."""
+    """True if later steps read the summary even when it needs no recheck."""
 
     def merge(self, later: Later) -> Self:
         """Return the summary of these pieces and the next piece, ``later``."""

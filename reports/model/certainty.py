@@ -120,7 +120,7 @@ def _unexplained(worst: Duration, failed: Iterable[Result], seen_by: Iterable[Si
 
 
 def _lateness(run: Run, target: str) -> tuple[Duration | None, Duration | None]:
-    """Return the host's lateness: its 99th percentile and its maximum."""
+    """Return the 99th percentile and the maximum of the host's lateness."""
     try:
         canary = run.header["host"]["canary"][target]
         return int(canary["p99_ns"]), int(canary["worst_ns"])

@@ -31,7 +31,7 @@ class Kept:
 
 
 def kept(run: Run, case: CaseRow) -> list[Kept]:
-    """Return the run's files on this failure; none for a case that did not fail."""
+    """Return the run's files about this failure; none for a case that did not fail."""
     if case.verdict != "FAIL":
         return []
     main = case_file.path_of(run.folder, case.target, case.case)

@@ -50,8 +50,8 @@ Settings = Sequence[Mapping[str, Any]]
 
 @dataclass
 class Curve:
-    """A quantity over time. ``points``: instants, each with the value from then on; ``bounds``:
-    named limits."""
+    """A quantity over time. ``points`` are instants, each with the value from then on; ``bounds``
+    are named limits."""
 
     title: str
     unit: str

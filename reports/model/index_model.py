@@ -158,8 +158,8 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Again:
-    """Results of judging the recordings again: the first rows, the total, and the number in cases
-    that reported no violation."""
+    """The results of judging the recordings again: the first rows, the total number, and the number
+    in cases that reported no violation."""
 
     rows: Sequence[Mapping[str, Any]] = ()
     total: int = 0

@@ -63,7 +63,7 @@ class Measured:
 
     @property
     def is_undecided(self) -> bool:
-        """True if the value is outside its bounds, but within its margin."""
+        """True if the value is outside its bounds but within the margin."""
         distance = self.value.distance_to_bound
         return distance is not None and -self.value.margin <= distance < 0
 

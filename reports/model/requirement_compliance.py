@@ -1,5 +1,5 @@
-"""Compliance with a requirement: for its page, the worst verdict by target and run, and the cases
-that show it."""
+"""Compliance with a requirement, for the requirement's page: the worst verdict by target and run,
+and the cases with that verdict."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 stops at the first violation.
 
 Exit: 0 no violation · 1 a violation, with its witness · 2 inconclusive · 3 target unreachable,
-set-up failed, or no usable Java or Spark · 4 usage error · 5 internal error.
-"""
+set-up failed, or no usable Java or Spark · 4 usage error · 5 internal error."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     """Drive a target for a long time and judge it as it runs; stop at the first violation and show
     the evidence.
 
-    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage error.
-    """
+    Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 set-up failed · 4 usage error."""
     wished = wishes(options)
     target = socket_target(options["target"])
     time = lasting(lasts)

@@ -44,7 +44,8 @@ Key = tuple[Any, ...]
 
 @dataclass
 class _Overdue:
-    """Messages of one block that have been missing, or have arrived unsent, since ``since``."""
+    """Messages in one block that have been missing, or have arrived without being sent, since
+    ``since``."""
 
     since: Instant
     bits: int
@@ -55,8 +56,7 @@ class Suspicions:
     """The merged summaries so far.
 
     With several ``drivers``, the segments of one driver may be read before those of another, so a
-    message may seem to arrive before it was sent.
-    """
+    message may seem to arrive before it was sent."""
 
     ground: Expectations
     drivers: int = 1

@@ -33,7 +33,7 @@ _ARCHIVE_WITHIN_S = 120
 
 
 class NoGateway(Exception):
-    """The JVM did not start, or ended. The message contains its last output."""
+    """The JVM did not start, or ended. The message contains the JVM's last output."""
 
 
 def command(java: Path, spark_home: Path, conf: Mapping[str, str]) -> list[str]:

@@ -27,7 +27,7 @@ __all__ = ["F", "installed", "problems"]
 
 
 class NoSpark(Exception):
-    """PySpark is missing; the message says what needs it."""
+    """PySpark is missing; the message says what needs PySpark."""
 
 
 def installed() -> bool:
@@ -41,7 +41,7 @@ def require(purpose: str) -> None:
 
 
 def problems() -> tuple[type[Exception], ...]:
-    """Return the exceptions of Spark and its gateway; none before either was imported."""
+    """Return the exceptions of Spark and its gateway; none until one of them has been imported."""
     if sys.modules.get("pyspark") is None:
         return ()
     errors, protocol = import_module("pyspark.errors"), import_module("py4j.protocol")

@@ -135,8 +135,8 @@ def _lateness(run: Run, target: str) -> list[int]:
 
 
 def _before(run: Run, case: CaseRow) -> list[str]:
-    """Return the run's baseline, its start, and the case's verdict there (empty if it was missing);
-    empty if the header has no baseline."""
+    """Return the run's baseline, the baseline's start, and the case's verdict there (empty if the
+    case was missing); empty if the header has no baseline."""
     try:
         recorded = run.header["baseline"]
         baseline = [str(recorded["run"]), str(recorded.get("started") or "")]

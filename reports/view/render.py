@@ -56,7 +56,7 @@ class Pages:
         )
 
     def summary(self, model: Model, first: Overview) -> str:
-        """Return the page to print on one sheet: areas and causes of each target's last run."""
+        """Return the page to print on one sheet: the areas and causes in each target's last run."""
         targets = min(max(_SHEET_CAUSES), len(model.latest))
         return (
             templates()
@@ -71,8 +71,8 @@ class Pages:
         )
 
     def case(self, facts: Mapping[str, Any]) -> str:
-        """Return the page that draws the case named in its address, from the runs' ``facts`` and
-        the chunks of cases."""
+        """Return the page that draws the case named in the page's address, from the runs' ``facts``
+        and the chunks of cases."""
         text = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
         return templates().get_template("case.html.j2").render(facts=Markup(text))
 

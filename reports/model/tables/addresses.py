@@ -1,5 +1,5 @@
-"""Usage of addresses, as brokers report it: sizes, messages, pages, and whether they page to
-disk."""
+"""The usage of addresses as brokers report it: sizes, messages, pages, and whether addresses
+page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts in tables: their rank, the verdict of each case, and the counts by target."""
+"""Verdicts in tables: the rank of a verdict, the verdict of each case, and the counts by target."""
 
 from __future__ import annotations
 
