@@ -44,11 +44,13 @@ HEADERS: dict[str, st.SearchStrategy[Any]] = {
     examples=60,
     always=lambda target: [
         {"content": "\0 é € 😀", "properties": {"n\0": "😀"}, "headers": {}, "client_version": 12}
+        | {"anonymous": True}
     ],
     content=st.one_of(st.binary(max_size=2000), TEXT),
     properties=st.dictionaries(TEXT.filter(bool), VALUES, max_size=5),
     headers=st.fixed_dictionaries(HEADERS),
     client_version=st.sampled_from([1, 2, 3, 9, 10, 12]),
+    anonymous=st.booleans(),
 )
 def test_a_message_arrives_as_it_was_sent(
     target: Bench,
@@ -56,11 +58,12 @@ def test_a_message_arrives_as_it_was_sent(
     properties: dict[str, Any],
     headers: dict[str, Any],
     client_version: int,
+    anonymous: bool,
 ) -> None:
-    """A bytes or text message with any properties and headers goes through a queue. Its type,
-    content, properties and headers arrive unchanged."""
+    """A bytes or text message with any properties and headers goes through a new queue; it may be
+    the message alone that names it. Its type, content, properties and headers arrive unchanged."""
     peer, place = target.openwire(version=client_version), fresh_queue(target)
-    producer = peer.open_producer(place)
+    producer = peer.open_producer(None if anonymous else place)
     sent = peer.message(producer, place, content, properties=properties, **headers)
     peer.answered(peer.publish(sent, response=True))
     consumer = peer.open_consumer(place)

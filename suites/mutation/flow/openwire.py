@@ -305,3 +305,13 @@ def the_largest_frame_is_too_large():
 @openwire.variant(_with_limit, 1, breaks=LIMIT)
 def a_frame_may_be_larger_by_one():
     """A frame one byte above maxFrameSize is accepted."""
+
+
+@openwire.override(Client, "_route", breaks="OPENWIRE-ENC-1")
+def the_first_that_names_its_place_goes_astray(original, reached, self, place):
+    """The first message to a place is lost if its producer has no destination (ARTEMIS-3827)."""
+    new = place not in self._routes
+    right = original(self, place)
+    if reached(new and any(item.destination is None for item in self._producers.values())):
+        return original(self, place._replace(name="astray"))
+    return right
