@@ -58,15 +58,6 @@ def transports(target: Target) -> list[str]:
     return [TCP, WEBSOCKET] if "websocket" in target.identity.capabilities else [TCP]
 
 
-def _each_transport(target: Target) -> list[dict[str, object]]:
-    intervals = (1000, LONG_MS) if target.clock is Clock.VIRTUAL else (1000,)
-    return [
-        {"cx": cx, "frames": False, "transport": transport}
-        for cx in intervals
-        for transport in transports(target)
-    ]
-
-
 def answered(peer: StompPeer) -> tuple[int, int]:
     """Return the server's heart-beat pair; an absent header means 0,0 (STOMP12-HB-05)."""
     assert peer.connected is not None
@@ -319,7 +310,11 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
 @case(CLIENT_BEATS, needs={"heart-beat"})
 @over(
     examples=40,
-    always=_each_transport,
+    always=lambda target: [
+        {"cx": cx, "frames": False, "transport": transport}
+        for cx in ((1000, LONG_MS) if target.clock is Clock.VIRTUAL else (1000,))
+        for transport in transports(target)
+    ],
     cx=periods(500, 1000),
     frames=st.booleans(),
     transport=lambda target: st.sampled_from(transports(target)),
