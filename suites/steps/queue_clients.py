@@ -26,6 +26,7 @@ from brokerproof.suites.api.core import packet
 from brokerproof.suites.api.openwire import Structure, command, dispatch
 from brokerproof.suites.api.openwire import queue as openwire_queue
 from brokerproof.suites.api.stomp import frame
+from brokerproof.suites.openwire.steps import COMMIT, ROLLBACK, begin, transact
 
 MOST_PREFETCHED = 32_766
 """A prefetch in messages that ActiveMQ and RabbitMQ accept."""
@@ -426,13 +427,9 @@ class OpenWireQueueClient(QueueClient):
 
     def transact(self, bodies: Sequence[bytes], commit: bool) -> None:
         self._transactions += 1
-        connection = self.peer.connection
-        value = {"value": self._transactions, "connectionId": connection}
-        transaction = Structure("LocalTransactionId", value)
-        fields = {"connectionId": connection, "transactionId": transaction}
-        self.peer.request("TransactionInfo", {**fields, "type": 0})
+        transaction = begin(self.peer, self._transactions)
         self.send(bodies, transaction)
-        self.peer.request("TransactionInfo", {**fields, "type": 2 if commit else 4})
+        transact(self.peer, transaction, COMMIT if commit else ROLLBACK)
 
     def join(self, window: int | None = None) -> None:
         prefetch = MOST_PREFETCHED if window is None else window
