@@ -528,12 +528,8 @@ def corners(target: Target) -> list[dict[str, object]]:
         {
             "rounds": 1,
             "steps": [
-                Publish(0, 3),
-                Publish(1, 3),
-                Get(PLAIN, 1),
-                Consume(PLAIN, 0, 2, False),
-                Consume(TRANSACTED, 1, 0, False),
-                Settle(TRANSACTED, 0, "ack", False),
+                *(Publish(0, 3), Publish(1, 3), Get(PLAIN, 1), Consume(PLAIN, 0, 2, False)),
+                *(Consume(TRANSACTED, 1, 0, False), Settle(TRANSACTED, 0, "ack", False)),
                 *(Close(TRANSACTED), Close(PLAIN)),
                 *(Get(PLAIN, 0), Get(PLAIN, 1), Consume(PLAIN, 1, 0, False)),
             ],
@@ -541,11 +537,8 @@ def corners(target: Target) -> list[dict[str, object]]:
         {
             "rounds": 1,
             "steps": [
-                Publish(0, 3),
-                Consume(PLAIN, 0, 0, False),
-                Limit(PLAIN, 2),
-                Consume(PLAIN, 1, 0, True),
-                Publish(1, 2),
+                *(Publish(0, 3), Consume(PLAIN, 0, 0, False), Limit(PLAIN, 2)),
+                *(Consume(PLAIN, 1, 0, True), Publish(1, 2)),
             ],
         },
     ]

@@ -82,6 +82,7 @@ def fits(pattern: str, key: str) -> bool:
     examples=60,
     always=lambda target: [
         {"kind": "topic", "bindings": ["a.#", "*.b"], "keys": ["a", "a.b.c", "b", "c.b"]},
+        {"kind": "topic", "bindings": ["*.*.c", "#.b.#.c"], "keys": ["a.b.c", "b.c", "b", "a.c"]},
         *(
             {"kind": kind, "bindings": ["a", "a.b"], "keys": ["a", "a.b", "b"]}
             for kind in ("direct", "fanout", "topic")
@@ -263,14 +264,16 @@ def test_a_binding_that_is_gone_lets_nothing_pass(target: Bench) -> None:
 
 @case(EXCHANGE_TO_EXCHANGE, needs={"amqp091", "amqp091-exchange-bindings"})
 def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
-    """Two exchanges are bound to each other in a cycle, and a queue to one of them. A message
-    published to the other arrives once; after exchange.unbind none arrives."""
+    """Two exchanges are bound to each other in a cycle, one of them also to a third before, and a
+    queue to the other. A message published to the first arrives once, and once at the third; after
+    exchange.unbind none arrives."""
     peer = target.amqp091()
-    queue = queue_of(peer)
-    first, second = (
-        exchange_of(target, peer, "fanout", **{"auto-delete": False}) for _ in range(2)
+    queue, aside = queue_of(peer), queue_of(peer)
+    first, second, third = (
+        exchange_of(target, peer, "fanout", **{"auto-delete": False}) for _ in range(3)
     )
-    for source, destination in ((first, second), (second, first)):
+    bind(peer, aside, third)
+    for source, destination in ((first, third), (first, second), (second, first)):
         peer.call(
             "exchange.bind",
             {"source": source, "destination": destination},
@@ -282,6 +285,9 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     received = bodies(drained(peer, queue))
     detail = f"one message was sent; {listed(received)} arrived"
     target.record_finding(EXCHANGE_TO_EXCHANGE, received == [b"round"], detail)
+    beside = bodies(drained(peer, aside))
+    detail = f"through the other of two bindings, {listed(beside)} arrived"
+    target.record_finding(EXCHANGE_TO_EXCHANGE, beside == [b"round"], detail)
     peer.call(
         "exchange.unbind", {"source": first, "destination": second}, proves=EXCHANGE_TO_EXCHANGE
     )
@@ -290,5 +296,5 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     received = bodies(drained(peer, queue))
     words = f"through a removed binding, {listed(received)} arrived"
     target.record_finding(EXCHANGE_TO_EXCHANGE, not received, words)
-    for name in (first, second):
+    for name in (first, second, third):
         peer.call("exchange.delete", {"exchange": name})

@@ -112,6 +112,7 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
     always=lambda target: [
         {"frame_max": 4096, "size": 4089, "pieces": [1, 3000], "queues": 1},
         {"frame_max": 4096, "size": 50_000, "pieces": [], "queues": 3},
+        {"frame_max": 4096, "size": 200_000, "pieces": [], "queues": 2},
     ],
     frame_max=st.sampled_from([4096, 4097, 10_000]),
     size=st.sampled_from([0, 1, 4087, 4088, 4089, 8176, 8177, 50_000]),

@@ -16,7 +16,7 @@ from brokerproof.suites.amqp10.steps import (
     little_credit,
     numbered,
 )
-from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, wrapping
+from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, at_the_end, wrapping
 from brokerproof.suites.api import PATIENCE, Bench, Where, case, over, shown
 from brokerproof.suites.api.amqp10 import RECEIVER, SENDER, either, frame
 from brokerproof.suites.steps import amounts
@@ -255,6 +255,10 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
 @over(
     where=wrapping,
     examples=60,
+    always=lambda target: [
+        {"where": at_the_end(target), "count": count, "credit": 5, "then": 2, "others": others}
+        for count, others in ((2, 1), (0, 0))
+    ],
     count=st.integers(0, 6),
     credit=near([1, 6, 100], low=1),
     then=st.integers(0, 3),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
 from brokerproof.suites.api import PATIENCE, Bench, Clock, case, listed, ms, over
 from brokerproof.suites.steps import stalls
-from brokerproof.suites.steps.queue_model import IN_VIRTUAL_TIME
 from brokerproof.suites.steps.queues import patterned
 from brokerproof.suites.steps.traces import frames_received, signs_of_life
 
@@ -34,7 +33,7 @@ STALL, GRANT, DRAIN, IDLE = "stall", "grant", "drain", "idle"
 DETACH, LOST = "detach", "lost"
 
 
-@case(WHOLE, GRANTED, DRAINED, WINDOW, SIGNS, needs={"amqp", IN_VIRTUAL_TIME})
+@case(WHOLE, GRANTED, DRAINED, WINDOW, SIGNS, needs={"amqp"})
 @over(
     examples=8,
     situations=lambda target: (stalls.STALLED,) if target.clock is Clock.VIRTUAL else (),
@@ -107,7 +106,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
         target.record_finding(DRAINED, used, f"a drain left {link.credit} credits")
 
 
-@case(DEFAULT_OUTCOME, needs={"amqp", "amqp-redelivery", IN_VIRTUAL_TIME})
+@case(DEFAULT_OUTCOME, needs={"amqp", "amqp-redelivery"})
 @over(
     examples=4,
     always=lambda target: [{"window": 2, "how": how} for how in (DETACH, LOST)],

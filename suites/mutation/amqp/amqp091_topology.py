@@ -103,6 +103,13 @@ def nothing_passes_between_exchanges(queues, self, exchange, key, headers):
     return [queue for queue in queues if queue in own]
 
 
+@amqp091_topology.result(Exchange, "fitting", breaks="RABBITMQ-AMQP091-E2E-01")
+def only_one_exchange_is_bound(bindings, self, key, headers):
+    """Only the last binding to another exchange counts."""
+    others = [binding for binding in bindings if isinstance(binding.target, Exchange)]
+    return [binding for binding in bindings if binding not in others[:-1]]
+
+
 @amqp091_topology.override(publishing, "_announce", breaks="AMQP091-PUB-03")
 def unroutable_messages_are_not_returned(original, reached, channel, message, queues, mandatory):
     """An unroutable mandatory message is dropped."""
