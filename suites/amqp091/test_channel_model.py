@@ -274,9 +274,10 @@ class Run:
     def _give_back(self, channel: Channel, deliveries: list[Held]) -> None:
         channel.release(deliveries)
         for queue, model in enumerate(self.queues):
-            # A broker may return and deliver those of one consumer before those of another.
+            # A broker may return and deliver those of one consumer before those of another, and a
+            # channel below its limit may get a younger message before they are back (NACK-02).
             consumers = {held.consumer for held in deliveries if held.queue == queue}
-            model.is_mixed |= len(consumers) > 1
+            model.is_mixed |= len(consumers) > 1 or channel.limit > 0
         for held in deliveries:
             model = self.queues[held.queue]
             model.give_back([held.number])
