@@ -144,6 +144,7 @@ def test_a_ttl_of_zero_is_enough_for_a_consumer_that_waits(
     target.record_finding(AT_ONCE, arrived == sent, detail)
 
 
+USES = ("consumer", "get", "declare", "lost consumer")
 EXPIRES, STEP = ms(4000), ms(2400)
 """The lifetime of an unused queue, and the time between two uses."""
 
@@ -158,13 +159,13 @@ def is_there(peer: Amqp091Peer, queue: str) -> bool:
 @case(UNUSED, needs={"amqp091", ARGUMENTS})
 @over(
     examples=4,
-    always=lambda target: [{"uses": ["consumer", "get", "declare"]}],
-    uses=st.lists(st.sampled_from(["consumer", "get", "declare"]), min_size=1, max_size=3),
+    always=lambda target: [{"uses": [*USES]}],
+    uses=st.lists(st.sampled_from(USES), min_size=1, max_size=3),
 )
 def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> None:
-    """A queue with x-expires has a consumer for longer than that, or is used by basic.get or a
-    declaration before its time is over. Each use extends its lifetime, and it is deleted once it is
-    no longer used."""
+    """A queue with x-expires has a consumer for longer than that, which cancels or is lost, or is
+    used by basic.get or a declaration before its time is over. Each use extends its lifetime, and
+    it is deleted once it is no longer used."""
     peer = target.amqp091()
     arguments = {"x-expires": EXPIRES // ms(1)}
     queue = target.fresh_name()
@@ -177,10 +178,13 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
         elif use == "declare":
             peer.declare(queue, arguments=arguments)
         else:
-            tag = peer.consume(queue, no_ack=True)
+            user = target.amqp091()
+            tag = user.consume(queue, no_ack=True)
             target.advance(2 * EXPIRES)
             used = target.now()
-            peer.call("basic.cancel", {"consumer-tag": tag})
+            if use == "consumer":
+                user.call("basic.cancel", {"consumer-tag": tag})
+            user.close_socket()
         target.advance(STEP)
         there = is_there(peer, queue)
         silent = (target.now() - used) // ms(1)
@@ -264,6 +268,5 @@ def test_dead_letters_may_die_again(target: Bench, kind: str, ways: list[str], c
         whole = kept == PROPERTIES and died == deaths and letter.body in sent
         detail = f"{words}: {letter.body!r} has {shown(kept)} and died by {shown(died)}"
         target.require(REPUBLISHED, whole, f"{detail}; expected {shown(deaths)}")
-    bodies_found = {letter.body for letter in found}
-    detail = f"{words}; of {listed(sent)}, {listed(sorted(bodies_found))} arrived"
-    target.record_finding(REPUBLISHED, bodies_found == {*sent}, detail)
+    detail = f"{words}; of {listed(sent)}, {listed(sorted({*bodies(found)}))} arrived"
+    target.record_finding(REPUBLISHED, {*bodies(found)} == {*sent}, detail)
