@@ -250,17 +250,17 @@ INTERNAL = (
 )
 MARK = "mark:a\nb"
 ESCAPED = {"1.1": "STOMP11-ENC-02", "1.2": "STOMP12-ENC-02"}
+SET_BY_SERVER = (DESTINATION, UNIQUE_MESSAGE_ID, BY_SUBSCRIPTION, ACKNOWLEDGED_BY, ESCAPED)
 PLACES = {"stomp": "", "amqp": "application_properties", "amqp091": "headers", "openwire": ""}
 """Where messages have properties, by protocol; nowhere else in STOMP and OpenWire."""
 
 
-@case(DESTINATION, UNIQUE_MESSAGE_ID, BY_SUBSCRIPTION, ACKNOWLEDGED_BY, ESCAPED, needs={"anycast"})
+@case(*SET_BY_SERVER, needs={"anycast", "stomp"})
 def test_no_property_takes_the_place_of_the_servers_headers(target: Bench, version: str) -> None:
     """Messages of each protocol have a property with the name of a header that the server sets, a
     name that brokers use internally, or one with a colon and a line end. Each is sent twice, and a
     plain one follows. The server's headers are as in the plain MESSAGE, and the line end starts no
     further line. One scenario: the sentences describe one frame."""
-    rules = (DESTINATION, UNIQUE_MESSAGE_ID, BY_SUBSCRIPTION, ACKNOWLEDGED_BY, ESCAPED)
     owner = target.amqp091() if "amqp091" in target.capabilities else None
     consumers: dict[str, QueueClient] = {}
     for sender in [name for name in PLACES if name in senders_for(target.target, "stomp")]:
@@ -286,7 +286,7 @@ def test_no_property_takes_the_place_of_the_servers_headers(target: Bench, versi
             same = {*found} == {found[is_plain.index(True)]}  # for "mark": no message has it
             if not (len({*found}) == 3 if name in ("message-id", "ack") else same):
                 wrong[name].append(words)
-    for rule, (name, places) in zip(rules, wrong.items(), strict=True):
+    for rule, (name, places) in zip(SET_BY_SERVER, wrong.items(), strict=True):
         if version in rule and judged:
             detail = f"of {judged} messages, the property took the place of {name} in"
             words = ", ".join(places) or "none"
