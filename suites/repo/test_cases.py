@@ -271,7 +271,6 @@ SHARED_JUDGEMENTS = {
     "suites/stomp/test_send.py": 1,
     "suites/stomp/test_tls.py": 3,
     "suites/stomp/test_transactions.py": 5,
-    "suites/stomp/test_unsubscribe.py": 2,
     "suites/stomp/test_websocket.py": 4,
 }
 """Expressions that judge several requirements by one fact, by file. This table only shrinks."""

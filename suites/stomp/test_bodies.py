@@ -101,11 +101,8 @@ def test_content_length_counts_octets_whatever_they_are(
         target.cited, message.body == body, f"{_brief(body)} arrived as {_brief(message.body)}"
     )
     length = message.get("content-length")
-    target.record_finding(
-        LENGTH_OF_BODY[version],
-        length == str(len(body)),
-        f"content-length of {len(body)} bytes: {length}",
-    )
+    words = f"content-length of {len(body)} bytes: {length}"
+    target.record_finding(LENGTH_OF_BODY[version], length == str(len(body)), words)
     consumer.message(body=b"next", proves=COUNTED_BODY[version])
 
 
@@ -309,11 +306,8 @@ def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None
     receipts.append(peer.request("SEND", (("destination", to.name), *to.send_headers), b"body"))
     receipts.append(peer.request("DISCONNECT"))
     wrong = [receipt.brief() for receipt in receipts if receipt.body]
-    target.record_finding(
-        NO_BODY[version],
-        not wrong,
-        f"with a body: {wrong}" if wrong else f"{len(receipts)} frames without a body",
-    )
+    words = f"with a body: {wrong}" if wrong else f"{len(receipts)} frames without a body"
+    target.record_finding(NO_BODY[version], not wrong, words)
 
 
 @case(CONTENT_TYPE, MIME_TYPE)

@@ -30,11 +30,7 @@ from brokerproof.suites.steps.queues import (
 )
 from brokerproof.suites.steps.refusals import bystander, offend, refusal, refused
 
-OUTLIVES_BY_VERSION = {
-    "1.0": "ARTEMIS-STOMP-durable-1",
-    "1.1": "ARTEMIS-STOMP-durable-1",
-    "1.2": "ARTEMIS-STOMP-durable-1",
-}
+OUTLIVES_BY_VERSION = dict.fromkeys(("1.0", "1.1", "1.2"), "ARTEMIS-STOMP-durable-1")
 FAILED_SUBSCRIBE = {"1.1": "STOMP11-SUB-03", "1.2": "STOMP12-SUB-03"}
 SERVED = "STOMP12-SUB-02"
 REFUSED_WITH_ERROR = "STOMP12-SUB-03"

@@ -87,11 +87,8 @@ def test_a_value_may_be_empty(target: Bench, version: str) -> None:
         to, b"body", (("x-empty", ""), ("x-last", "value")), proves=EMPTY_VALUE[version]
     )
     message = consumer.message(body=b"body", proves=EMPTY_VALUE[version])
-    target.record_finding(
-        EMPTY_VALUE[version],
-        message.get("x-empty") == "",
-        f"an empty value arrived as {message.get('x-empty')!r}",
-    )
+    words = f"an empty value arrived as {message.get('x-empty')!r}"
+    target.record_finding(EMPTY_VALUE[version], message.get("x-empty") == "", words)
     target.control(
         message.get("x-last") == "value", "the header after the empty one should be kept"
     )
@@ -111,11 +108,8 @@ def test_blanks_at_the_ends_of_headers_stay(
     producer, consumer, to = connected(target, version)
     producer.publish(to, b"body", {name: value}, receipt=False)
     message = consumer.message(body=b"body", proves=BLANKS_ARE_KEPT[version])
-    target.record_finding(
-        BLANKS_ARE_KEPT[version],
-        message.get(name) == value,
-        f"the header {name!r}: {value!r} arrived as {_like(message.headers, 'x-blank')}",
-    )
+    words = f"the header {name!r}: {value!r} arrived as {_like(message.headers, 'x-blank')}"
+    target.record_finding(BLANKS_ARE_KEPT[version], message.get(name) == value, words)
 
 
 def _like(headers: tuple[tuple[str, str], ...], name: str) -> str:
@@ -160,11 +154,8 @@ def test_a_header_name_in_other_case_is_another_header(target: Bench, version: s
     producer.send("SEND", headers, b"whole body")
     producer.expect(frame("RECEIPT", {"receipt-id": "right"}), proves=NAMES_HAVE_CASE[version])
     message = consumer.message(proves=NAMES_HAVE_CASE[version])
-    target.record_finding(
-        NAMES_HAVE_CASE[version],
-        message.body == b"whole body",
-        f"with Content-Length:2, the body was {message.body!r}",
-    )
+    words = f"with Content-Length:2, the body was {message.body!r}"
+    target.record_finding(NAMES_HAVE_CASE[version], message.body == b"whole body", words)
     target.record_finding(
         NAMES_HAVE_CASE[version],
         message.get("destination") != elsewhere.name and message.get("subscription") != "elsewhere",
@@ -238,11 +229,8 @@ def test_the_first_of_several_accept_versions_counts(target: Bench, version: str
     peer = target.peer(version)
     headers = (*target.connect_headers(version), ("accept-version", second))
     value = peer.connect(headers, proves=FIRST_COUNTS[version]).get("version")
-    target.record_finding(
-        FIRST_COUNTS[version],
-        value == version,
-        f"accept-version was {version}, then {second}; CONNECTED says version:{value}",
-    )
+    words = f"accept-version was {version}, then {second}; CONNECTED says version:{value}"
+    target.record_finding(FIRST_COUNTS[version], value == version, words)
 
 
 @case(FIRST_COUNTS)
@@ -289,11 +277,8 @@ def test_text_in_utf_8_is_understood(target: Bench, version: str, text: str) -> 
     headers = (("content-type", "text/plain;charset=utf-8"), (f"x-{mixed}", mixed))
     producer.publish(to, mixed.encode(), headers, receipt=False)
     message = consumer.message(proves=requirements)
-    target.record_finding(
-        UTF_8[version],
-        message.body == mixed.encode(),
-        f"the body {mixed!r} arrived as {message.body!r}",
-    )
+    words = f"the body {mixed!r} arrived as {message.body!r}"
+    target.record_finding(UTF_8[version], message.body == mixed.encode(), words)
     received = message.get(f"x-{mixed}")
     target.record_finding(
         requirements, received == mixed, f"the header {mixed!r} arrived as {received!r}"

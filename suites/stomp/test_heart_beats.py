@@ -159,11 +159,8 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     if sx == 0:
         peer.expect_nothing(for_=ms(2 * cy + 500))
         beats = heartbeats(target.events, peer.conn, _connected_at(target, peer))
-        target.record_finding(
-            SERVER_BEATS[version],
-            not beats,
-            f"the server promised no heartbeats (sx=0) and sent {len(beats)}",
-        )
+        words = f"the server promised no heartbeats (sx=0) and sent {len(beats)}"
+        target.record_finding(SERVER_BEATS[version], not beats, words)
         target.record_not_applicable(
             (AT_LEAST_EVERY[version], BEAT_IS_EOL[version]), "no heartbeats were agreed on"
         )

@@ -64,16 +64,18 @@ def test_the_destination_is_the_one_that_was_sent_to(target: Bench, ending: str)
     for routing in (RoutingType.ANYCAST, RoutingType.MULTICAST):
         if routing.value.lower() not in target.capabilities:
             continue
-        place, peer = target.destination(routing), target.stomp("1.2")
-        place = replace(place, name=f"{place.name}.{ending}")
-        peer.subscribe(place)
-        peer.publish(place, b"body")
-        value = peer.message(proves=SAME_DESTINATION).get("destination")
-        target.record_finding(
-            SAME_DESTINATION,
-            value == place.name,
-            f"SEND said destination:{place.name}; MESSAGE says {value!r}",
+        place = target.destination(routing)
+        _judge_destination(
+            target, target.stomp("1.2"), replace(place, name=f"{place.name}.{ending}")
         )
+
+
+def _judge_destination(target: Bench, peer: StompPeer, place: Destination) -> None:
+    peer.subscribe(place)
+    peer.publish(place, b"body")
+    value = peer.message(proves=SAME_DESTINATION).get("destination")
+    words = f"SEND said destination:{place.name}; MESSAGE says {value!r}"
+    target.record_finding(SAME_DESTINATION, value == place.name, words)
 
 
 @case(SAME_DESTINATION, needs={"routing-fixtures"})
@@ -82,15 +84,7 @@ def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, p
     """On an acceptor with prefixes a message is sent to a name with a prefix. MESSAGE has the
     destination of the SEND, character by character."""
     peer = target.stomp("1.2", acceptor="prefixes")
-    place = Destination(f"{prefix}{target.destination().name}")
-    peer.subscribe(place)
-    peer.publish(place, b"body")
-    value = peer.message(proves=SAME_DESTINATION).get("destination")
-    target.record_finding(
-        SAME_DESTINATION,
-        value == place.name,
-        f"SEND said destination:{place.name}; MESSAGE says {value!r}",
-    )
+    _judge_destination(target, peer, Destination(f"{prefix}{target.destination().name}"))
 
 
 @case(UNIQUE_MESSAGE_ID, needs={"anycast"})
@@ -191,8 +185,7 @@ def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)
     target.stomp(version).publish(queue, "schön".encode(), {"content-type": "text/plain"})
-    message = peer.message(proves=LENGTH[version])
-    length = message.get("content-length")
+    length = peer.message(proves=LENGTH[version]).get("content-length")
     words = f"6 bytes were sent with content-length:6; MESSAGE says {shown(length)}"
     target.record_finding(LENGTH[version], length == "6", words)
 
@@ -207,8 +200,7 @@ def test_a_message_has_a_content_length_although_its_send_had_none(
     target.stomp(version).request(
         "SEND", (("destination", queue.name), *queue.send_headers), "schön".encode()
     )
-    message = peer.message(proves=LENGTH[version])
-    length = message.get("content-length")
+    length = peer.message(proves=LENGTH[version]).get("content-length")
     if version == "1.2":
         target.record_behaviour("stomp.content-length-where-none", "adds" if length else "omits")
     words = f"6 bytes were sent without content-length; MESSAGE says {shown(length)}"
@@ -264,8 +256,5 @@ def test_a_server_speaks_in_messages_receipts_and_errors(target: Bench, version:
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, within=PATIENCE)
     answer = [event.command for event in frames_received(target, peer)]
     strange = sorted(set(answer[1:]) - {"MESSAGE", "RECEIPT", "ERROR"})
-    target.record_finding(
-        SERVER_FRAMES[version],
-        not strange,
-        f"after {answer[0]}, the server sent {', '.join(sorted(set(answer[1:])))}",
-    )
+    words = f"after {answer[0]}, the server sent {', '.join(sorted(set(answer[1:])))}"
+    target.record_finding(SERVER_FRAMES[version], not strange, words)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Match, case, listed
-from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
+from brokerproof.suites.api.stomp import ERROR, Destination, Frame, StompPeer, frame
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
@@ -99,11 +99,8 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
             next(index for index, received in enumerate(inbox) if confirmed.accepts(received)) :
         ]
         late = [message.body.decode() for message in behind if message.command == "MESSAGE"]
-        target.record_finding(
-            UNSUBSCRIBED[version],
-            not late,
-            f"{listed(late)} arrived after the RECEIPT of UNSUBSCRIBE",
-        )
+        words = f"{listed(late)} arrived after the RECEIPT of UNSUBSCRIBE"
+        target.record_finding(UNSUBSCRIBED[version], not late, words)
         target.record_finding(
             NO_ERROR[version],
             error is None,
@@ -145,11 +142,8 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
         if message.get("subscription") == "kept"
     )
     twice = sorted(body for body, count in by_kept.items() if count > 1)
-    target.record_finding(
-        MODE_AUTO[version],
-        not twice,
-        f"these of {len(turns)} messages arrived more than once: {listed(twice)}",
-    )
+    words = f"these of {len(turns)} messages arrived more than once: {listed(twice)}"
+    target.record_finding(MODE_AUTO[version], not twice, words)
 
 
 @case(UNSUBSCRIBED_FROM_1_1)
@@ -207,20 +201,22 @@ def test_an_unsubscribe_for_an_unknown_id_is_not_confirmed(target: Bench, versio
 @case(ID_ENDS_IT, NAMED_IN_1_0)
 def test_a_subscription_of_1_0_ends_by_its_id(target: Bench) -> None:
     """A 1.0 SUBSCRIBE has an id: UNSUBSCRIBE with that id ends the subscription."""
-    requirements = (ID_ENDS_IT, NAMED_IN_1_0)
     queue, peer = target.destination(), target.stomp("1.0")
     peer.subscribe(queue, "mine")
+    _judge_end(target, peer, queue, {"id": "mine"}, (ID_ENDS_IT, NAMED_IN_1_0))
+
+
+def _judge_end(
+    target: Bench, peer: StompPeer, queue: Destination, by: dict[str, str], ids: tuple[str, ...]
+) -> None:
     peer.publish(queue, b"before")
     peer.message(body=b"before")
-    peer.request("UNSUBSCRIBE", {"id": "mine"}, proves=requirements)
+    peer.request("UNSUBSCRIBE", by, proves=ids)
     peer.publish(queue, b"after")
     received = bodies(collect(target, peer, 0))
-    target.record_finding(
-        requirements,
-        not received,
-        f"after UNSUBSCRIBE by id, {listed(received)} arrived",
-        expectation=expected_arrivals(peer, received, ()),
-    )
+    words = f"after UNSUBSCRIBE by {next(iter(by))}, {listed(received)} arrived"
+    expectation = expected_arrivals(peer, received, ())
+    target.record_finding(ids, not received, words, expectation=expectation)
 
 
 @case(NAMED_IN_1_0)
@@ -228,17 +224,7 @@ def test_a_subscription_of_1_0_ends_by_its_destination(target: Bench) -> None:
     """A 1.0 SUBSCRIBE has no id: UNSUBSCRIBE with its destination ends the subscription."""
     queue, peer = target.destination(), target.stomp("1.0")
     peer.request("SUBSCRIBE", (("destination", queue.name), *queue.subscribe_headers))
-    peer.publish(queue, b"before")
-    peer.message(body=b"before")
-    peer.request("UNSUBSCRIBE", {"destination": queue.name}, proves=NAMED_IN_1_0)
-    peer.publish(queue, b"after")
-    received = bodies(collect(target, peer, 0))
-    target.record_finding(
-        NAMED_IN_1_0,
-        not received,
-        f"after UNSUBSCRIBE by destination, {listed(received)} arrived",
-        expectation=expected_arrivals(peer, received, ()),
-    )
+    _judge_end(target, peer, queue, {"destination": queue.name}, (NAMED_IN_1_0,))
 
 
 @case(UNSUBSCRIBED, needs={"queue-semantics"})
@@ -254,11 +240,8 @@ def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     target.wait_until(_more_than(consumer, seen), QUIET)
     late = consumer.messages_seen - seen
-    target.record_finding(
-        UNSUBSCRIBED[version],
-        late == 0,
-        f"{late} messages arrived after the RECEIPT of UNSUBSCRIBE",
-    )
+    words = f"{late} messages arrived after the RECEIPT of UNSUBSCRIBE"
+    target.record_finding(UNSUBSCRIBED[version], late == 0, words)
 
 
 @case(NEVER_SENT, UNACKNOWLEDGED, needs={"anycast"})
