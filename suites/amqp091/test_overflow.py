@@ -84,9 +84,9 @@ def expected(
 def test_a_queue_keeps_what_its_limits_say(
     target: Bench, sizes: list[int], length: int | None, max_bytes: int | None, overflow: str | None
 ) -> None:
-    """Messages of different sizes are published with confirms to a queue with x-max-length or
-    x-max-length-bytes; nobody consumes. With drop-head all are acknowledged and the newest kept;
-    with reject-publish those above the limit get basic.nack and the rest are kept."""
+    """Messages of different sizes are published in one write, with confirms, to a queue with
+    x-max-length or x-max-length-bytes; nobody consumes. With drop-head all are acknowledged and the
+    newest kept; with reject-publish those above the limit get basic.nack and the rest are kept."""
     given: dict[str, Any] = {
         "x-max-length": length,
         "x-max-length-bytes": max_bytes,
@@ -97,12 +97,15 @@ def test_a_queue_keeps_what_its_limits_say(
     peer = target.amqp091()
     queue = queue_of(peer, arguments=arguments)
     peer.call("confirm.select")
-    for place, size in enumerate(sizes):
-        peer.publish(
+    publications = (
+        peer.publication(
             b"%03d" % place + b"x" * (size - 3) if size >= 3 else b"y" * size,
             queue,
             properties={"priority": place},
         )
+        for place, size in enumerate(sizes)
+    )
+    peer.write(b"".join(publications))  # one answer may then cover several messages
     answer_by_number, _ = answers(peer, len(sizes))
     kept, taken = expected(sizes, length, max_bytes, rejects)
     confirms = [answer_by_number.get(at + 1) for at in range(len(sizes))]

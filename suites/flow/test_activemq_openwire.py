@@ -192,9 +192,11 @@ def test_a_producer_without_window_or_response_stalls_its_connection(
     to, other = place(target, "vm"), place(target, "off")
     count = filled(target, owner, statistics, to, 1000)
     stalled.send(other, body(0, 20))
-    for number in range(pushed):
-        stalled.push(to, body(count + number, 20))
-    behind = stalled.offer(other, body(1, 20))
+    stalled.producer(to)
+    with stalled.peer.in_one_write():
+        for number in range(pushed):
+            stalled.push(to, body(count + number, 20))
+        behind = stalled.offer(other, body(1, 20))
     stalled.waits(
         behind,
         (STALLS, ANSWERED),

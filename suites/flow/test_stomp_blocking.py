@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, ms, over
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.flow.test_address_full_stomp import GAPS, corners, filled, fillings
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET, bodies, collect, receive
 from brokerproof.suites.steps.small_addresses import limit_of
+from brokerproof.suites.steps.traces import signs_of_life
 
 BLOCKS = "ARTEMIS-FLOW-block-1"
 UNBLOCKS = "ARTEMIS-PAGING-12"
+BEATS = "STOMP12-HB-09"
+ENDS = "ARTEMIS-STOMP-ttl-3"
 NEEDS = {"stomp-1.2", "address-full", "admin", "stomp-blocking"}
 
 
@@ -98,12 +101,13 @@ def test_a_burst_does_not_get_past_the_limit(
     target.record_finding(UNBLOCKS, by_producer == expected, words)
 
 
-@case(BLOCKS, UNBLOCKS, needs=NEEDS)
+@case(BLOCKS, UNBLOCKS, BEATS, ENDS, needs=NEEDS)
 def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
-    """A connection waits with a SEND to a full address; its subscription still gets messages. Once
-    another client has made room, its next SEND is confirmed."""
+    """A connection waits with a SEND to a full address; it still gets messages and heartbeats. Once
+    another client has made room, its next SEND is confirmed; silent for longer than its TTL, it is
+    closed. One scenario: all of it happens to one waiting connection."""
     to, other = small_addresses.destination(target, "block"), target.destination()
-    peer = target.stomp()
+    peer = target.stomp(heart_beat="10000,500")
     peer.subscribe(other)
     count = 0
     while target.admin().size(to.name) < limit_of(target) if count else True:
@@ -113,6 +117,10 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="the address is full")
     target.stomp().publish(other, b"meanwhile")
     peer.message(body=b"meanwhile", proves=BLOCKS)
+    since = target.now()
+    target.advance(ms(3000))
+    beats = len(signs_of_life(target, peer, since))
+    target.record_finding(BEATS, beats >= 3, f"{beats} beats in 3 s while a SEND waits")
     received = [
         small_addresses.number_of(body)
         for body in bodies(collect(target, consumer(target, to), count + 2))
@@ -121,6 +129,10 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=UNBLOCKS)
     words = f"{count + 2} were sent; {listed(received)} arrived"
     target.record_finding(UNBLOCKS, received == list(range(count + 2)), words)
+    peer.beat()
+    target.wait_until(lambda: peer.ended is not None, ms(60_000))
+    words = f"a minute after a SEND had waited, a silent client received: {peer.instead()}"
+    target.record_finding(ENDS, peer.ended is not None, words)
 
 
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)

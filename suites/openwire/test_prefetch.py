@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL, STANDARD
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, ms, over
 from brokerproof.suites.api.openwire import dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
@@ -124,3 +124,20 @@ def test_a_pull_that_ended_brings_nothing_later(target: Bench, timeouts: list[in
         peer.send("MessagePull", {**pull, "timeout": 0})
         peer.ack(peer.expect(dispatch(consumer), within=PATIENCE, proves=MESSAGE_PULL))
         peer.expect_nothing(for_=QUIET, proves=MESSAGE_PULL, why="one was pulled, and arrived")
+
+
+@case(MESSAGE_PULL, needs={OPENWIRE})
+def test_a_pull_that_got_a_message_does_not_end_the_next(target: Bench) -> None:
+    """A message answers a pull of a second; the next pull lasts five and is not ended early."""
+    peer, place = target.openwire(), fresh_queue(target)
+    consumer = peer.open_consumer(place, prefetch=0)
+    pull = {"consumerId": consumer, "destination": place}
+    peer.send("MessagePull", {**pull, "timeout": 1000})
+    peer.settle()
+    publish(target.openwire(), place, 1)
+    arrived = peer.expect(dispatch(consumer), within=PATIENCE)
+    target.control(arrived["message"] is not None, "the message should end the pull of a second")
+    peer.ack(arrived)
+    peer.send("MessagePull", {**pull, "timeout": 5000})
+    why = "a pull of 5 s began, after one of 1 s that got a message"
+    peer.expect_nothing(for_=ms(2000), proves=MESSAGE_PULL, why=why)

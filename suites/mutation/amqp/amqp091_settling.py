@@ -72,6 +72,14 @@ def what_is_returned_is_not_confirmed(patch, reached):
             original(self, number, taken)
 
 
+@amqp091_settling.before(Confirms, "take_answers", breaks="RABBITMQ-AMQP091-LEN-02")
+def merged_answers_follow_the_first(reached, self):
+    """Confirms that are sent together all have the first one's outcome."""
+    first = next(iter(self._due.values()), None)
+    for number, taken in self._due.items():
+        self._due[number] = reached.instead(taken, first)
+
+
 @amqp091_settling.mutant("RABBITMQ-AMQP091-CONF-01", recreates="rabbitmq-server#3870")
 def mandatory_messages_count_before_confirm_select(patch, reached):
     """Mandatory messages published before confirm.select are counted too."""

@@ -2,6 +2,7 @@
 continue."""
 
 from dataclasses import replace
+from unittest import mock
 
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.activemq.cursor import (
@@ -21,6 +22,7 @@ from brokerproof.reference_broker.kernel.queue_and_topic_names import is_topic
 from brokerproof.reference_broker.protocols.amqp10 import conditions
 from brokerproof.reference_broker.protocols.amqp10.blocking_link import WaitingLink
 from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED
+from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
 from brokerproof.reference_broker.protocols.stomp.activemq import ActiveMqStompConnection
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
 from brokerproof.suites.mutation.mutant import Group, breaks
@@ -353,3 +355,10 @@ def added_after_it_failed(reached, self, waiting, now):
     """A failed send is added once there is space."""
     reached()
     self._wait(replace(waiting.sending, settled=lambda problem: None), waiting.account, 0)
+
+
+@full_places.override(OpenWireConnection, "go_on", breaks="ACTIVEMQ-PFC-8")
+def what_arrived_with_a_stalled_message_waits(original, reached, self, request):
+    """Commands that were read with a message that stalled wait for the next bytes."""
+    with mock.patch.object(self, "_carry_out", side_effect=reached):
+        original(self, request)

@@ -110,3 +110,9 @@ def negative_numbers_returned(original, reached, self, header, version):
     if not reached(header == "0,-1"):
         return original(self, header, version)
     return replace(original(self, "0,0", version), header="-1,0")
+
+
+@beats.skips(StompConnection, "_on_beat", breaks="STOMP12-HB-09")
+def none_since_a_send_waits(self, now):
+    """Heartbeats end for good when one is due while a SEND waits for room."""
+    return self._waiting is not None
