@@ -500,11 +500,11 @@ def corners(target: Target) -> list[dict[str, object]]:
         {
             "rounds": 1,
             "steps": [
-                Publish(0, 2),
-                Consume(PLAIN, 0, 1, False),
+                *(Publish(0, 2), Consume(PLAIN, 0, 1, False)),
                 *[Settle(PLAIN, 0, "requeue", False)] * 3,
             ],
         },
+        {"rounds": 1, "steps": [Consume(PLAIN, 0, 1, False), Limit(PLAIN, 3), Publish(0, 3)]},
         {
             "rounds": 1,
             "steps": [
