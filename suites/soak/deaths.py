@@ -339,7 +339,6 @@ class Chain:
         return client(f"client-{name}" if name else f"c{self._clients}", self.family.naming)
 
     def end(self) -> None:
-        """End the runs."""
         self._broker.close()
         if self._disk is not None:
             self._disk.close()

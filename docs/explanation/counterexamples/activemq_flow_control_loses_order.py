@@ -51,7 +51,6 @@ class Connection:
         self.socket.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
     def frame(self) -> tuple[str, dict[str, str], bytes]:
-        """Return the next frame."""
         while b"\n\n" not in self.data.lstrip(b"\n"):
             self._more()
         head, _, self.data = self.data.lstrip(b"\n").partition(b"\n\n")

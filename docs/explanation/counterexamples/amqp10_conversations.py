@@ -67,7 +67,6 @@ SOURCE, TARGET, SASL_INIT, SASL_OUTCOME = 0x28, 0x29, 0x41, 0x44
 
 
 def uint(value: int) -> bytes:
-    """Return a uint."""
     return b"\x70" + value.to_bytes(4)
 
 
@@ -179,7 +178,6 @@ class Peer:
     def ask(
         self, name: bytes, handle: int, receives: bool, address: str, mode: bytes = NULL
     ) -> None:
-        """Send an attach."""
         place, queue = sized(0xB1, address.encode()), sized(0xB3, b"queue")  # for Artemis
         source, target = composite(SOURCE), composite(TARGET)
         if receives:

@@ -50,7 +50,6 @@ class Client:
             sys.exit(2)
 
     def send(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
-        """Send one frame."""
         lines = [command, *(f"{name}:{value}" for name, value in headers.items())]
         self.socket.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 
@@ -116,7 +115,6 @@ def turn(consumer: Client, producer: Client, name: str) -> list[str]:
 
 
 def main() -> int:
-    """Run the turns; return the exit status."""
     host, _, port = sys.argv[1].rpartition(":")
     login, passcode = sys.argv[2:4] if len(sys.argv) > 3 else ("admin", "admin")
     consumer, producer = (Client((host, int(port)), login, passcode) for _ in range(2))

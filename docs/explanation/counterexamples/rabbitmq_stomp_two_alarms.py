@@ -29,7 +29,6 @@ PATIENCE_S = 5.0
 
 
 def send(to: socket.socket, command: str, headers: dict[str, str], body: bytes = b"") -> None:
-    """Send one frame."""
     lines = [command, *(f"{name}:{value}" for name, value in headers.items())]
     to.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
 

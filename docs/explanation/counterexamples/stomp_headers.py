@@ -46,7 +46,6 @@ class Client:
         self._frames = self._read()
 
     def send(self, command: str, headers: dict[str, str], body: bytes = b"") -> None:
-        """Send one frame."""
         frame, header, value = self._replaced
         headers = headers | ({header: value} if command == frame else {})
         lines = [command, *(f"{name}:{text}" for name, text in headers.items())]
