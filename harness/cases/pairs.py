@@ -308,9 +308,7 @@ class PairTrial:
         (self._broker.raise_alarm if on else self._broker.clear_alarm)(self.world, "memory")
 
     def do_cut(self) -> None:
-        self._give_up()
-        for side in (0, 1):
-            self.lines[-1].end(side)
+        self.do_mute(0)
         if self.drivers[-1].watch_for(END) is None:
             raise _End("the client did not report that its connection was reset")
 

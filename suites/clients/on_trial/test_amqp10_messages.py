@@ -33,6 +33,8 @@ CLOSED_TOO = "AMQP10-LINK-08"
 
 def sending(target: Bench, mode: str = "unsettled") -> tuple[Amqp10Trial, Link]:
     """Return a client with a sender, and the test's end of the link."""
+    if mode == "settled":
+        target.require_capability("amqp-presettled")
     trial = target.amqp10_client()
     trial.connect()
     return trial, trial.sender(mode=mode)

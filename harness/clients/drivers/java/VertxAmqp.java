@@ -52,7 +52,6 @@ final class VertxAmqp {
 
     private static void sender(DriverLines.Asked asked) {
         String name = asked.text("link");
-        if (asked.text("mode").equals("settled")) throw new UnsupportedOperationException("senders never settle");
         connection.createSender(asked.text("address"), new AmqpSenderOptions().setLinkName(name)).onSuccess(made -> {
             senders.put(name, made);
             made.exceptionHandler(problem -> DriverLines.report("link-closed", "link", name));
