@@ -1,7 +1,5 @@
 """Events of one captured connection, as a recording client would have written them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.harness.model.enums import Vantage

@@ -5,8 +5,6 @@ Connections in other protocols are skipped and counted. If a connection becomes 
 its later bytes are reported as unseen. Memory holds only packets after gaps, incomplete frames, and
 a little state per open connection."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

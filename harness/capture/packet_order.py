@@ -4,8 +4,6 @@ A file is opened only when its time is reached. Packets slightly out of order (s
 interfaces) are sorted within :data:`WINDOW`. If the clock was set back, time continues from the
 last instant, and :attr:`Moment.reset` marks the elapsed time as unknown."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ Source: the IETF drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. We 
 ourselves to get timestamps in whole nanoseconds, the lengths of truncated packets, and any number
 of interfaces."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import struct

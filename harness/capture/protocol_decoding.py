@@ -4,8 +4,6 @@ A :class:`Speaker` takes bytes, and reports of missing bytes, and returns events
 searches for the next plausible frame start. If the gap is within a body of known length, nothing
 else is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 

@@ -3,8 +3,6 @@
 In the middle of a connection it searches for a plausible frame start: a STOMP command with header
 lines after a NUL, or an AMQP frame followed by another."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

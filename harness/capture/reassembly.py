@@ -9,8 +9,6 @@ direction has a hole, the other direction waits too, so that both are released i
 
 Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments)."""
 
-from __future__ import annotations
-
 from bisect import insort
 from collections import deque
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ read with two ``struct`` calls: a capture has millions of them, and every task r
 Measured: 4 µs per packet, against 46 µs with an object for each layer. dpkt reads packets with
 other headers before TCP (VLAN tags, IPv6 extension headers, PPP …)."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import zlib

@@ -5,8 +5,6 @@ In virtual time this phase lasts longer than any interval agreed on a connection
 broker's check interval; clients still send the heartbeats that they promised. In real time the
 phase lasts :data:`REAL`, during which the processor is free for other cases."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial

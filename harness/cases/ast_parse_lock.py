@@ -5,8 +5,6 @@ While CPython converts a syntax tree to objects, all threads of a process share 
 concurrently in threads, and Hypothesis, pytest and our counterexamples parse sources at the same
 time. Without this lock, a case could fail although nothing is wrong."""
 
-from __future__ import annotations
-
 import ast
 import threading
 from typing import Any

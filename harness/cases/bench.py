@@ -2,8 +2,6 @@
 
 A bench serves one case (for a property, one example); the events are the case's trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.harness.cases.amqp091_peers import Amqp091Peers

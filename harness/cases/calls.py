@@ -3,8 +3,6 @@
 The ids are those under which pytest records results, so the cases of a matrix can be found and run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import product

@@ -17,8 +17,6 @@ that is a :class:`Where`, or has one as its ``where``, configures the broker of 
 property may declare the ``situations`` that its examples should reach; the function calls
 ``target.reached(situation)`` when one occurs."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect

@@ -5,8 +5,6 @@ Collecting the suites takes seconds, so pytest does it once in a separate proces
 catalogue's TOML files takes longer than the rest of a command. So the index is cached until a file
 of the suites, the harness or the catalogue changes."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

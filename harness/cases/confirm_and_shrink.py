@@ -1,7 +1,5 @@
 """Repeats a real-time failure. If the reference fails too, searches for a smaller example."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 
 Findings receive their verdicts when the case ends (``execution.py``)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from itertools import pairwise

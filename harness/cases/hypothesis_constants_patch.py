@@ -13,8 +13,6 @@ examples of 497 properties in 16 threads, this takes 2.5 s of processor time ins
 To describe a lambda, Hypothesis iterates over the loaded modules, and fails ("dictionary changed
 size during iteration") if another thread imports one at that moment. So Hypothesis gets a copy."""
 
-from __future__ import annotations
-
 import random
 import sys
 from types import ModuleType, SimpleNamespace

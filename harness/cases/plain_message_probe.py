@@ -1,7 +1,5 @@
 """A probe that sends a plain message through the broker over fresh connections."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum

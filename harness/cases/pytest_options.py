@@ -5,8 +5,6 @@ A project opts in with ``brokerproof = true`` in its pytest configuration or wit
 ``--brokerproof-target``. Only then is the plugin itself imported and registered
 (:mod:`brokerproof.harness.session.pytest_plugin`), with its ``target`` fixture and its hooks."""
 
-from __future__ import annotations
-
 import pytest
 
 DEFAULT_TARGET = "reference"

@@ -8,8 +8,6 @@ a small one, which shows the same behaviour. Unrecorded examples are judged as t
 result counts them. In virtual time nothing is lost: the same seed reproduces the same events. Real
 time has no budget, because a real broker's behaviour cannot be reproduced."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 For each area, the report and the last lines of a run say whether the broker keeps its promises,
 because "1,043 of 1,108 cases" answers no user's question."""
 
-from __future__ import annotations
-
 import functools
 import re
 import tomllib

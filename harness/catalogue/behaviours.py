@@ -3,8 +3,6 @@
 ``fixtures/behaviours.toml`` lists them. A behaviour is not a promise and gets no verdict; it is
 recorded so that releases and brokers can be compared."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass

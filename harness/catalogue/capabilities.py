@@ -3,8 +3,6 @@
 ``fixtures/capabilities.toml`` lists them. Names that begin with ``x-`` are reserved for third-party
 suites and targets."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import re

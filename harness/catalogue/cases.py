@@ -3,8 +3,6 @@
 ``brokerproof.harness.cases.case`` creates the cases; a case registers when its module is imported.
 Nothing is run here."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

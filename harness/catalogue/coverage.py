@@ -4,8 +4,6 @@ Each entry of ``fixtures/requirements/uncovered.toml`` is a testable MUST or DOC
 with the reason. A requirement that gains a case is removed from the list; a new one needs a case or
 a reason."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

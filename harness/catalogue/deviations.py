@@ -19,8 +19,6 @@ A case is never adapted to a broker's deviation. Instead, the deviation is liste
 A finding that no entry expects is new, and an entry that no longer occurs fails the run unless it
 has ``sometimes``."""  # noqa: E501
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterable

@@ -13,8 +13,6 @@ A package declares them as entry points, each of which names the package with th
 
 ``brokerproof init-suite`` creates such a package. Nothing is imported from such packages here."""
 
-from __future__ import annotations
-
 import functools
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec

@@ -6,8 +6,6 @@ and where the manual or the source code says so. Parameter values are the family
 target file or the broker's own configuration overrides them. ``_ms`` parameters are
 milliseconds."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The releases in an atlas: ``fixtures/releases.toml`` or a similar file."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Lists and explains requirements, both as text and as data for ``--json``."""
 
-from __future__ import annotations
-
 import difflib
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ Each error is one sentence with file and line.
 ``tomllib`` does not report line numbers. The tables of an array are in the order of their headers,
 so the n-th entry is at the n-th ``[[name]]``."""
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

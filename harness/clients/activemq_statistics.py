@@ -5,8 +5,6 @@ The broker answers a message to ``ActiveMQ.Statistics.Destination.NAME`` or
 "StatisticsPlugin"). Requests use a separate AMQP 1.0 connection, because AMQP delivers the answer
 as a map."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A message to the management address names a resource and an attribute. The body 
 JSON array of one value (manual, chapter on management, "Management over messages"). Requests use a
 separate STOMP connection, so they work wherever the case works, and they are part of the trace."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The events that clients with callbacks report: each is a named step with details."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@ and passes on the library's reports. They talk over the driver's standard input 
 JSON object per line (``docs/reference/client-drivers.md``): ``{"do": "send", …}`` to the driver,
 ``{"saw": "message", …}`` from it."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

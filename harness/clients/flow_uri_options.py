@@ -7,8 +7,6 @@ The names and values are those in the Artemis manual, chapter on flow control
     stomp://HOST:PORT?consumerWindowSize=0&consumerMaxRate=10&producerWindowSize=65536&producerMaxRate=-1
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

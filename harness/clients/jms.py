@@ -4,8 +4,6 @@ got.
 The jars come from the broker (:func:`brokerproof.harness.targets.activemq.broker.install`). It
 needs a JDK that can run source files: version 11 or later."""
 
-from __future__ import annotations
-
 import subprocess
 from importlib.resources import as_file, files
 

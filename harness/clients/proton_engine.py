@@ -6,8 +6,6 @@ case drives the real client reproducibly in virtual time, and the same code runs
 trace contains the traffic as the harness's codec reads it, whereas expectations use Proton's
 reports."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Events of python-qpid-proton as cases see them. Importing this module does not import Proton, so
 the suites can be collected without Proton."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -2,8 +2,6 @@
 
 Both are unmodified; we only observe Proton's I/O handler to record the bytes."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Rate and window are independent (ARTEMIS-FLOW-consumer-rate-2): the rate determi
 may be consumed or sent, and the window how many bytes may be requested or in flight. A rate of r
 permits at most ``r * interval + burst`` messages in any interval, not only in whole seconds."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Generic, TypeVar
 

@@ -19,8 +19,6 @@ ones may exceed the window, because granted credit cannot be recounted in bytes.
 Each client has its own connection. :func:`drive` runs one or several clients, in virtual or real
 time."""  # noqa: E501
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 

@@ -3,8 +3,6 @@
 Our page and the library, which npm installs into the cache once, are served on a local port. The
 page polls this peer for commands and reports what happened. We never install Chromium or npm."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

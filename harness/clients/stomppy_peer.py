@@ -5,8 +5,6 @@ The trace contains the traffic as the harness's codec reads it. An expectation s
 after stomp.py has passed the identical frame to its listeners. So if the client loses or misreads a
 frame, a control fails; it is never the broker's fault."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias

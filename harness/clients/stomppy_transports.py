@@ -5,8 +5,6 @@ observe its transport to record the bytes. *In memory* the transport writes to a
 harness channel, and the heartbeat loop uses the world's deadlines. Without threads, sockets or
 sleeps, a case drives the real client reproducibly in virtual time."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

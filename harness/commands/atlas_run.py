@@ -1,7 +1,5 @@
 """``brokerproof atlas run``: judges many releases, each in its own ``brokerproof run``."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

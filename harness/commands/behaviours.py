@@ -1,7 +1,5 @@
 """``brokerproof behaviours RUN…``: what brokers do where a specification leaves a choice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``brokerproof brokers``: installs, starts, stops and lists real brokers to judge."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

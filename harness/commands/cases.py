@@ -1,7 +1,5 @@
 """``brokerproof cases``: the conformance cases, with the ids that ``--case`` accepts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

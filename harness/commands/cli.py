@@ -1,8 +1,6 @@
 """The ``brokerproof`` command. Commands in other packages are found as entry points, and never
 imported here."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

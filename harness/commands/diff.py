@@ -1,7 +1,5 @@
 """``brokerproof diff``: shows what changed between two runs, or between two brokers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

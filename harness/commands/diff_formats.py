@@ -1,7 +1,5 @@
 """Output of ``brokerproof diff`` for other programs: Markdown, JUnit and GitHub annotations."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence

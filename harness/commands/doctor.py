@@ -1,7 +1,5 @@
 """``brokerproof doctor``: shows what this machine has, and how to get what is missing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Compares inferred parameters with those inferred earlier."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias

@@ -1,8 +1,6 @@
 """The errors of commands: each gives one sentence on stderr and an exit code
 (docs/reference/commands.md)."""
 
-from __future__ import annotations
-
 from typing import IO, Any
 
 import click

@@ -1,7 +1,5 @@
 """The comparison of a run with a baseline, and the resulting exit code."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

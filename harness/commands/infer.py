@@ -1,7 +1,5 @@
 """``brokerproof infer``: measures a broker's parameters and compares them with its documents."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``brokerproof init-suite``: writes an installable package for your own conformance cases."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``brokerproof init-target``: writes a target file for your own broker."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ It judges nothing; use ``brokerproof judge RUN`` afterwards, or ``brokerproof so
 0 every message sent was confirmed and received · 2 some were not, or the broker closed a connection
 · 3 target unreachable or set-up failed · 4 usage error · 5 internal error."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shlex

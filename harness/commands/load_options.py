@@ -1,7 +1,5 @@
 """The options of ``load`` and ``soak``."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

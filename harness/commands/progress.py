@@ -1,7 +1,5 @@
 """Shows the progress of a run: as a bar on a terminal, in plain lines elsewhere."""
 
-from __future__ import annotations
-
 import enum
 import subprocess
 import time

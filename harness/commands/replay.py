@@ -1,7 +1,5 @@
 """``brokerproof replay``: runs a saved counterexample again, on any target."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Callable

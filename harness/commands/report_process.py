@@ -4,8 +4,6 @@ It starts before the run has ended, because a JVM and Spark, which need nothing 
 longer to start than a small report takes to write. The process waits for a line on its standard
 input, and then reads the run folder; if no line arrives, it ends without a report."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.metadata import entry_points

@@ -1,8 +1,6 @@
 """``brokerproof run``: the options of a run. :mod:`brokerproof.harness.commands.judging`, which
 judges, is imported only when a run begins, so ``run --help`` does not wait for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """The last lines of a run: verdicts, failures by cause, each area, and what to do next."""
 
-from __future__ import annotations
-
 import shlex
 import textwrap
 from collections import Counter

@@ -1,7 +1,5 @@
 """``brokerproof targets`` and ``capabilities``: the built-in targets, and what targets can do."""
 
-from __future__ import annotations
-
 import json
 
 import click

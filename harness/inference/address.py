@@ -5,8 +5,6 @@ Then s(k) + k · overhead is the limit to within one byte, so two values of k gi
 and the limit. Bodies are kept small, because brokers may store large ones elsewhere and not count
 them."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Infers the dialect of an AMQP 0-9-1 broker from its address alone."""
 
-from __future__ import annotations
-
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.inference.dialect import ANSWER, Dialect, Questions
 from brokerproof.harness.protocols.amqp091.raw_peer import method

@@ -4,8 +4,6 @@ and nodes to the broker. Candidates are tried concurrently; the first in order t
 queue or topic is used. Any other feature counts as offered if it worked once; the cases judge how
 well it works."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -1,8 +1,6 @@
 """The credit of AMQP producers: how much a link receives, and at what remainder the broker
 replenishes it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from brokerproof.harness.cases.bench import Bench

@@ -1,7 +1,5 @@
 """Infers a broker's dialect of each of its protocols from its address alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 

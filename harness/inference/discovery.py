@@ -1,8 +1,6 @@
 """Starts a target and finds out what its file does not state: login and virtual hosts, family and
 release, addresses with low limits, and the dialect."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

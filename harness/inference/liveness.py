@@ -4,8 +4,6 @@ unknown parameters. Each answer to a heart-beat header and each silence narrows 
 next silence is chosen to bisect the remaining range of the modifier. The three ways to round an
 answer are separate hypotheses: one that leaves no possible value is dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction

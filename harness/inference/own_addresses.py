@@ -6,8 +6,6 @@ addresses without a limit, it finds the limit over AMQP 1.0 by bisection. For a 
 addresses, it tries those of ``brokerproof init-target --show-broker-config``. So a broker
 configured that way is judged completely, whether the target is given as a file or as a URL."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@ Premises are checked on brokers of a known family that brokerproof did not confi
 family's addresses may not exist. If only the broker's address is known, the nodes follow from the
 dialect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

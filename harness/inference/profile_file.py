@@ -1,7 +1,5 @@
 """Writes an inferred profile: the family's profile with those parameters changed that differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 

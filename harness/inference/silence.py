@@ -4,8 +4,6 @@ A broker that checks its connections every ``check`` ms closes them only then, a
 from the first check after the last byte (harness/oracles/liveness.py). A broker with one timer per
 connection has no such grid."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ With a window of W, a second delivery begins only if the first costs less than W
 found by bisecting the cost of the first message. Frames with bodies and headers of different sizes
 show what is counted: the frame, its body, or the message."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial

@@ -3,8 +3,6 @@
 acknowledgements, which are nearly all frames, are decoded in bulk; the harness's codec decodes the
 rest."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Its state is an :class:`brokerproof.harness.protocols.amqp10.endpoint_state.Endp
 flows and dispositions use :mod:`brokerproof.harness.protocols.amqp10.hot_path`, which updates the
 same state. Measured: with the general codec and state, a message costs nine times as much."""
 
-from __future__ import annotations
-
 from brokerproof.harness.load.client_connection import ClientConnection, ProducerState
 from brokerproof.harness.load.plan import Place
 from brokerproof.harness.load.wire_log import RECEIVED, RECORDED_BYTES, SENT

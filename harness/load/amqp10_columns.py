@@ -2,8 +2,6 @@
 are decoded in bulk: one field at a time, for all frames of a kind. The harness's codec decodes the
 rest."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

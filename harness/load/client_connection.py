@@ -3,8 +3,6 @@ protocol has a subclass (``harness/load/PROTOCOL_client.py``) that writes and re
 connection gets bytes from the world and the time from its driver, and counts in
 :class:`Counters`."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Exchanges lines of JSON over TCP between the conductor of a load and its drivers, local or
 remote."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

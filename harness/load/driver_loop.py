@@ -1,7 +1,5 @@
 """The loop of one load process: connects, performs its part of a plan, reconnects and reports."""
 
-from __future__ import annotations
-
 import random
 import string
 from typing import Any

@@ -1,8 +1,6 @@
 """A histogram of durations with a fixed size: 32 steps per power of two, so quantiles are accurate
 to three percent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drivers as processes on this machine."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

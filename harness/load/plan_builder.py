@@ -1,7 +1,5 @@
 """Builds a plan, and the terms that all drivers share, from a target and the user's options."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 """The protocols of a load, each with its connection class and the function that turns bytes into
 trace columns. These are imported on demand, because a recorder needs no connections."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ segments.
 The files are recovered up to the last complete block, which is all but the last second. Finished
 segments are kept, unfinished ones are ignored."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ During a load the wire log is the recording. To avoid disturbing the load, the s
 it, or runs at low priority once too many bytes wait. If a reader follows along (a soak), the scribe
 runs from the beginning, at a slightly lower priority, because only segments can be judged."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

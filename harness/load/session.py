@@ -1,8 +1,6 @@
 """A complete load against a target, with its run folder: the common part of ``load`` and
 ``soak``."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack

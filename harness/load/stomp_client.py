@@ -1,7 +1,5 @@
 """A load connection over STOMP 1.2."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

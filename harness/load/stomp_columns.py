@@ -1,8 +1,6 @@
 """STOMP frames as trace columns. Thousands of frames are decoded together, unusual ones one by
 one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,7 +1,5 @@
 """The summary of a load: in the run's header, as the run's result, and as a table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.table import Table

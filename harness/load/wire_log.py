@@ -10,8 +10,6 @@ A block consists of a head (:data:`BLOCK`), four numbers per stretch (:data:`STR
 sizes on the wire, their stored lengths, and the stored bytes. A block of protocol :data:`EVENT`
 contains one pickled event."""
 
-from __future__ import annotations
-
 import pickle
 import queue
 import resource

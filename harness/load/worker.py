@@ -5,8 +5,6 @@ The driver connects to the conductor, receives its part, reports progress, and e
 when the conductor disconnects. Before and after the load, the two compare their clocks
 (:mod:`brokerproof.harness.load.clocks`)."""
 
-from __future__ import annotations
-
 import os
 import platform
 import resource

@@ -1,7 +1,5 @@
 """The contract between a broker and the world that drives it: inputs and effects, as data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 

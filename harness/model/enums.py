@@ -1,7 +1,5 @@
 """Enumerations that traces, results, cases and brokers share."""
 
-from __future__ import annotations
-
 import enum
 
 

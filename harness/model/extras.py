@@ -1,7 +1,5 @@
 """Modules that a light installation lacks, and the extra that installs each."""
 
-from __future__ import annotations
-
 EXTRAS = {
     "pyspark": "spark",
     "py4j": "spark",

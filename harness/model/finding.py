@@ -3,8 +3,6 @@
 An oracle or a case reports a :class:`Finding`. When the case ends, each finding receives its
 verdict, once, as a :class:`JudgedFinding`, which ``results.ndjson`` records."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass

@@ -4,8 +4,6 @@ A named pipe would block, a device or a huge file would fill the memory, and ano
 raise an exception far from the file. All these are rejected, with a reason that completes ``PATH:
 …``."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import stat

@@ -4,8 +4,6 @@ would raise an exception later. Rejected are NaN and infinities, numbers too lar
 than :data:`MOST_DEPTH`, and objects with duplicate keys. Each reason is one sentence with the
 position."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The names of targets: ``NAME``, or ``NAME@RELEASE`` for one release of a broker."""
 
-from __future__ import annotations
-
 from packaging.version import InvalidVersion, Version
 
 

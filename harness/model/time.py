@@ -3,8 +3,6 @@ configuration file.
 
 Floats never carry time."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 Instant: TypeAlias = int

@@ -1,7 +1,5 @@
 """Requirement levels, oracle observations, and verdicts."""
 
-from __future__ import annotations
-
 import enum
 
 from brokerproof.harness.model.enums import StrEnum

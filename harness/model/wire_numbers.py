@@ -1,7 +1,5 @@
 """Parses integers in untrusted text from peers and files."""
 
-from __future__ import annotations
-
 MOST_DIGITS = 20
 """The digits of 2**64 - 1, the largest 64-bit number. Python refuses to convert thousands of
 digits."""

@@ -23,8 +23,6 @@ during that time may arrive late and marked, so neither their order nor their re
 checked. The doubt ends when a message that the consumer held is delivered to another consumer,
 since the broker requeues all of its messages together."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ channel (the specification and RabbitMQ differ), so only exceeding both is a vio
 the channel's largest prefetch since the consumer started. Acknowledgements in a transaction take
 effect immediately."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 

@@ -14,8 +14,6 @@ The rules hold for every case, because they bind the broker whatever the client 
 Raw bytes from a client may be any frame, so a connection with raw bytes is judged by the first two
 rules alone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

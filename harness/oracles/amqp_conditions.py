@@ -4,8 +4,6 @@ of the standard's lists.
 The frame that carries an error sets its scope. The peer may use a condition from any list, so only
 the spelling is checked. Symbols without the ``amqp:`` prefix are not checked."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ link-credit of the sender = delivery-count of the receiver + its link-credit - d
 sender, modulo 2**32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """Deliveries and their settlement (part 2, 2.6.12 and 2.7.5 to 2.7.6): ids, tags, continuations and
 outcomes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

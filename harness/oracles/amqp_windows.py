@@ -4,8 +4,6 @@ A transfer may be sent while the sender's next-outgoing-id is below the receiver
 the receiver's next-incoming-id plus its incoming-window. Before the receiver's first flow, the
 limit is the sender's initial next-outgoing-id plus the window in the receiver's begin."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field

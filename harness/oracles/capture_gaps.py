@@ -16,8 +16,6 @@ it uncertain; a gap never creates one.
   captured near the broker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from brokerproof.harness.model.time import Instant

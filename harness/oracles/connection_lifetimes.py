@@ -8,8 +8,6 @@ early is certain, since a late recorder sees closes later, never earlier. Captur
 kernel timestamps, however late the program wrote them; near the broker, the only margin is the
 delay of one lost packet (:data:`RESENT`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Turns the events of one connection into facts, according to the protocol of its first frame."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol

@@ -11,8 +11,6 @@ remaining credit; as messages may be in flight, it takes effect here only at the
 force-delivery requested after it. It also cancels any overdraft immediately
 (ServerConsumerImpl.receiveCredits of 2.56.0). A delivery may begin with any credit above zero."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

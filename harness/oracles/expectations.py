@@ -1,7 +1,5 @@
 """The part of a family's profile that is needed to judge a recording without a target."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The time after a case in which its connections are still read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.harness.model.time import Duration, Instant

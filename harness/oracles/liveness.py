@@ -17,8 +17,6 @@ For ``heart-beat:cx,cy`` from the client and TTL0, the TTL without client heartb
 Divisions and products are IEEE doubles truncated to 64-bit integers, as in Java.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

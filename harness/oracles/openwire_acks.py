@@ -4,8 +4,6 @@ Sources: the documentation of ProducerAck (OPENWIRE-ACK-1, -2), and Message.getS
 of ActiveMQ 6.3.1. The trace records the size that ActiveMQ counts for a message as its ``cost``. A
 message that requests a response receives one and is not included in any ProducerAck."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ for R. The documentation does not say how soon. ActiveMQ 6.3.1 checks at D after
 WireFormatInfo and then every R. A check that sees new data resets the count, and the next check
 tolerates silence; so the connection is closed 2 R after the first check in the silence."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Duration, ms
 
 LOOKS = 2

@@ -5,8 +5,6 @@ A silence is reported as soon as it is certain. A side that grants no credit for
 violates no rule, but looks like a stalled application, so one report names the side that could open
 the window."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 

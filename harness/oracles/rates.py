@@ -6,8 +6,6 @@ Source: the Artemis manual, chapter on flow control (ARTEMIS-FLOW-consumer-1, -c
 and windows: a message is consumed when it is settled, sent when its last frame is sent, and in
 flight until it is answered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -21,8 +21,6 @@ Bodies that were sent more than once identify no message and are ignored. Messag
 let a broker reorder or drop them (priority, expiry, …), and queues with selectors, need not keep
 order and may retain messages."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

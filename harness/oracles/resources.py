@@ -4,8 +4,6 @@
 The rules are derived from the chapter and the source of 3.10.8 and 4.0.5 (``vm_memory_monitor``,
 ``rabbit_disk_monitor``), independently of any broker under test."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Duration, ms
 
 LOOKS_AT_MEMORY: Duration = ms(1000)

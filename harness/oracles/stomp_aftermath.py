@@ -12,8 +12,6 @@ The rules hold for every case, because they bind the server whatever the client 
 Raw bytes from a client may be any frame, so a connection with raw bytes is judged by the first rule
 alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

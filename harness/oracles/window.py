@@ -5,8 +5,6 @@ while the credit is positive and costs the size of its whole frame, so the last 
 the window by less than its own size. Settling a delivery restores exactly the credit that it cost.
 A window of 0 allows one delivery at a time; -1 allows any number."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -11,8 +11,6 @@ These rules hold for every peer:
 * Every expectation has a time limit. Signs of life are never frames.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

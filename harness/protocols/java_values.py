@@ -4,8 +4,6 @@ Numbers are big-endian and signed. A *nullable* value (``KIND?``) begins with a 
 whether a value follows. Each protocol adds its own kinds of text.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The shared part of splitting incoming bytes into the frames of a binary protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar

@@ -1,7 +1,5 @@
 """What scripted servers share: recording arrival times, writing in pieces and at set instants."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from brokerproof.harness.model.time import Duration, Instant

@@ -1,7 +1,5 @@
 """A protocol's messages as TOML tables: numbers, and fields by name."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

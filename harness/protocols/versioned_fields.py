@@ -1,7 +1,5 @@
 """Fields of structures that grew with their protocol's versions, as tables describe them."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 Fields: TypeAlias = tuple[tuple[str, str, int], ...]

@@ -4,8 +4,6 @@ TARGET`` reads the names of the tape's files from standard input and prints a li
 A file is removed once its events are in a segment. So on a full disk, the conversion stops between
 two files, and everything recorded until then is complete."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

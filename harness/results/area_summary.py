@@ -3,8 +3,6 @@
 A known deviation is still a violation, so the area does not count as kept. Nor does an area whose
 core requirements were not judged: without evidence, nothing is claimed."""
 
-from __future__ import annotations
-
 import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping

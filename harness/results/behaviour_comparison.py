@@ -1,7 +1,5 @@
 """Compares the behaviours of several brokers or releases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

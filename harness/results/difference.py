@@ -4,8 +4,6 @@ The order of verdicts decides whether one got worse or better. If one side shows
 broker, the change is UNDECIDED, or LATE if the host was late. A precondition that is no longer met
 is WORSE, because in A the broker provided what the case relies on."""
 
-from __future__ import annotations
-
 import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """The impact on applications of the requirements that a result violates."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

@@ -3,8 +3,6 @@
 ``run.json`` holds a header, and a ``footer`` once the run has finished: a run without a footer was
 interrupted. ``cases.json`` describes every case of the run for the report."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import fcntl

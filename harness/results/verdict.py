@@ -1,8 +1,6 @@
 """Decides the verdict of a finding and of requirements that were never judged, and merges
 verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 

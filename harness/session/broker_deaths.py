@@ -6,8 +6,6 @@ the last frame. A case after which the broker dies twice more, with no other cas
 culprit and gets a verdict; its variants run alone too. All other cases then run concurrently as
 before. If the broker stays down, the run ends."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Real-time cases mostly wait, so they run in threads; many cases run in the threa
 processes (``real_time_workers.py``), longest first (``real_time_order.py``). Virtual-time cases
 only compute, so they can run in separate processes (``forked_workers.py``)."""
 
-from __future__ import annotations
-
 import functools
 import gc
 from argparse import Namespace

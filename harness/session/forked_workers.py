@@ -15,8 +15,6 @@ pytest-xdist does much of this, but each of its workers is a new process that im
 everything again, which is a quarter of the whole work here. Also, with pytest-xdist, a case whose
 worker dies is reported only to pytest, not in results.ndjson."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

@@ -9,8 +9,6 @@ against a broker at an address. Each process then runs its cases one by one, wit
 plugin rejects this if the processes would interfere with each other: with a target that can raise
 alarms, with a run folder, or if each would start a broker."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import gc

@@ -5,8 +5,6 @@ So a run does not end with a long case that began last. Most long cases wait for
 or for an answer that may never arrive. The longest busy cases begin once half of the other cases
 have begun; if they began later, they would delay the end of the run."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Mapping
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """Starts a target in parallel with other work, such as the collection of cases."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future, wait
 from pathlib import Path

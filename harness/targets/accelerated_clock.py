@@ -7,8 +7,6 @@ the cache, handles the waits that libfaketime leaves at the host's rate.
 ``suites/interop/accelerated`` shows that the waits of Java and Erlang follow the accelerated clock.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

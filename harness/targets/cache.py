@@ -5,8 +5,6 @@ Several runs may use the folder concurrently. Anything under its final name is c
 is created under another name, with a lock held, and then renamed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

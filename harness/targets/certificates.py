@@ -5,8 +5,6 @@ The certificates are created at each start and name only this machine and, for a
 container, the container's host. The authorities' own keys are never stored.
 """
 
-from __future__ import annotations
-
 import datetime
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The parts of a broker's configuration that cases need in addition to its defaults, to paste into
 your own configuration. They come from the files with which brokerproof starts its own brokers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

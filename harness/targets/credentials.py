@@ -6,8 +6,6 @@ endpoints. URLs accept the same names as options. Such a passcode appears in no 
 no file of a run.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ processes: they use its ports and can be ended like any other process. All this 
 privileges.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """Endpoints of a broker, with protocol and transport: ``HOST:PORT`` or
 ``SCHEME://HOST:PORT?ca=FILE…``."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit

@@ -1,7 +1,5 @@
 """The exception for every failure to set up a target."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.input_file import OneSentence
 
 

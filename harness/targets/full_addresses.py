@@ -2,8 +2,6 @@
 of address, and uses fresh addresses whose names begin with that kind's prefix. The defaults are
 those in ``fixtures/brokers``, which ``brokerproof init-target --show-broker-config`` prints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

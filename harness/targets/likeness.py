@@ -5,8 +5,6 @@ ones), limits, the manual's release and the type of queues, but not the login or
 the broker. The file's own statements take precedence.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A broker as a process on this machine: started under a guard, then watched and stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

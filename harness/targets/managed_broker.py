@@ -1,7 +1,5 @@
 """A broker that we started: facts about it while it runs, and how to stop it."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@ repository that the user names. We name none. ``mvn`` knows its own repository; 
 ``$BROKERPROOF_MAVEN_REPOSITORY`` or the mirror in ``~/.m2/settings.xml`` names one with the
 standard layout."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

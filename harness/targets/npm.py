@@ -1,7 +1,5 @@
 """Fetches npm packages into the cache with this machine's ``npm``, and nowhere else."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

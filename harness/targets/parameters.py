@@ -5,8 +5,6 @@ expectations must not depend on the code under test. It reads only parameters th
 the broker itself checks the rest of the file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

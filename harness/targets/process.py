@@ -1,8 +1,6 @@
 """A broker in a separate process that prints one JSON line once it is ready, as ``brokerproof
 broker`` does."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -13,8 +13,6 @@ The guard is a separate process, because the kernel's parent-death signal is sen
 that started a process ends, and the harness starts brokers from threads.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import select

@@ -1,7 +1,5 @@
 """The target files shipped with brokerproof. Listing them imports no broker and no client."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The base class for targets reached over sockets: endpoints by acceptor, a real world for each
 case, and one canary."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal

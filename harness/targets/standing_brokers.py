@@ -4,8 +4,6 @@ Each running broker is recorded in a small JSON file in the cache folder, with i
 start time, so that a later process with the same id is never mistaken for the broker.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

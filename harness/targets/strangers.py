@@ -1,8 +1,6 @@
 """Brokers without a target file: a release is fetched from its registry, started here, and judged
 by its address alone. Such a target is called ``stranger:NAME@RELEASE``."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -36,8 +36,6 @@ sentence for an unknown name. A file has::
     others_judged_on = "activemq"  # the shipped target on which all other cases are judged; with scope
 """  # noqa: E501
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import re

@@ -5,8 +5,6 @@ The first URL has the login and, as options, settings of the whole target: ``lik
 as in ``ttl-2000=stomp://HOST:PORT``; otherwise the endpoint has the protocol's name.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

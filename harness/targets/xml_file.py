@@ -1,7 +1,5 @@
 """Reads a broker's XML configuration file without following references to other files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar

@@ -3,8 +3,6 @@
 The recorder writes this schema and every reader checks it, so a run with another version of the
 schema is rejected with one sentence instead of being misread."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import types

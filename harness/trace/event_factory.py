@@ -1,7 +1,5 @@
 """Events of the trace for one connection."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.harness.model.enums import Vantage

@@ -13,8 +13,6 @@ The envelope (``run, target, case, seq, at_ns, clock, vantage, conn, kind``) is 
 recorder. ``at_ns``, ``conn`` and ``vantage`` are given with each event; the rest belongs to the
 recording."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 

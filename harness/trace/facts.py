@@ -4,8 +4,6 @@ settled, a consumer subscribed, and so on. Every protocol's fact reader
 :mod:`brokerproof.harness.oracles.recorded_anomalies` judges them. A fact claims no more than the
 recording shows: an ACK that requested no receipt is *asked*, not settled."""
 
-from __future__ import annotations
-
 import enum
 import hashlib
 from collections.abc import Mapping

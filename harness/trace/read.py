@@ -1,8 +1,6 @@
 """Reads the events of single cases from recorded segments. Whole runs are read by the PySpark
 pipeline."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path

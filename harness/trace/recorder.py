@@ -3,8 +3,6 @@ at most the open one.
 
 A segment has a temporary name until it is complete, so readers never see a partial file."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path

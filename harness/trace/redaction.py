@@ -9,8 +9,6 @@ not change.
 A login is not a secret. A passcode that is short or equal to its login would match half of all
 texts, so it is redacted only in its place in a protocol."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import html

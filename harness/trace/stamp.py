@@ -6,8 +6,6 @@ messages to that destination, from 0 without gaps. Both are decimal with leading
 every digit is at a fixed position: judges of large recordings read millions of rows together
 without parsing bodies."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -2,8 +2,6 @@
 pyarrow imports pandas for the first array made from a list, to check for pandas objects. No setting
 prevents that."""
 
-from __future__ import annotations
-
 import sys
 from importlib.abc import MetaPathFinder
 

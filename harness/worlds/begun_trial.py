@@ -1,7 +1,5 @@
 """A client on trial, as its target hands it to a case."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -10,8 +10,6 @@ compiled is interpreted. Shortly after a broker starts, the compiler threads nee
 time than all other threads. In the first sixteen seconds of an Artemis broker they waited for seven
 seconds; no other thread waited for more than 0.25 s."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A broker with an accelerated clock (``harness/targets/accelerated_clock.py``) co
 of a minute within seconds. The harness uses the same clock, so cases do not notice the
 acceleration."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

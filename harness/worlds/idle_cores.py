@@ -4,8 +4,6 @@ idle.
 Linux counts the idle time of each core in hundredths of a second (``/proc/stat``). If that file is
 unreadable, nothing counts as idle."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from pathlib import Path

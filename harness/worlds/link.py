@@ -3,8 +3,6 @@
 A link carries TCP, so it never reorders or loses bytes. It can delay bytes, split the stream
 anywhere, and drop the connection."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass

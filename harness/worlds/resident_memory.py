@@ -3,8 +3,6 @@ the system. Dozens of threads that receive large bodies fragment glibc's heaps. 
 two processes that judge the reference, with about 100 MB in use: 430 to 660 MB resident, once over
 1,024 MB; with two heaps, 370 to 510 MB."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

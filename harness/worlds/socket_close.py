@@ -5,8 +5,6 @@ readable even if a ``send`` fails. But if it was ``send`` that received the repo
 after an orderly close, so a program that checks only ``recv`` mistakes the reset for an orderly
 close. ``docs/explanation/resets.md`` has the measurements."""
 
-from __future__ import annotations
-
 import ssl
 
 from brokerproof.harness.model.enums import CloseHow

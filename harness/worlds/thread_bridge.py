@@ -1,7 +1,5 @@
 """Passes events from a client's own threads to the thread that waits in a real world."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections import deque

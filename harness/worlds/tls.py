@@ -4,8 +4,6 @@ buffers.
 Virtual time has no TLS. The broker is given the certificate's subject, which is all that TLS would
 tell it."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import ssl

@@ -5,8 +5,6 @@ process on this host, it also records how long the broker's threads waited for a
 host may wake us in time but the broker late. If this lateness can explain a measured delay, the
 delay supports no verdict."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

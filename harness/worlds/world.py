@@ -1,7 +1,5 @@
 """The interface that a world offers to a case, in virtual or in real time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Protocol
 

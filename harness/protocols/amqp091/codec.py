@@ -7,8 +7,6 @@ size, a payload and the byte CE. On its channel, a method that carries content i
 content header and as many body frames as needed (4.2.6); :class:`Contents` reassembles them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias

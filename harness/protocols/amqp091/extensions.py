@@ -4,8 +4,6 @@ A broker may refuse extensions without violating the specification. Extensions a
 capabilities in ``fixtures/capabilities.toml``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -12,8 +12,6 @@ certain only if a queue for it certainly existed: the message was mandatory and 
 own connection had declared the queue.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,8 +1,6 @@
 """The server end of an AMQP 0-9-1 connection, for judging clients. It answers every request that a
 case does not answer itself."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

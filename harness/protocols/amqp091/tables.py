@@ -1,7 +1,5 @@
 """The methods and properties of AMQP 0-9-1 and of RabbitMQ's extensions to it, as data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 

@@ -5,8 +5,6 @@ channel, fields and properties; the body is the content's body; the size include
 the instant is that of the last frame. Interrupted content has ``complete`` = ``false``.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.amqp091 import codec
 from brokerproof.harness.protocols.amqp091.codec import Contents, Method, Reader, Unreadable

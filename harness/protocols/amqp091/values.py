@@ -6,8 +6,6 @@ specification (4.2.5.5) and the brokers use different type letters; this module 
 RabbitMQ and its clients. In strings that are not UTF-8, invalid bytes become escapes.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass

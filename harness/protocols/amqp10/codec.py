@@ -10,8 +10,6 @@ type in one byte (0 AMQP, 1 SASL); channel in two bytes; an extended header up t
 performative; a payload.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

@@ -6,8 +6,6 @@ matter, from and to plain bytes; for everything else, callers use
 :mod:`brokerproof.harness.protocols.amqp10.codec`.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The sections of an AMQP 1.0 message (part 3, 3.2), written and read without judgement."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ and received. Callers can change every field (None omits it), and ``send`` and `
 anything else. The state does not judge: a wrong number is recorded as sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

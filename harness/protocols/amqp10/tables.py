@@ -1,7 +1,5 @@
 """The composite types of AMQP 1.0 as a table: descriptors, and fields in order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

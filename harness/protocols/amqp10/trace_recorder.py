@@ -1,7 +1,5 @@
 """Converts the bytes of an AMQP 1.0 connection, in both directions, to trace events."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.amqp10 import codec, types
 from brokerproof.harness.protocols.amqp10.codec import FieldList, Frame

@@ -7,8 +7,6 @@ the size of the rest, one byte for the type, eight bytes for the channel, and th
 1 creates sessions, and each session has its own channel, from 10.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias

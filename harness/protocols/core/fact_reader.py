@@ -11,8 +11,6 @@ session returns the messages that its consumers hold. Messages that a client has
 not delivered, so they need no redelivery mark.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

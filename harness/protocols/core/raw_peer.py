@@ -5,8 +5,6 @@ only when a case says so. :meth:`CorePeer.send` and :meth:`CorePeer.write` send 
 peer has one session, on channel 10.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ and ``rest`` is all remaining bytes. Other packets (large messages, XA, replicat
 the one packet sent to every client) are read without fields.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.harness.protocols.table_files import tables

@@ -5,8 +5,6 @@ fields, including a message's fields and ``cost``; the body is the message's bod
 all bytes of the packet. Pings are heartbeats.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.conversation import Judge
 from brokerproof.harness.protocols.core import codec

@@ -9,8 +9,6 @@ high byte first; below :data:`LONG`, a length of two bytes and Java's modified U
 whether a value follows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ nothing and sends no KeepAliveInfo unless a case says so. :meth:`OpenWirePeer.se
 connection id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

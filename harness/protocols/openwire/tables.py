@@ -4,8 +4,6 @@ Types are those of :mod:`brokerproof.harness.protocols.openwire.values`. Other s
 journals, network bridges, discovery) are read without fields.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.harness.protocols.table_files import tables

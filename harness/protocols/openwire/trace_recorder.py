@@ -5,8 +5,6 @@ fields and ``cost``; the body is the message's content; the size includes all by
 A KeepAliveInfo is a heartbeat.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.conversation import Judge
 from brokerproof.harness.protocols.openwire import codec

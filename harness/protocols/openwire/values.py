@@ -9,8 +9,6 @@ bytes. Properties of messages and of WireFormatInfo are a *map* of typed values,
 of type ``bytes``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ receipt of COMMIT. If the client wrote bytes that are not a frame, the connectio
 meaning of those bytes is unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """A raw STOMP peer, which can speak correctly or send arbitrary bytes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The server end of a STOMP connection, for judging clients. It does only what a case says."""
 
-from __future__ import annotations
-
 from brokerproof.harness.protocols.conversation import Judge, Match, Requirements
 from brokerproof.harness.protocols.scripted import Scripted
 from brokerproof.harness.protocols.stomp import codec

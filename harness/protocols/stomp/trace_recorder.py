@@ -1,7 +1,5 @@
 """Converts the bytes that a broker sends on a STOMP connection to trace events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from brokerproof.harness.model.time import Instant

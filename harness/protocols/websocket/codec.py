@@ -5,8 +5,6 @@ Nothing here decides whether a server is right. The codec keeps what a judge may
 a frame: whether it was masked, its reserved bits, and whether its length had the shortest form.
 """
 
-from __future__ import annotations
-
 import base64
 import enum
 import hashlib

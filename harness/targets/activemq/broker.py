@@ -1,8 +1,6 @@
 """Runs Apache ActiveMQ Classic as a native process: collects its jars, prepares its folder, and
 starts and stops it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

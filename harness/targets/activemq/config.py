@@ -5,8 +5,6 @@ The file is read independently of the reference broker's reader, because a case'
 not depend on the code under test.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """A real Apache ActiveMQ Classic as a target: the process of
 :mod:`brokerproof.harness.targets.activemq.broker` with its connectors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from brokerproof.harness.targets import parameters

@@ -6,8 +6,6 @@ command line that the launcher of a created instance would build. This saves one
 keeps us independent of what a release generates.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

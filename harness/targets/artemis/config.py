@@ -1,8 +1,6 @@
 """The parts of a ``broker.xml`` that the harness reads or changes: its acceptors' names, hosts and
 ports."""
 
-from __future__ import annotations
-
 import re
 import zipfile
 from collections.abc import Mapping

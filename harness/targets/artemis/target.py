@@ -1,8 +1,6 @@
 """A real Apache Artemis as a target: the process of
 :mod:`brokerproof.harness.targets.artemis.broker`, with its acceptors as endpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from brokerproof.harness.targets import parameters

@@ -6,8 +6,6 @@ or ``crates:NAME``, and a ``version``. More Maven artifacts may follow after com
 version or versions of their own.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

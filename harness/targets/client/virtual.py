@@ -5,8 +5,6 @@ A broker's world drives the client. Connection 1 carries the line protocol of dr
 the scripted server, whose bytes the client receives on connection 2, and so on.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

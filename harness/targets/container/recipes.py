@@ -1,8 +1,6 @@
 """RabbitMQ, Artemis and ActiveMQ as containers: the official images, with the files that configure
 the native brokers."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Mapping

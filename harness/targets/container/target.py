@@ -1,7 +1,5 @@
 """A broker in a container as a target: RabbitMQ, Artemis or ActiveMQ, with the native files."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds the protocols that a port speaks by trying them all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@
 release. Over STOMP, these are in the ``server`` header of CONNECTED; over AMQP 1.0, in the
 properties of the broker's open; over AMQP 0-9-1, in the server-properties of connection.start."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

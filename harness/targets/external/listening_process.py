@@ -4,8 +4,6 @@ brokerproof can then measure how long the process's threads wait for a core, as 
 that it starts itself, so that a busy host does not make a punctual broker look late.
 """
 
-from __future__ import annotations
-
 import socket
 
 import psutil

@@ -1,7 +1,5 @@
 """Declares a queue over AMQP 0-9-1 on a broker that requires it to exist for AMQP 1.0."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

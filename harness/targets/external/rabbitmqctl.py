@@ -1,7 +1,5 @@
 """Raises alarms on a RabbitMQ broker that somebody else started, with its rabbitmqctl."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ none of their text is in this repository. The Python broker runs on this interpr
 ``python-qpid-proton``. Both brokers accept only ANONYMOUS and listen only on 127.0.0.1.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import shutil

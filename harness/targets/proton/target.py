@@ -1,8 +1,6 @@
 """Proton's example brokers as targets: the process of
 :mod:`brokerproof.harness.targets.proton.examples` with its only acceptor."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from brokerproof.harness.targets.proton.examples import ProtonProcess

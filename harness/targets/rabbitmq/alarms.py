@@ -1,7 +1,5 @@
 """Arguments of rabbitmqctl that raise alarms, end them, and set their limits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from brokerproof.harness.model.broker_io import LimitsSet

@@ -1,8 +1,6 @@
 """Two RabbitMQ nodes that form a cluster, as one target: an alarm on either node applies to both
 (RABBITMQ-FLOW-cluster-1)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from brokerproof.harness.targets import parameters

@@ -3,8 +3,6 @@ module has its own parser, so that the harness does not depend on the reader of 
 judges.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 import re

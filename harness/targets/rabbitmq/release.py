@@ -1,8 +1,6 @@
 """Finds releases of RabbitMQ: the one that the user named, the one in this machine's package, or
 one in our Debian chroots."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,8 +1,6 @@
 """A real RabbitMQ as a target: the node of :mod:`brokerproof.harness.targets.rabbitmq.broker`, with
 its listeners as endpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from brokerproof.harness.model.broker_io import LimitsSet

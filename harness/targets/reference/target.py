@@ -1,7 +1,5 @@
 """A sans-I/O broker in virtual time, found by a dotted name. Each world gets its own broker."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 from collections.abc import Callable, Mapping
