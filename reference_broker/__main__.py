@@ -1,7 +1,5 @@
 """``python -m reference_broker``: the ``brokerproof broker`` command on its own."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -3,8 +3,6 @@
 Each row of :data:`FAMILIES` describes a broker family: its settings class, how it is assembled, and
 the connection classes for its protocols."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Settings that a broker's own configuration file may have but that have no effect here."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass

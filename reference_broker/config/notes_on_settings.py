@@ -1,7 +1,5 @@
 """Notes for users on settings that were read and checked but have no effect."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reads XML configuration files as elements. Nothing outside the file is read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The parts from which a family is assembled: settings, clock, deadlines, alarms, store."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.reference_broker.kernel.alarms import Alarms

@@ -1,7 +1,5 @@
 """An address: the name to which messages are published, and the queues bound to it."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Protocol

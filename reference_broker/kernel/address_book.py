@@ -4,8 +4,6 @@ Queues created on demand are deleted once they are empty and without consumers
 (``auto-delete-queues``), and addresses created on demand with their last queue
 (``auto-delete-addresses``)."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Decides whether an address accepts messages, before granting credit and for each message."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
 from typing import Protocol

@@ -7,8 +7,6 @@ began to wait. Connections that only consume never check.
 Linked brokers share their alarms: an alarm raised by any of them applies to all
 (RABBITMQ-FLOW-cluster-1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 MEMORY, DISK = "memory", "disk"

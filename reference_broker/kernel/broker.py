@@ -4,8 +4,6 @@ Neither this module nor its imports read a clock, open sockets or files, or draw
 same inputs at the same instants give the same effects. So a list of ``(now, input)`` is a
 recording."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from brokerproof.harness.model.broker_io import (

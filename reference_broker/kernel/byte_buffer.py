@@ -1,7 +1,5 @@
 """The bytes of one connection that have not yet been parsed into frames."""
 
-from __future__ import annotations
-
 
 class ByteBuffer:
     """Keeps chunks separate until a reader needs bytes across chunk boundaries.

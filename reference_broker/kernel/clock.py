@@ -1,7 +1,5 @@
 """The instant of the input being handled. Only the broker sets it."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Duration, Instant
 
 

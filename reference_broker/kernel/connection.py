@@ -1,7 +1,5 @@
 """The interface between the broker and a connection of any protocol."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from brokerproof.harness.model.time import Instant

@@ -1,7 +1,5 @@
 """The state shared by all connections of one broker."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Counts the existing things of one kind that each connection has created."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable
 from typing import Generic, TypeVar

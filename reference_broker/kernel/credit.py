@@ -55,8 +55,6 @@ one of them:
    (AMQP10-CREDIT-05). A count beyond the limit is an error.
 """
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.kernel import serial_numbers
 
 UNLIMITED = -1

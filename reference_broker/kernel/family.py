@@ -1,7 +1,5 @@
 """The behaviour of a broker family: one strategy object per broker, chosen by the settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.harness.model.broker_io import LimitsSet, ResourcesRead

@@ -1,7 +1,5 @@
 """Fixed-size values in the encoding of Java's data streams, which CORE and OpenWire share."""
 
-from __future__ import annotations
-
 import struct
 
 _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")

@@ -1,7 +1,5 @@
 """Watches peers for silence. Each family has its own rule for how long silence may last."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from brokerproof.harness.model.time import Duration, Instant

@@ -1,7 +1,5 @@
 """Collects the effects of one ``handle`` call; each connection gets at most one ``SendBytes``."""
 
-from __future__ import annotations
-
 import enum
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ A hash is ``ENC(ITERATIONS:SALT:HASH)`` with salt and hash in hexadecimal digits
 HMAC-SHA-1 (RFC 8018), as printed by ``artemis mask --hash``, in the parentheses that
 artemis-users.properties requires."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

@@ -5,8 +5,6 @@ own first bytes, except one (STOMP), which is the fallback. The fallback may be 
 transport with its own first bytes (STOMP over WebSocket, ARTEMIS-STOMP-ws-1). The choice is made at
 the first differing byte, so a peer that sends little need not wait."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias

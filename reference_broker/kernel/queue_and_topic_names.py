@@ -1,8 +1,6 @@
 """Qualified names, which distinguish a queue from a topic of the same name: ``queue://NAME`` and
 ``topic://NAME``."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import RoutingType
 
 QUEUE, TOPIC = "queue://", "topic://"

@@ -15,8 +15,6 @@ beforehand (ARTEMIS-STOMP-durable-4), so the settings may have created it. It ha
 time, belongs to one address and keeps its original selector: a request with the same name but other
 properties is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias

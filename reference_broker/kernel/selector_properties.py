@@ -15,8 +15,6 @@ AMQSize          bytes: the body, and the names and values of the headers
 Other names are headers with string values; the first of repeated headers counts
 (STOMP12-REPEAT-02). ``AMQUserID`` is NULL, because STOMP has no equivalent."""  # noqa: E501
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.selector.values import Value, number
 
 SIZE, TIMESTAMP = "AMQSize", "AMQTimestamp"

@@ -6,8 +6,6 @@ steps. At exactly 2^31 steps, RFC 1982 leaves the order undefined; here, neither
 the other.
 """
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Container, Iterable
 

@@ -1,8 +1,6 @@
 """Ports to the storage of messages that exceed memory or must survive a restart. The kernel knows
 nothing about files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 

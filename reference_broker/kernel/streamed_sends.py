@@ -4,8 +4,6 @@ While a body is streamed to a connection, all other output to that connection wa
 a frame must not be interrupted. The next piece is read when the transport has accepted the last one
 and is not full, and no output waits for the disk. So at most one or two pieces are in memory."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field

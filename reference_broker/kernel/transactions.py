@@ -7,8 +7,6 @@ charged to their address's memory. After an ABORT, which DISCONNECT and a lost c
 (STOMP12-BEGIN-04), every message whose settlement was undone returns to its queue as a failed
 delivery and is redelivered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.harness.model.enums import Outcome

@@ -18,8 +18,6 @@ An envelope is encoded once and caches its encoding; equal envelopes become one 
 they are read, so that encoders compute their cached parts once for all messages of an envelope.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ file's folder is synced too, so both content and name are on the disk, unless th
 claims to have flushed its cache.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import filecmp

@@ -1,7 +1,5 @@
 """Queues that survive a restart, kept in the journal with their messages that are not on pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim

@@ -21,8 +21,6 @@ end of the last segment by the extent (``journal_extent.py``), and for pages by 
 stored length. A note alone is not synced: it means only that a shorter page is damaged.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 

@@ -7,8 +7,6 @@ torn after a power failure. The other is synced, but written only when the broke
 a segment is removed. Neither ever claims more than exists.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

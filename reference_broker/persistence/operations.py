@@ -20,8 +20,6 @@ w       :class:`PageOver`     a page is finished, and its file is removed
 ======  ====================  ==========================================================================================
 """  # noqa: E501
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ A ``unit`` other than 0 marks a message of a transaction, which counts only if t
 the unit was completed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 import urllib.parse

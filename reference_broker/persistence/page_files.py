@@ -1,7 +1,5 @@
 """Writes, reads and removes the page files of all addresses, also those of an earlier broker."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol

@@ -18,8 +18,6 @@ A file may end anywhere, since power may fail at any moment, and any of its byte
   journal whether the tail is an unfinished write or a loss.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator

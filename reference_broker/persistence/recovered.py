@@ -1,7 +1,5 @@
 """The state of a broker that ended, as read from its files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from brokerproof.reference_broker.kernel.large_body import LargeBody

@@ -12,8 +12,6 @@
 All pages and large bodies are read once, one at a time. Files are read through a :class:`Folder`.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import urllib.parse

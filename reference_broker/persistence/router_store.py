@@ -1,8 +1,6 @@
 """The store for addresses and queues: joins the router to
 :class:`brokerproof.reference_broker.persistence.store.Store`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 

@@ -20,8 +20,6 @@ In both cases memory keeps everything that is not on disk, and messages are acce
 there is room for the ballast, or the batch has been written.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass

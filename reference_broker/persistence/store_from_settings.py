@@ -1,7 +1,5 @@
 """Creates stores from settings, and locates their files."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

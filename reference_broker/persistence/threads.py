@@ -1,8 +1,6 @@
 """File access for callers that must not block: one thread writes and another reads, so that reads
 need not wait for an fsync."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

@@ -6,8 +6,6 @@ other nodes are prefixed with the node's name, as in ``b.amqp``. Alarm changes
 (:class:`brokerproof.harness.model.broker_io.AlarmChanged`) reach the other nodes at the same
 instant. Queues are not shared."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

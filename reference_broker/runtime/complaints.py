@@ -1,7 +1,5 @@
 """Messages for people, printed on the broker's standard error."""
 
-from __future__ import annotations
-
 import sys
 from typing import Protocol
 

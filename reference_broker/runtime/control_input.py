@@ -5,8 +5,6 @@ Each line is a JSON object with any of ``memory``, ``disk`` and ``paging``: the 
 integer number of bytes. They replace rabbitmqctl's commands. Invalid lines are reported and
 ignored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.harness.model import strict_json

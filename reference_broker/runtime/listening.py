@@ -1,7 +1,5 @@
 """Opens acceptors: which ones, on which socket, and with what TLS."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 

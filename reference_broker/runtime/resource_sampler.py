@@ -2,8 +2,6 @@
 
 Only this module and ``asyncio_server.py`` query the machine; the broker gets the readings."""
 
-from __future__ import annotations
-
 import resource
 import struct
 from pathlib import Path

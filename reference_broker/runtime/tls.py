@@ -15,8 +15,6 @@ connection: after a mere close_notify, the peer reads nothing more, as after a h
 connection. A TCP end without close_notify is accepted too: STOMP and AMQP frames mark their own
 ends, so a truncated frame is never taken as complete."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import ssl

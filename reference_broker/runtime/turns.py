@@ -3,8 +3,6 @@
 A turn is one pass of the loop over everything ready. Its time is processor time. Time that other
 processes use is not included, since smaller shares for connections would not win it back."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable

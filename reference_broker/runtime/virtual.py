@@ -1,7 +1,5 @@
 """The reference broker in virtual time. A target file refers to :func:`make` by its dotted name."""
 
-from __future__ import annotations
-
 import enum
 import os
 import types

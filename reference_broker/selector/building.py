@@ -1,7 +1,5 @@
 """Turns the rules that the grammar recognises into functions; each rule becomes a :class:`Part`."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

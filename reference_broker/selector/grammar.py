@@ -10,8 +10,6 @@ written between quotation marks; a quotation mark inside it is doubled. In the h
 hyphen is treated as a letter.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 _LETTERS = r"[\w$]"

@@ -7,8 +7,6 @@ string is not a number: ``age > 18`` selects no message that STOMP sent. A selec
 names have hyphens. ``no_`` before either prefix revokes it, and the last prefix takes precedence.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

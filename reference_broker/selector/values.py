@@ -8,8 +8,6 @@ Any comparison of values of different kinds (strings, numbers, truth values) is 
 ``convert``, a string that is compared with a number or a truth value is read as one.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re

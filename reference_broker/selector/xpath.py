@@ -3,8 +3,6 @@
 Nothing outside the body is read: no document type, no entities, no network.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from lxml import etree

@@ -1,7 +1,5 @@
 """A listening endpoint and the options of the protocols that it speaks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar

@@ -5,8 +5,6 @@ The defaults are those of ActiveMQ 6.3.1 (``PolicyEntry``, ``BaseDestination``,
 as in the files.
 """
 
-from __future__ import annotations
-
 import enum
 import functools
 from dataclasses import dataclass

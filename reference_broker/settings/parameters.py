@@ -6,8 +6,6 @@ protocol (``acceptor.stomp.consumer_window_size``). A parameter's name is the pr
 followed by the name of the field.
 """
 
-from __future__ import annotations
-
 import typing
 from collections import defaultdict
 from dataclasses import dataclass, fields, replace

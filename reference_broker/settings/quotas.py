@@ -5,8 +5,6 @@ clients use and below what would harm other peers. A peer that exceeds a quota i
 that its protocol provides, and other peers notice nothing.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The settings of a RabbitMQ broker apart from its listeners."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.reference_broker.settings.parameters import Options

@@ -6,8 +6,6 @@ produce :class:`Settings`. Durations are milliseconds and sizes are bytes, as in
 kernel converts to nanoseconds once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from brokerproof.harness.model.enums import FullPolicy, RoutingType

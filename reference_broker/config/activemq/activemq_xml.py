@@ -7,8 +7,6 @@ line and name. Besides ``broker``, a file may contain beans that fill in placeho
 that are used, ``${NAME}`` is replaced from the environment.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

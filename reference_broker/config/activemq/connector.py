@@ -1,7 +1,5 @@
 """A ``transportConnector`` of an activemq.xml: ``stomp://HOST:PORT?transport.option=value&…``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

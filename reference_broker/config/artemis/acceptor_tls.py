@@ -5,8 +5,6 @@ The key and the certificate are PEM, which Artemis also reads; the default of Ar
 Java format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The URL of an acceptor: ``tcp://HOST:PORT?name=value;name=value``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -9,8 +9,6 @@ As in Artemis, ``${NAME:default}`` is replaced from the environment. Entities, D
 refused: apart from the users files next to the file, nothing outside it is read.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

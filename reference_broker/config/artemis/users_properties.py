@@ -6,8 +6,6 @@ PropertiesLoginModule; ``cert-users.properties``, if it exists, contains the sub
 certificates that identify users, in the format of its TextFileCertificateLoginModule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -8,8 +8,6 @@ a queue and a routing key, port 5672 speaks AMQP 1.0 and 0-9-1, and STOMP over W
 port.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ The file has a list of settings for each application: ``[{rabbit, [{vm_memory_hi
 this broker supports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """A queue of a destination or topic subscription that keeps the destination's cursor informed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any

@@ -1,7 +1,5 @@
 """ActiveMQ: memory and disk usage are limited, and each message waits for space on its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.reference_broker.families.activemq.cursor import CURSORS

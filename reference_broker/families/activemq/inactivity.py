@@ -13,8 +13,6 @@ Line ends between frames are bytes but not frames. So a silent peer is disconnec
 or third check after its last byte, that is, R to 3 R later, and at least 2 R later if its last
 bytes belonged to a frame or it was never silent before."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.liveness import NEVER, IntervalMonitor
 

@@ -35,8 +35,6 @@ Sources: ``Queue.send``, ``Queue.checkUsage``, ``Topic.send``, ``BaseDestination
 ``Queue.initialize`` of ActiveMQ 6.3.1.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass

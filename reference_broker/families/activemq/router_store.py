@@ -1,7 +1,5 @@
 """The store for ActiveMQ's queues: their cursors move messages to pages on disk."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.families.activemq.cursor_queue import CursorQueue
 from brokerproof.reference_broker.families.activemq.spool import Spool
 from brokerproof.reference_broker.families.activemq.usage_accounting import UsageAccount

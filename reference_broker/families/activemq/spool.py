@@ -8,8 +8,6 @@ written here. A persistent message in the journal is removed from there in the s
 After a restart messages in the journal count as older than those on pages. So while pages are in
 use, messages that must survive are written to them, even if they return to memory immediately."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from brokerproof.reference_broker.families.activemq.cursor import ChargedEntry

@@ -5,8 +5,6 @@ that name and kind, and a message to ``ActiveMQ.Statistics.Broker`` queries the 
 answer, a map, is sent to the query's reply-to with the query's correlation-id; without a reply-to
 or such a destination there is no answer. Neither query nor answer waits for space."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 from brokerproof.harness.model.enums import RoutingType

@@ -14,8 +14,6 @@ Only BLOCK makes producers wait (ARTEMIS-FLOW-block-3). Waiting producers contin
 room again: at the end of the input that made room, in order of waiting, as long as there is room.
 """  # noqa: E501
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.harness.model.enums import FullPolicy

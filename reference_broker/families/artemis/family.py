@@ -1,7 +1,5 @@
 """Artemis: memory is limited per address, and the broker answers queries about addresses."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.families.artemis.accounting import Accounting
 from brokerproof.reference_broker.families.artemis.admission import Admission
 from brokerproof.reference_broker.families.artemis.management import MANAGEMENT, ManagementAddress

@@ -13,8 +13,6 @@ The answer has ``_AMQ_OperationSucceeded``, ``true`` or ``false``; if false, the
 Management messages are not charged and never wait (manual, chapter on paging).
 """  # noqa: E501
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import TypeAlias

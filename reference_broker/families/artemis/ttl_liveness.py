@@ -18,8 +18,6 @@ The passes are computed, not simulated: a byte only stores its instant, and idle
 nothing, so a TTL of a week costs as much as one of a second.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.liveness import SilenceMonitor
 

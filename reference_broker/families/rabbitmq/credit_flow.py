@@ -11,8 +11,6 @@ The connection stops reading when it is blocked, between one and two times :data
 after the first that the queue has not processed. Then the transport blocks the client.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

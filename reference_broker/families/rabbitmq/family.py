@@ -1,7 +1,5 @@
 """RabbitMQ: publishers wait while an alarm is raised, and clients declare queues and exchanges."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.broker_io import LimitsSet, ResourcesRead
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.families.parts import Parts

@@ -14,8 +14,6 @@ queue is checked: a message behind one that lives longer waits for it. A returne
 instant of expiry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How RabbitMQ detects silent STOMP peers (rabbit_heartbeat; observed on 3.10.8 and 4.0.5)."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.liveness import NEVER, IntervalMonitor
 

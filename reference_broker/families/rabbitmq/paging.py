@@ -9,8 +9,6 @@ RabbitMQ up to 3.13 writes out so much that all queues are equally far from empt
 mentions only the contents of queues; here everything is written out. Release 4 has no such ratio.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Duration, Instant, ms
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue
 from brokerproof.reference_broker.families.rabbitmq.resources import Resources

@@ -15,8 +15,6 @@ measured here. Readings are evaluated at these times:
 A limit set while the broker runs applies immediately, until the broker ends (mem-3).
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.broker_io import ResourcesRead
 from brokerproof.harness.model.time import Duration, Instant, ms
 from brokerproof.reference_broker.kernel.alarms import DISK, MEMORY, Alarms

@@ -5,8 +5,6 @@ addresses share it. A queue that another protocol created on demand counts as de
 without arguments.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

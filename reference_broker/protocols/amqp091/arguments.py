@@ -5,8 +5,6 @@ ignored. Arguments for RabbitMQ features that are missing here (priorities, stre
 with an explanation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

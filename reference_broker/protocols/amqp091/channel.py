@@ -16,8 +16,6 @@ consumers are detached, then unacknowledged messages return to their old places,
 dispatched.
 """  # noqa: E501
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from pamqp import base, commands

@@ -5,8 +5,6 @@ Answers are collected and sent at the end of an input. Equal answers up to the f
 message are merged with ``multiple``; the rest are sent one by one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from pamqp import commands

@@ -30,8 +30,6 @@ login with 403, to a client with the ``authentication_failure_close`` capability
 virtual host with 530. A number means connection.close with that reply code, then CLOSING.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Consumers, basic.get and acknowledgements (class basic), and channel.flow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ reason, latest first. A message that returns to a queue without having been reje
 dropped, because it would otherwise cycle forever.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_S

@@ -1,7 +1,5 @@
 """Exchanges, queues and bindings (classes exchange and queue)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

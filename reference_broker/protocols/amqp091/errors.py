@@ -1,7 +1,5 @@
 """Mistakes by a peer, by reply code (1.2 of the reference)."""
 
-from __future__ import annotations
-
 CONTENT_TOO_LARGE, NO_ROUTE = 311, 312
 ACCESS_REFUSED, NOT_FOUND, RESOURCE_LOCKED, PRECONDITION_FAILED = 403, 404, 405, 406
 CONNECTION_FORCED, FRAME_ERROR, SYNTAX_ERROR, COMMAND_INVALID, CHANNEL_ERROR = (

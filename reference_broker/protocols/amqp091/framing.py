@@ -4,8 +4,6 @@ A frame that is too large is refused as soon as its header arrives. An unknown t
 frame-end octet ends the connection without another method (4.2.3).
 """
 
-from __future__ import annotations
-
 import struct
 
 from brokerproof.reference_broker.kernel.byte_buffer import ByteBuffer

@@ -7,8 +7,6 @@ finds nothing closes the transport, two to three intervals after the last byte. 
 after tune-ok always finds something.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Instant, seconds
 
 

@@ -5,8 +5,6 @@ table's size. With security off, any name and password are accepted. Passwords a
 constant time.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

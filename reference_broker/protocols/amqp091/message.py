@@ -18,8 +18,6 @@ The destination of a message is ``/queue/KEY`` for the exchange without a name, 
 amq.topic and ``/exchange/NAME/KEY`` for others.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ A received method becomes an object made without pamqp's own checks: the handler
 allowed, and answer with reply codes.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any, TypeVar
 

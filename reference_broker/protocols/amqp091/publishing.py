@@ -1,7 +1,5 @@
 """basic.publish with returns, confirms and transactions (classes basic, confirm and tx)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """State of a transactional channel until tx.commit (class tx): routed messages and settlements."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from brokerproof.harness.model.enums import Outcome

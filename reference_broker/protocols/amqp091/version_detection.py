@@ -10,8 +10,6 @@ anything else               our header, and a close: that of 0-9-1 for a peer th
 ==========================  ==========================================================================================
 """  # noqa: E501
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Instant
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.protocol_detection import Become, DelegatingConnection

@@ -16,8 +16,6 @@ of mandatory fields; errors are raised as
 the declared choices, an :class:`InvalidField`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import struct
 from collections.abc import Callable, Mapping

@@ -1,8 +1,6 @@
 """Error conditions (2.8.15 to 2.8.18 and 4.5.8), by the name of each choice in the machine-readable
 definition."""
 
-from __future__ import annotations
-
 # amqp-error
 INTERNAL_ERROR = "amqp:internal-error"
 NOT_FOUND = "amqp:not-found"

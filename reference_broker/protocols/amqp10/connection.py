@@ -51,8 +51,6 @@ sent nothing for r / 2. Deadlines are not moved with each frame but checked when
 connection costs nothing.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import contextlib
 import enum
 from collections import Counter

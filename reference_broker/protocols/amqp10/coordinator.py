@@ -21,8 +21,6 @@
   rejected, and rolls back.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

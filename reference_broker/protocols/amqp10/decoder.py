@@ -14,8 +14,6 @@ array of elements without bytes has at most :data:`MOST_EMPTY` of them; nesting 
 faster.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias

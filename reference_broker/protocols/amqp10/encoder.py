@@ -7,8 +7,6 @@ type, and ``ValueError`` or ``struct.error`` for a number outside the range of i
 these is a bug in this program.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -18,8 +18,6 @@ The filter is that of the Apache registry, ``apache.org:selector-filter:string``
 the filter set. Other filters are not supported.
 """  # noqa: E501
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS

@@ -13,8 +13,6 @@ collected: memory holds less than one frame of the allowed size plus one chunk. 
 pieces is joined once, when the last piece arrives.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple

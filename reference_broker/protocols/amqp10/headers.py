@@ -8,8 +8,6 @@ there is no choice between versions (AMQP10-VER-09, -10). Bytes that can no long
 are answered immediately, because the peer may be waiting for us and never send eight bytes.
 """
 
-from __future__ import annotations
-
 AMQP = b"AMQP\x00\x01\x00\x00"
 SASL = b"AMQP\x03\x01\x00\x00"
 TLS = b"AMQP\x02\x01\x00\x00"

@@ -9,8 +9,6 @@ The following are checked for each delivery, as early as possible: credit, tag, 
 settlement (against the link's mode), the message's sections, annotations, and the address.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.harness.model.enums import RoutingType

@@ -15,8 +15,6 @@ demand (see :mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion
 :mod:`brokerproof.reference_broker.protocols.amqp10.outgoing_message`.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Delivery states, termini, message sections (part 3) and transaction types (part 4), as tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, composite, field

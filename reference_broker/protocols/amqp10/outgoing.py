@@ -25,8 +25,6 @@ A link in ``copy`` mode only browses: it gets each waiting message once, and its
 effect.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.harness.model.enums import Outcome, RoutingType

@@ -1,8 +1,6 @@
 """A message as it is sent: a header for this delivery, annotations, and the bare message, which was
 received or is made once (3.2)."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import NS_PER_MS, Instant
 from brokerproof.reference_broker.kernel.message import Entry
 from brokerproof.reference_broker.protocols.amqp10 import encoder, stomp_conversion

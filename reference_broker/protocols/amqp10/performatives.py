@@ -1,7 +1,5 @@
 """The transport's performatives (2.7), SASL frames (5.3.3) and error type (2.8.14), as tables."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite, composite, field

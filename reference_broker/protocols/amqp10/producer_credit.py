@@ -13,8 +13,6 @@ The rules are applied after every delivery, so the times of refills do not depen
 arrive together: with C = 100 and L = 30, refills follow after 70 deliveries, then 140.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.reference_broker.kernel.admission import AdmissionControl

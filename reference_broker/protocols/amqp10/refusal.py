@@ -6,8 +6,6 @@ or the connection (``close``). Where the specification names the endpoint, we fo
 that is harsh: a handle that is above the maximum or in use closes the connection.
 """
 
-from __future__ import annotations
-
 import enum
 from typing import NamedTuple
 

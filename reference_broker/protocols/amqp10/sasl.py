@@ -20,8 +20,6 @@ Every failure, including a mechanism that was not offered, is outcome ``auth`` (
 then the connection is closed. Passwords are compared in constant time, even for unknown names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

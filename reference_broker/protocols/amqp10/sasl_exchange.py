@@ -1,7 +1,5 @@
 """SASL frames on one connection (5.3), and the answers to them."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.amqp10 import refusal
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
 from brokerproof.reference_broker.protocols.amqp10.framing import SASL, decoded, frame

@@ -1,7 +1,5 @@
 """Where the sections of a message begin and end (3.2). Their content is not parsed."""
 
-from __future__ import annotations
-
 import struct
 
 from brokerproof.reference_broker.protocols.amqp10 import messaging

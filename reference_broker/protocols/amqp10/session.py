@@ -43,8 +43,6 @@ frame must be sent, and merged into as few as possible (AMQP10-DISP-05: one may 
 links).
 """  # noqa: E501
 
-from __future__ import annotations
-
 import heapq
 from collections import OrderedDict, deque
 from typing import Any

@@ -1,8 +1,6 @@
 """Statistics queries and answers as AMQP 1.0 messages
 (:mod:`brokerproof.reference_broker.families.activemq.statistics`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.harness.model.enums import RoutingType

@@ -27,8 +27,6 @@ become the bytes of their AMQP encoding, with an ``amqp-body`` header of ``value
 An unreadable header is omitted, so that consumers still get the message.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import contextlib
 import struct
 from collections.abc import Sequence

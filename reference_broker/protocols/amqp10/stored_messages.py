@@ -10,8 +10,6 @@ The bare message of a large message lacks the body's sections. Notes are::
     length of rejected (4) | rejected, an AMQP error | annotations, an AMQP map
 """
 
-from __future__ import annotations
-
 import struct
 
 from brokerproof.reference_broker.persistence.codec import RECORDS, RecordHead

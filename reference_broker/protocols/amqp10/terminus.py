@@ -5,8 +5,6 @@ or else by the acceptor's longest matching prefix, or else by the address itself
 A prefix is always removed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from brokerproof.harness.model.enums import RoutingType

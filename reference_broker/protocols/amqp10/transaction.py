@@ -1,7 +1,5 @@
 """Work in a transaction until its discharge (part 4)."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 from brokerproof.reference_broker.kernel.queue import Queue

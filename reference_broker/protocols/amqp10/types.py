@@ -27,8 +27,6 @@ A map is a dict, or :class:`Pairs` if a key cannot be hashed or two keys are equ
 in AMQP (a uint 1 and a long 1).
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 

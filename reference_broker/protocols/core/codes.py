@@ -1,8 +1,6 @@
 """Numbers of the CORE protocol (release 2.56.0, PacketImpl and ActiveMQExceptionType): types of
 packets, channels, errors."""
 
-from __future__ import annotations
-
 OLDEST, NEWEST = 129, 136
 """Supported versions of the protocol, from 2.0.0 on."""
 ASYNC_RESPONSES, COMMIT_IDS, PRODUCERS = 130, 131, 134

@@ -19,8 +19,6 @@ Every ping is returned unchanged. A peer that is silent for longer is closed at 
 (:mod:`brokerproof.reference_broker.families.artemis.ttl_liveness`).
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable
 

@@ -6,8 +6,6 @@ Artemis writes Java strings, after its length in characters and in one of three 
 that length (*words* here). True is any byte but 0, and is written as 255, as in Artemis.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar

@@ -18,8 +18,6 @@ Rule 2 is the manual's. Release 2.56.0 grants every request in full while the ad
 turns the rule off.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 

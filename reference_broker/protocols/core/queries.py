@@ -1,7 +1,5 @@
 """Answers about queues and addresses (release 2.56.0, SessionQueueQueryResponseMessage_V3, …)."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.java_fields import int8, int32, int64

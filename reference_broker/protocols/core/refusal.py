@@ -1,7 +1,5 @@
 """Refused requests."""
 
-from __future__ import annotations
-
 
 class Refusal(Exception):
     """A refused request. ``code`` is one of

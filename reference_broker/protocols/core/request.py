@@ -1,7 +1,5 @@
 """Requests to a CORE session, and what each part of the session needs from the connection."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from brokerproof.reference_broker.kernel.context import BrokerContext

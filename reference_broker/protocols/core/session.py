@@ -7,8 +7,6 @@ was requested, and otherwise nothing, as in Artemis (ServerSessionPacketHandler)
 bytes that are not a packet end the session.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 from operator import attrgetter

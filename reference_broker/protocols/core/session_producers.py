@@ -1,7 +1,5 @@
 """The producers of a CORE session: their credit, and the messages that they send."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Requests to a CORE session to create, delete and describe queues and addresses."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.reference_broker.kernel.address_book import NoRoute
 from brokerproof.reference_broker.kernel.queue import Queue

@@ -6,8 +6,6 @@ accepted content types (406), existence of the object (404). Anything but HTTP a
 Authorization header are answered with 400.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Connections: their identities, and whether they are blocked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

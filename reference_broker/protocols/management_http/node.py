@@ -1,7 +1,5 @@
 """The node: its memory and disk, and whether they are short."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

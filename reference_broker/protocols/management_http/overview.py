@@ -1,7 +1,5 @@
 """The whole broker at a glance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.reference_broker.kernel.release import RELEASE

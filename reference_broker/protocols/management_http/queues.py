@@ -1,7 +1,5 @@
 """Queues, with their waiting and unacknowledged messages."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import LimitedQueue

@@ -1,7 +1,5 @@
 """Resources by path, and their answers: plain data that becomes JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ Each client command has a method here, found by type in :data:`HANDLERS`. If the
 Only ShutdownInfo and bytes that are not a command end a connection.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field

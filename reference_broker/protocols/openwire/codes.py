@@ -1,8 +1,6 @@
 """Numbers in OpenWire (release 6.3.1, CommandTypes etc.): types of structures, acknowledgements and
 transactions."""
 
-from __future__ import annotations
-
 NEWEST = 12
 """The newest version of the protocol; all versions from 1 on are supported."""
 

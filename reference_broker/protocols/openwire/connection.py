@@ -20,8 +20,6 @@ options, so that the encoding is always loose. The lower of the two versions is 
 follows the peer's WireFormatInfo.
 """
 
-from __future__ import annotations
-
 import enum
 from typing import Any
 

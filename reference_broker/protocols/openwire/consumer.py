@@ -6,8 +6,6 @@ acknowledge yet (DELIVERED), and shrinks as messages are acknowledged. With a li
 pulled messages are dispatched.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from brokerproof.harness.model.enums import Outcome

@@ -5,8 +5,6 @@ string, bytes, a structure and an exception are optional: a byte before them say
 follow. Other encodings (tight, with a cache, without sizes) are never negotiated.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

@@ -6,8 +6,6 @@ something else was sent since the previous check. So our longest silence is two 
 peer's silence is checked in :mod:`brokerproof.reference_broker.families.activemq.inactivity`.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.time import Duration, Instant
 
 SHARE = 3

@@ -1,8 +1,6 @@
 """Maps of typed values: the properties of messages, and the options of WireFormatInfo (release
 6.3.1, MarshallingSupport)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

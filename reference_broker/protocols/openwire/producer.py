@@ -6,8 +6,6 @@ its content and properties. Only the client enforces the window. A message that 
 gets the response but no ProducerAck.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.reference_broker.kernel.java_fields import int32

@@ -1,7 +1,5 @@
 """Refused requests: Java exceptions that ActiveMQ's client knows."""
 
-from __future__ import annotations
-
 _JMS = "jakarta.jms."
 ILLEGAL_STATE = "java.lang.IllegalStateException"
 SECURITY = "java.lang.SecurityException"

@@ -1,7 +1,5 @@
 """Structures in commands: ids, destinations and transactions."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias

@@ -6,8 +6,6 @@ rollback: the client redelivers it itself, without telling the broker (release 6
 PrefetchSubscription.registerRemoveSync).
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.kernel.message import Message, ResourceClaim
 from brokerproof.reference_broker.kernel.router import Router

@@ -10,8 +10,6 @@ Any other mistake ends the connection, unless ``stomp_errors_close`` is switched
 release 6.3.1, it is ended only by bytes that are not a frame and by mistakes before CONNECTED.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from brokerproof.harness.model.time import Instant

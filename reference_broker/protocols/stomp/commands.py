@@ -6,8 +6,6 @@ the RECEIPT precedes the first MESSAGE, and DISCONNECT then closes. All other ef
 RECEIPT, which confirms them.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

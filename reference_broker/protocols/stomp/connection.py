@@ -56,8 +56,6 @@ Warts
   (ARTEMIS-STOMP-host-1). In RabbitMQ's family it names the virtual host, and may be absent.
 """
 
-from __future__ import annotations
-
 import enum
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator

@@ -13,8 +13,6 @@ STOMP 1.0 has no escapes, so it cannot carry a line end in a header or a colon i
 Such headers, which only producers of later versions can send, are omitted for 1.0 subscribers.
 """
 
-from __future__ import annotations
-
 import re
 
 from brokerproof.reference_broker.kernel.message import Envelope, Message

@@ -23,8 +23,6 @@ we read UTF-8, which includes ASCII.
 A NUL in a header is legal in every version, because the grammars exclude only LF, CR and the colon.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -25,8 +25,6 @@ configured. The answer states what we request; a client that sends heartbeats th
 connected.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

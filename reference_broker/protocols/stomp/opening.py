@@ -1,7 +1,5 @@
 """Version negotiation and login at the start of a connection."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.kernel.context import BrokerContext
 from brokerproof.reference_broker.kernel.passwords import admitted
 from brokerproof.reference_broker.protocols.stomp import grammar, refusal

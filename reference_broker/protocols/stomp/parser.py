@@ -21,8 +21,6 @@ Where large bodies are kept in files (:meth:`FrameParser.spool_from`), an incomp
 that size goes there as it arrives, and is not kept here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Protocol

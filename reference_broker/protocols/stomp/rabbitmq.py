@@ -1,7 +1,5 @@
 """STOMP heartbeats as RabbitMQ negotiates them (rabbitmq_stomp; observed on 3.10.8 and 4.0.5)."""
 
-from __future__ import annotations
-
 from brokerproof.reference_broker.protocols.stomp.frame import Version
 from brokerproof.reference_broker.protocols.stomp.heartbeat import Agreement, HeartBeatNegotiator
 

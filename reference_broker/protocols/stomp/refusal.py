@@ -7,8 +7,6 @@ STOMP 1.0 has no rule for most faults; for these, its general permission to send
 something goes wrong is cited (STOMP10-ERROR-01).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from brokerproof.reference_broker.protocols.stomp.frame import Headers, Version

@@ -24,8 +24,6 @@ After a protocol violation, a peer is no longer read (RFC6455-CLOSE-05). After o
 :data:`CLOSING_MS` for its own.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterator
 from typing import Protocol

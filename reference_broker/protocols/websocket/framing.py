@@ -5,8 +5,6 @@ frame or part of a character is ever kept. Message boundaries are ignored: as in
 finds its frames itself.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
