@@ -1,7 +1,5 @@
 """``brokerproof atlas``: the harness judges releases, and this package writes the pages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -4,8 +4,6 @@
 Exit: 0 the report was written, whatever its verdicts; 3 no usable Java or Spark; 4 a path without a
 readable run, or an ``--out`` that cannot be written; 5 internal error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

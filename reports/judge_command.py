@@ -6,8 +6,6 @@ packets: a file (pcap, pcapng, gzip), a folder or a pattern. Exit: 0 no violatio
 2 inconclusive · 3 no usable Java or Spark · 4 no readable trace, or an unknown profile · 5 internal
 error."""
 
-from __future__ import annotations
-
 import click
 
 from brokerproof.reports.assembly.refusals import Refusal

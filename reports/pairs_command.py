@@ -1,8 +1,6 @@
 """``brokerproof pairs``: judges clients and brokers together, and writes a page with the
 results."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Exit: 0 no violation · 1 a violation · 2 inconclusive · 3 the proxy cannot listen on the address, or
 no usable Java or Spark · 4 usage error · 5 internal error."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

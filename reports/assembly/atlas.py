@@ -1,7 +1,5 @@
 """Writes the site of an atlas: pages, a report on each release, and the data."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterable

@@ -7,8 +7,6 @@ into chunks: scripts of compressed JSON, because a page opened from disk may loa
 case's chunk follows from the case's target and name, so links need neither an index nor a number
 that changes with the run."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

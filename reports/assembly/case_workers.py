@@ -3,8 +3,6 @@
 It imports what the workers' tasks need, once for all workers: these imports take a second of
 processor time."""
 
-from __future__ import annotations
-
 import gc
 
 from pyspark.daemon import manager

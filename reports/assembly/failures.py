@@ -1,7 +1,5 @@
 """Turns an error of a report or a judgement into one sentence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool

@@ -1,7 +1,5 @@
 """Turns run folders into a report folder."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set

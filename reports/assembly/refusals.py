@@ -1,7 +1,5 @@
 """Reasons why a command in this folder wrote or judged nothing."""
 
-from __future__ import annotations
-
 from typing import IO, Any
 
 import click

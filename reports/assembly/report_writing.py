@@ -1,7 +1,5 @@
 """Writes the report on run folders, in a separate Spark session or without Spark."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """badge.json: an endpoint for shields.io."""
 
-from __future__ import annotations
-
 import json
 
 from brokerproof.reports.model.index_model import Model

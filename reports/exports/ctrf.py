@@ -4,8 +4,6 @@ FAIL and ERROR are ``failed``; SKIP is ``skipped``; INCONCLUSIVE and KNOWN are `
 is ``passed``. A test's ``rawStatus`` is the verdict itself. With several runs, each test names its
 run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime

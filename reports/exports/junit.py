@@ -6,8 +6,6 @@ or a failure would be false. KNOWN is ``<skipped>`` with a message that begins w
 deviation``. WARN and NOTE pass, with their text in ``<system-out>``. The requirements and the
 verdict itself become properties of the test case."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

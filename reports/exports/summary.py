@@ -1,7 +1,5 @@
 """summary.md, for the summary page of a CI job: at most a screenful, however large the run is."""
 
-from __future__ import annotations
-
 import re
 
 from brokerproof.reports.model.index_model import SHOWN, CaseRow, Model

@@ -1,8 +1,6 @@
 """The conclusion of a judgement: a verdict and a first witness for each kind of anomaly, and the
 number of groups that were judged."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

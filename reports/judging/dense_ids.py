@@ -1,8 +1,6 @@
 """Dense numbers for names (dictionary encoding), so that state fits into arrays and whole batches
 are added at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 

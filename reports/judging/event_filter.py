@@ -6,8 +6,6 @@ frame that answers an earlier batch may be such a settlement, so it is read too;
 more of these frames than messages in flight. Of the cumulative answers that cover a message, only
 the first is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Judges the recording of each case again from its traffic alone, and compares the result with the
 case's own verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

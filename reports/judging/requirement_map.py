@@ -1,8 +1,6 @@
 """The requirement that each kind of anomaly breaks, by profile; there is none if the family
 promises nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from brokerproof.harness.oracles import connection_lifetimes, recorded_anomalies

@@ -5,8 +5,6 @@ longer than the judgement. Here this process summarises the pieces as Spark's ta
 a suspicious recording completely. The same steps then run over lists
 (:class:`brokerproof.reports.judging.executors.InProcess`)."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """An atlas of releases: when each difference appeared, disappeared or returned, and what changed
 between two releases."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

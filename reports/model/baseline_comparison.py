@@ -1,7 +1,5 @@
 """The comparison of a run with its baseline, as stored in the run's header."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The certainty of a failure: how often it occurred, and why a late host does not explain it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """The counterexample of a case. The data of the case's page contains it, so that a copied report is
 complete."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ windows, and how full the broker says addresses are.
 Each follower reads the frames of one example in order, and keeps :class:`Curve` objects with the
 bounds to draw."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

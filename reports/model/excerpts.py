@@ -1,7 +1,5 @@
 """Chooses the events that a case's page shows: limited parts of a few examples."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Builds the model of the index from limited parts of the tables."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ A measurement is a dot on the bar of its interval. Measurements are ordered by e
 correct TTLs rise with the requested TTL. The scale is logarithmic, so that both milliseconds and
 minutes fit."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 """The first screen of a report: the state of each mission area on each target, and the causes of
 failures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Durations and large numbers in a form for people."""
 
-from __future__ import annotations
-
 import re
 
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S

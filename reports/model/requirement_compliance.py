@@ -1,8 +1,6 @@
 """Compliance with a requirement, for the requirement's page: the worst verdict by target and run,
 and the cases with that verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 """The requirement catalogue as the report needs it. For an unknown requirement, only the id is
 shown."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

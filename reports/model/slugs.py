@@ -1,7 +1,5 @@
 """File names for pages: readable, safe on every file system, unique."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from urllib.parse import urlencode

@@ -1,8 +1,6 @@
 """Each target over time, as plain data: verdict counts per run, in order of start, and the changed
 cases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

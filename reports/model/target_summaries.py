@@ -1,8 +1,6 @@
 """The targets of a report, each with verdicts, documented and measured parameters, and known
 deviations."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

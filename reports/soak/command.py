@@ -4,8 +4,6 @@ stops at the first violation.
 Exit: 0 no violation · 1 a violation, with its witness · 2 inconclusive · 3 target unreachable,
 set-up failed, or no usable Java or Spark · 4 usage error · 5 internal error."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

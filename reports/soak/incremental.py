@@ -7,8 +7,6 @@ was overtaken and still has not arrived). A suspicion is not a verdict: it start
 everything recorded so far, as by ``brokerproof judge``, and only the anomalies found there count.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ This tests the judges and loads everything that they need: the first judgement i
 ten times as long as later ones, which is too long once a soak has a suspicion.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Judges a recording while it grows, by a streaming query over batches of newly finished
 segments."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ spark.dataSource.register(Captures)
 spark.read.format("brokerproof.pcap").load("captures/")
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ reads all files and quickly skips the packets of other connections, so each conn
 one task, in order, and memory holds only connections that are open at the same time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -1,8 +1,6 @@
 """The kill matrix of a run folder, ``mutants.json``: which seeded faults the suites detected, and
 by which requirements."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

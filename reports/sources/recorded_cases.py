@@ -1,8 +1,6 @@
 """The events of recorded cases, column by column: Arrow reads the segments, and only requested
 columns become Python objects."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise

@@ -4,8 +4,6 @@ Lines are read one by one, so that the error for an unreadable line names the fi
 number; rows are kept as Arrow batches.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 """Finds run folders, reads ``run.json`` and ``cases.json``, and rejects everything but runs of this
 version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path

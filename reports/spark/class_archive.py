@@ -8,8 +8,6 @@ and later sessions use it: a machine used for a single report never writes one. 
 archive that does not fit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -6,8 +6,6 @@ option, and run the command ourselves. The module only speeds up some vector ari
 nothing here uses it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

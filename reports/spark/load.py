@@ -1,8 +1,6 @@
 """The drivers of a load as tasks on a Spark cluster. Each executor drives a part, and records it on
 its own disk or a shared one."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Modules that judge recordings of any size import :data:`F` from here, and use Sp
 in annotations.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from importlib.util import find_spec

@@ -1,8 +1,6 @@
 """Local paths in the form that Spark needs: Spark's file systems do not decode URIs, and treat
 every path as a pattern."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

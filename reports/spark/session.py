@@ -1,8 +1,6 @@
 """The Spark context or session of a report: this module finds Java, prints nothing, and leaves
 nothing behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

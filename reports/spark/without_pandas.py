@@ -7,8 +7,6 @@ JVM. These converters also import PySpark's tests. No setting prevents this.
 way.
 """
 
-from __future__ import annotations
-
 import sys
 
 from py4j import protocol

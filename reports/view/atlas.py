@@ -1,7 +1,5 @@
 """The pages of an atlas. All pages are in one folder, so a link is just a name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

@@ -1,8 +1,6 @@
 """The data from which ``case.js`` draws a case's page. Spark's workers make it, so everything here
 is picklable."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

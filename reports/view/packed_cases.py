@@ -1,8 +1,6 @@
 """Every case in the index as packed data: compressed columns of small numbers, so that a hundred
 thousand cases fit on one page."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The page of ``brokerproof pairs``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Fills the templates that the driver uses: the index, and a page for each target and
 requirement."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The templates and the functions that they share, loaded once per process (driver or worker)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """The behaviour of each target where a specification leaves a choice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

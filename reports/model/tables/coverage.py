@@ -1,7 +1,5 @@
 """The requirements in the catalogue that the runs judged, and those that no case cites."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.compute as pc
 

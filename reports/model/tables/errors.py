@@ -1,7 +1,5 @@
 """Our own errors, and unreadable bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How cases changed from run to run, on targets that several runs judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter

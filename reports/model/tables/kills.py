@@ -1,8 +1,6 @@
 """The kill matrix as a table: a row for each pair of a seeded fault and a requirement that it
 violates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pyarrow as pa

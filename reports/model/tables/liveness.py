@@ -1,7 +1,5 @@
 """The lifetime, the silences and the close of each connection."""
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window

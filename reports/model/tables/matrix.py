@@ -1,7 +1,5 @@
 """The worst verdict of any finding, by requirement and target."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from brokerproof.reports.model.tables.verdicts import rank

@@ -1,7 +1,5 @@
 """Producers that had to wait for a full address or a slow broker."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window

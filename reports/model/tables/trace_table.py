@@ -1,7 +1,5 @@
 """The tables that grow with the recording, written only on request."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

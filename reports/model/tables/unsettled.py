@@ -1,7 +1,5 @@
 """Deliveries that consumers held unsettled over time, and the credit granted to AMQP links."""
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window

@@ -1,7 +1,5 @@
 """Verdicts in tables: the rank of a verdict, the verdict of each case, and the counts by target."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
