@@ -1,7 +1,5 @@
 """Plans for the clients of the channel model: their steps and how they are drawn."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Steps shared by AMQP 0-9-1 cases."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

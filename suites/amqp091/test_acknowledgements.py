@@ -1,7 +1,5 @@
 """Acknowledgement, rejection, redelivery and recovery of messages."""
 
-from __future__ import annotations
-
 from itertools import cycle
 
 from hypothesis import strategies as st

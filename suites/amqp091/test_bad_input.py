@@ -1,8 +1,6 @@
 """Server methods sent by a client, and messages that are too large (frames that cannot be parsed
 are in ``test_framing.py``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Channels (class channel, 4.3, 4.5, 4.8)."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import (

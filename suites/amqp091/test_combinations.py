@@ -1,7 +1,5 @@
 """Options of basic.qos, basic.consume and basic.publish, in combinations that cover every pair."""
 
-from __future__ import annotations
-
 from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.steps.amqp091_combinations import TABLE, Play, Sentences
 from brokerproof.suites.steps.combinations import Row

@@ -1,7 +1,5 @@
 """Publisher confirms and transactions (RabbitMQ: confirms; class tx)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Exchanges and bindings (3.1.3, class exchange, queue.bind)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

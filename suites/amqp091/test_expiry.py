@@ -4,8 +4,6 @@
 expires behind a longer-lived one is dead-lettered later, but never delivered.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import (

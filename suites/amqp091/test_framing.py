@@ -1,7 +1,5 @@
 """Malformed frames and contents, and frames of unusual sizes that must work (4.2.3 to 4.2.7)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Heartbeats in both directions (4.2.7; RabbitMQ: heartbeats)."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp091 import codec

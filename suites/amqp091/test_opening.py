@@ -1,7 +1,5 @@
 """The life of a connection: protocol header, start, tune, open, close (4.2.2, 2.2.4)."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import CHANNEL, CONNECTION, QUIET, never_opens, queue_of

@@ -5,8 +5,6 @@ number of waiting messages or to the bytes of their bodies. With drop-head the o
 until the sum is within the limit; with reject-publish a message that would exceed it is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

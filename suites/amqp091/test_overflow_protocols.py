@@ -5,8 +5,6 @@ confirm mode (``test_overflow.py``). In STOMP it is an ERROR instead of a RECEIP
 the rejected outcome.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Flow control towards consumers: the prefetch (basic.qos; RabbitMQ: consumer prefetch)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st

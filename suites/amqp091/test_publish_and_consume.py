@@ -1,7 +1,5 @@
 """Messages in and out: publish, return, consume, cancel, get (class basic, 4.6, 4.7)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

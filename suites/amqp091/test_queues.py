@@ -1,7 +1,5 @@
 """Queues: declaration, names, access, and deletion (class queue)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

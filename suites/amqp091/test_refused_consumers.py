@@ -1,7 +1,5 @@
 """A refused basic.consume changes nothing about its queue."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

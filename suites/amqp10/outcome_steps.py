@@ -1,7 +1,5 @@
 """Steps of cases about outcomes: states, sources, and the deliveries that remain after a close."""
 
-from __future__ import annotations
-
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp10.steps import barrier, collect, is_over
 from brokerproof.suites.api import Bench, Target

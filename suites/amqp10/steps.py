@@ -1,7 +1,5 @@
 """Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge traces and ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any

@@ -1,7 +1,5 @@
 """Options of open, attach and transfer, in combinations that cover every pair of options."""
 
-from __future__ import annotations
-
 from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.steps.amqp_combinations import ARTEMIS, SPECIFIED, Play, Sentences
 from brokerproof.suites.steps.combinations import Row

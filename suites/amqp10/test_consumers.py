@@ -1,8 +1,6 @@
 """Consumers and their credit (2.6.7, 2.6.10, 3.5.2): credit that changes during deliveries, slow
 consumers beside fast ones, the available field, and browsing links."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import cycle
 from typing import Any

@@ -1,8 +1,6 @@
 """Credit, session window and settlement together. A plan is drawn, a model says after each step
 what must have arrived, and oracles that do not know the model judge the whole trace."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

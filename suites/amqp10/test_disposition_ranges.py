@@ -1,7 +1,5 @@
 """Dispositions of several deliveries or of none, and dispositions by a sender (2.6.12, 2.7.6)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

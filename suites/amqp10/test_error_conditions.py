@@ -1,7 +1,5 @@
 """Error conditions (2.8.15 to 2.8.18): those of the standard, and others outside its namespace."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_conditions

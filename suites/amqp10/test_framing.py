@@ -1,7 +1,5 @@
 """Frames (2.3) and their maximum size (2.7.1): malformed headers and bodies, and exact limits."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Protocol headers and versions (2.2): the answers to supported and unsupported headers."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec

@@ -1,8 +1,6 @@
 """Idle time-out (2.4.5) in both directions: the broker's empty frames for a client that requests
 them, and its own time-out for a silent client. Both bounds of every interval are judged."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_liveness

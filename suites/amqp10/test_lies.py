@@ -1,8 +1,6 @@
 """Invalid frames: missing fields, wrong types, impossible sizes, ids and windows, unknown handles
 and channels. Whatever the broker ends, it ends with an error, and other connections still work."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

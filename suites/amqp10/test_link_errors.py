@@ -1,7 +1,5 @@
 """Link errors (2.6.1, 2.6.3, 2.6.5): refused, stolen and detached links; messages too large."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Links (2.6): attach and detach, link credit, drain, echo, and delivery-counts that wrap."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Messages (3.2): header defaults, bare message, annotations, ttl, priorities, message-format."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from functools import partial

@@ -4,8 +4,6 @@ Each value is tried on its own connection, in a whole conversation: open, begin,
 credit, a message each way, outcomes, detach, end. The fields are taken from the codec's table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Opening and closing connections (2.4.1 to 2.4.3); channel and handle limits (2.7.1, 2.7.2)."""
 
-from __future__ import annotations
-
 from itertools import takewhile
 
 from hypothesis import strategies as st

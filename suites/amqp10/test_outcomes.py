@@ -1,7 +1,5 @@
 """Outcomes and settlement (2.7.6, 3.3, 3.4), and the default outcome."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec

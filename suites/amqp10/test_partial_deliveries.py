@@ -5,8 +5,6 @@ the message arrives whole once the window opens, and uses one credit. If its lin
 another link receives it.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered

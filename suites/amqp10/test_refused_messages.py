@@ -1,7 +1,5 @@
 """A refused message leaves nothing behind: it is settled, and link and credit work as usual."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, granted

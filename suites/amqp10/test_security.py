@@ -1,7 +1,5 @@
 """SASL (part 5): mechanisms, right and wrong credentials, and malformed frames."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec

@@ -1,7 +1,5 @@
 """Sessions (2.5): begin and end, errors that end only the session, and windows on both sides."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Sources and targets (3.5): distribution modes, dynamic nodes, and the broker's own termini."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

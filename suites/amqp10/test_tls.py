@@ -4,8 +4,6 @@ The acceptor amqp-tls presents a certificate made for this run; every connection
 There is no TLS in virtual time, but a client can state a certificate.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

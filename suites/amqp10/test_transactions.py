@@ -1,7 +1,5 @@
 """Transactions (part 4): declare, discharge, and the posts and outcomes in between."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

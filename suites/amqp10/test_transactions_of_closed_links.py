@@ -6,8 +6,6 @@ rollback the source's default-outcome. Another consumer waits all the time, so t
 returns too early is noticed as well as one that never returns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Transfers (2.6.14, 2.7.5): continuing, settling and aborting deliveries; agreed settle modes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps of AMQP 1.0 transactions: declare, discharge, and work under a transaction's id."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.harness.protocols.amqp10 import codec, messages

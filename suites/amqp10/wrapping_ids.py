@@ -1,7 +1,5 @@
 """Acceptors for AMQP examples: the usual acceptor, or one whose ids will soon wrap."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import RECONFIGURABLE, Target, Where

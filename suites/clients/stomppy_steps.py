@@ -1,7 +1,5 @@
 """Steps of cases for stomp.py: text to escape, descriptions of messages, heartbeat checks."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.stomppy_peer import StompPyPeer

@@ -1,7 +1,5 @@
 """pika, unmodified: common uses work."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.clients.client_event import event_named

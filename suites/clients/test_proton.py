@@ -1,7 +1,5 @@
 """Proton's engine, the common AMQP client of Python, against the broker."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_windows

@@ -7,8 +7,6 @@ time), so these cases judge whether the broker serves a real client. An expectat
 it was on the wire, only after the library has delivered it.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Messages sent through a queue from one protocol to another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

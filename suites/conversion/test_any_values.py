@@ -4,8 +4,6 @@ A plain message sent after it arrives too. A value that one protocol can express
 another, or may resemble one of the broker's own values.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from functools import partial

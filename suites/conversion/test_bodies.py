@@ -1,7 +1,5 @@
 """Bodies, in both directions: text becomes a string, and bytes become data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Headers and properties: durability, priority, expiry, ids, and application properties."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

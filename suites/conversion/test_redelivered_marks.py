@@ -1,7 +1,5 @@
 """A redelivered message is marked as such, whatever protocol its last consumer spoke."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import eventually

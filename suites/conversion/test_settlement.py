@@ -1,7 +1,5 @@
 """A message left unsettled over one protocol is redelivered over the other, and counted."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec

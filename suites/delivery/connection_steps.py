@@ -1,7 +1,5 @@
 """Many connections at the same time, each of which sends a message."""
 
-from __future__ import annotations
-
 from brokerproof.suites.api import Bench, listed
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import QueueClient

@@ -1,7 +1,5 @@
 """Whatever producers and consumers do, no message is lost, duplicated, invented or overtaken."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hypothesis import strategies as st

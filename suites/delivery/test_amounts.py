@@ -5,8 +5,6 @@ consumers, subscriptions, links, channels or redeliveries. The amounts are those
 :mod:`brokerproof.suites.steps.amounts`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 

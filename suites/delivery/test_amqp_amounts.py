@@ -4,8 +4,6 @@ The number may be of waiting messages, of deliveries in flight or settled in any
 receivers. The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import strategies as st

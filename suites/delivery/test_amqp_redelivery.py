@@ -1,7 +1,5 @@
 """Messages returned by AMQP consumers resume their positions, with a count of failed attempts."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from operator import itemgetter
 

@@ -1,7 +1,5 @@
 """Distribution of messages to one consumer of a queue, or to every subscription of a topic."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import strategies as st

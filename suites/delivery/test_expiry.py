@@ -1,7 +1,5 @@
 """Expiry of messages: none expires before its time to live has passed, and each does after it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import strategies as st

@@ -7,8 +7,6 @@ still keep the agreement afterwards. The month has as many intervals as the effo
 counter reaches that number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any

@@ -1,7 +1,5 @@
 """The order of a queue: first in, first out, for each producer and each consumer."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import Bench, RoutingType, case, listed, over

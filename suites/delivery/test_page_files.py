@@ -1,8 +1,6 @@
 """Page files: their folder, their maximum size, and their removal. A file is recognised by the
 bodies in it."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from pathlib import PurePath
 

@@ -1,7 +1,5 @@
 """Addresses in page mode: consumers, browsers and selectors get paged messages once, in order."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import collect

@@ -1,7 +1,5 @@
 """Paged messages with transactions and consumers that leave; page mode is left and reentered."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

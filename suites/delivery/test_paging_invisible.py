@@ -5,8 +5,6 @@ reads both. The deliveries may differ only in what names the address or the deli
 a broker does to a message, it must do at both. The differing part decides which sentence is broken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

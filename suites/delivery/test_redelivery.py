@@ -1,7 +1,5 @@
 """Redelivery after a failure: complete, in order, at the head of the queue, and marked."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Routing types of destinations, set by headers, acceptor prefixes, or address-settings."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

@@ -5,8 +5,6 @@ subscriptions, connections or outstanding receipts. The amounts are those of
 :mod:`brokerproof.suites.steps.amounts`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, listed

@@ -5,8 +5,6 @@ a queue and a topic in several ways. When no message is left, the broker's stati
 memory in use, and the destination accepts exactly as many messages up to its limit as a fresh one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st

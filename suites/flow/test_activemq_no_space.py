@@ -4,8 +4,6 @@
 fixtures/brokers/activemq.)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

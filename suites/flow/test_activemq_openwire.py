@@ -4,8 +4,6 @@
 over STOMP.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -3,8 +3,6 @@
 (ActiveMQ documentation, "How do I preserve order of messages"; fixtures/brokers/activemq/flow.xml.)
 """
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

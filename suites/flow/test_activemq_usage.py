@@ -5,8 +5,6 @@ fixtures/brokers/activemq/usage.xml.) These cases use up the resources of a whol
 run one after the other on separate targets, and each case restores the initial state.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

@@ -5,8 +5,6 @@ to the limit, and to one byte above. Each message is sent after the answer to th
 because in a burst only bounds are certain.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import QUIET, bystander, collect

@@ -5,8 +5,6 @@ finds, on other addresses, which body fills the remaining bytes. The broker's ma
 many bytes the address holds before the SEND that is judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

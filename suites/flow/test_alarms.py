@@ -4,8 +4,6 @@
 separate targets.
 """
 
-from __future__ import annotations
-
 from brokerproof.suites.amqp091.steps import (
     QUIET,
     arrive,

@@ -6,8 +6,6 @@ instead, the rule of the other protocols applies: the broker may accept the firs
 shows that the client publishes, but not the next one.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.protocols.amqp10.endpoint_state import Session
 from brokerproof.suites.amqp091.steps import QUIET
 from brokerproof.suites.amqp10.steps import bodies, collect, granted, numbered

@@ -6,8 +6,6 @@ connection only after two heartbeats in a row are missed after the alarm. The se
 heartbeats keep their rhythm throughout.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ which frame; RabbitMQ's plugin accepts the SEND from which it learns that a clie
 SEND under the alarm may be accepted, but not the next one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

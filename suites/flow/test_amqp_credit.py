@@ -5,8 +5,6 @@ producer that waits for each answer sees the exact moment of a refill; in a burs
 certain (ARTEMIS-FLOW-amqp-1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from hypothesis import strategies as st

@@ -5,8 +5,6 @@ all links when the address became full. Waiting producers continue when a consum
 nothing is lost or reordered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st

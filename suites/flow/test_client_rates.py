@@ -7,8 +7,6 @@ its part: a slow consumer's messages wait and are not lost, a window is filled b
 any rate, and no message waits behind a consumer that requests one at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import strategies as st

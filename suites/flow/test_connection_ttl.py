@@ -4,8 +4,6 @@ The arithmetic is in harness/oracles/liveness.py with its sources. Both bounds o
 judged: closing early is as wrong as never closing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from hypothesis import strategies as st

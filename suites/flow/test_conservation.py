@@ -5,8 +5,6 @@ refused, aborted, rolled back, paged, dropped, expired. When all are gone, the b
 reports a size of 0, and the address accepts as many messages up to its limit as a fresh one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from hypothesis import strategies as st

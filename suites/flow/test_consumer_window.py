@@ -6,8 +6,6 @@ while the window was closed (too many), and the broker did not stop while the wi
 messages were left (too few).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

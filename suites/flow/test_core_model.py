@@ -6,8 +6,6 @@ credit, out of order, or after its acknowledgement; and no consumer has credit w
 Which of several consumers gets a message is the broker's choice.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st

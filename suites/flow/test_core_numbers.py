@@ -5,8 +5,6 @@ The fields are taken from the codec's tables. A CORE broker closes the connectio
 a packet, so a close is a refusal, unless it precedes the TTL's end. Silence is not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

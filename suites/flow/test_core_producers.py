@@ -6,8 +6,6 @@ missing grant slightly longer than for any that arrived, and judge the silence o
 connection has been shown to work.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A CORE acknowledgement that names no message of its consumer removes no message."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -3,8 +3,6 @@
 Both bounds of the interval are judged: closing early is as wrong as never closing.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, ms, over, seconds

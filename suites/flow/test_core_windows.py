@@ -5,8 +5,6 @@ as the credit allows, and no more. Both are judged at every stop. A stop is cert
 answer to a force-delivery follows everything that can be delivered.
 """
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ address whose limit is 0 is full from the start. Of several limits the first to 
 the threshold applies only under BLOCK.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

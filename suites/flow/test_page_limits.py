@@ -5,8 +5,6 @@ sides. It is certain that every accepted message is kept, that later messages ar
 dropped, and that there is room again once messages are consumed.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import PATIENCE, Bench, case, ms, over

@@ -4,8 +4,6 @@
 ``b``. Each node has its own queue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@
 API shows it as the ``flow`` state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from hypothesis import strategies as st

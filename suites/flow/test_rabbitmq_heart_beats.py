@@ -3,8 +3,6 @@
 (RabbitMQ documentation, "Heartbeats"; the profile says how intervals are measured.)
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

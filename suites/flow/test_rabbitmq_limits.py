@@ -2,8 +2,6 @@
 the watermark throttles publishers but does not cap memory, and the disk limit may be a multiple of
 the memory (RabbitMQ: flow control)."""
 
-from __future__ import annotations
-
 from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API, ManagementPeer
 from brokerproof.harness.model.broker_io import ResourcesRead
 from brokerproof.suites.amqp091.steps import QUIET, bodies, drained, eventually, fill, queue_of

@@ -4,8 +4,6 @@ Classic queues paged out messages up to 3.13. Release 4 has no such threshold, s
 for targets with the ``memory-paging`` capability. The management API shows the messages in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from hypothesis import strategies as st

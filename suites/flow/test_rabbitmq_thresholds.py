@@ -5,8 +5,6 @@ targets that simulate them (the ``readings`` capability). The cases run in virtu
 can act at an exact instant. ``test_rabbitmq_limits.py`` covers what real brokers allow.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.model.broker_io import ResourcesRead

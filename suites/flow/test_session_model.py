@@ -1,8 +1,6 @@
 """Window, transactions and liveness of a STOMP session together. A plan is drawn, a model says
 after each step what may and what must have arrived, and a separate ledger records all messages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st

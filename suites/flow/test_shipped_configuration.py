@@ -1,7 +1,5 @@
 """The configuration shipped with a release, which applies unless somebody changes it."""
 
-from __future__ import annotations
-
 from lxml import etree
 
 from brokerproof.suites.api import Bench, case

@@ -4,8 +4,6 @@ The manual describes Artemis's own client. The broker's part is visible with
 ``consumer-window-size`` over STOMP, and with link credit over AMQP.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.amqp10.steps import collect as collect_deliveries

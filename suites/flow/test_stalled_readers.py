@@ -5,8 +5,6 @@ client reads again, its own messages wait; publishers are confirmed, other queue
 the client's heartbeats keep it alive. Then it gets all its messages, once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

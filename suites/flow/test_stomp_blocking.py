@@ -4,8 +4,6 @@ The Artemis manual describes flow control of producers only for CORE and AMQP, s
 for targets with the ``stomp-blocking`` capability.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, ms, over

@@ -6,8 +6,6 @@ or after its own ACK; and every subscription with an open window receives messag
 Which of several subscriptions gets a message is the broker's choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial

@@ -5,8 +5,6 @@ it, and the transaction's messages are charged once; a producer waits for the re
 transaction ends, the address has as much room as an unused one once everything is consumed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from hypothesis import strategies as st

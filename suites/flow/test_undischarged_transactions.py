@@ -6,8 +6,6 @@ stored after the rollback is charged and never freed. Such a race needs many att
 tried at a fresh address, where the first post takes longest, and all are judged together.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from brokerproof.harness.clients.artemis_management import ADMIN

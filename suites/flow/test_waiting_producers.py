@@ -6,8 +6,6 @@ that its address holds. Nothing that happens later could resume a producer by ac
 producer continues first is the broker's choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ The policy belongs to the address. A producer may have the address as its target
 message; it may send in a transaction, settled or not, over AMQP, STOMP or CORE.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

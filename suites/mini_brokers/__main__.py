@@ -1,7 +1,5 @@
 """``python -m brokerproof.suites.mini_brokers NAME PORT`` runs a mini-broker until SIGTERM."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """The planted faults: each overrides one method of the honest broker."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from brokerproof.suites.mini_brokers import frames

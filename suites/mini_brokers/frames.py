@@ -1,7 +1,5 @@
 """The frames of the mini-brokers: a parser and an encoder for STOMP 1.0, 1.1 and 1.2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Judges a mini-broker within this process, as ``brokerproof run`` does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

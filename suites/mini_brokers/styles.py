@@ -4,8 +4,6 @@ None of them may be accused. Each class states its choice, and the silence or pe
 specification that allows it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 

@@ -6,8 +6,6 @@ other examples. These tests have their own environment (``tox -e mini-brokers``)
 tests would take the processor time that heartbeats need.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,8 +1,6 @@
 """The scripts of a counterexample, and ``brokerproof replay``. On the faulty mini-broker each
 script shows the violation again (exit 1); on the honest one each confirms the fix (exit 0)."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -4,8 +4,6 @@ With BROKERPROOF_MINI_BROKERS=all every case runs, otherwise some of the STOMP c
 choices affect; BROKERPROOF_MINI_BROKERS_SEED draws other examples.
 """
 
-from __future__ import annotations
-
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A fault of foreign brokers is attributed to the sentence that it violates, and to no other."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

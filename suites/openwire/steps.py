@@ -1,7 +1,5 @@
 """Steps shared by OpenWire cases."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 from brokerproof.suites.api import PATIENCE, Bench, Duration, ms

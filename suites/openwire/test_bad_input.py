@@ -1,7 +1,5 @@
 """Bytes that are not a command: the connection is closed, and all others still work."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.codec import encode_command, frame

@@ -1,7 +1,5 @@
 """Messages arrive unchanged: content, properties and headers, in the encoding of every version."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

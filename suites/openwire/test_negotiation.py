@@ -1,7 +1,5 @@
 """How an OpenWire connection begins: a WireFormatInfo in each direction, and the result."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.codec import MAGIC

@@ -4,8 +4,6 @@ Each value is tried on its own connection, in a conversation that uses every com
 The fields are taken from the codec's tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Prefetch limits: how many unacknowledged messages a consumer may have."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import INDIVIDUAL, STANDARD

@@ -6,8 +6,6 @@ arrived after its acknowledgement; and no consumer has room while messages wait.
 consumers gets a message is the broker's choice.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

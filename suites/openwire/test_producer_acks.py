@@ -1,7 +1,5 @@
 """ProducerAcks tell a producer that has a window how many of its bytes were accepted."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles.openwire_acks import acks, producers

@@ -1,7 +1,5 @@
 """Messages that are redelivered because their consumer has ended, and browsers."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over, shown

@@ -1,7 +1,5 @@
 """Acknowledgements that name no message, or the wrong one, change nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Responses: one for each command that requires a Response, and what follows a failed command."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.openwire.raw_peer import RESPONSES

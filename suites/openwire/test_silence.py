@@ -3,8 +3,6 @@
 Both bounds of an interval are judged: closing early is as wrong as never closing.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.harness.oracles.openwire_liveness import (

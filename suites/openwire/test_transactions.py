@@ -1,7 +1,5 @@
 """Local transactions, whose sends and acknowledgements take effect with the commit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -5,8 +5,6 @@
 ``test_catalogue.py`` compares the pages with the lists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import groupby
 from statistics import mode

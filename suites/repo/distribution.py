@@ -6,8 +6,6 @@ of its modules can be imported. If the repository's folder is given as an argume
 symbolic links and an unpacked sdist are also installed as editable, each in its own environment.
 """
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -4,8 +4,6 @@
 running STOMP broker and writes the report; both must equal the full one's results.
 """
 
-from __future__ import annotations
-
 import filecmp
 import json
 import os

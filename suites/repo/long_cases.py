@@ -6,8 +6,6 @@ The runs should be of different targets. The table uses the second longest attem
 runs, so that one run on a busy host does not make a case seem long.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import defaultdict

@@ -12,8 +12,6 @@ Other people's pages may change at any time, so their drift is reported but is a
 ``--strict``.
 """
 
-from __future__ import annotations
-
 import argparse
 import html
 import http.client

@@ -1,7 +1,5 @@
 """The repository's files and their imports, used by the tests in this folder."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from dataclasses import dataclass

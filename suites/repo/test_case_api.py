@@ -1,7 +1,5 @@
 """The API for cases is documented, and cases import the API's names from nowhere else."""
 
-from __future__ import annotations
-
 import importlib
 import re
 

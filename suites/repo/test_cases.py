@@ -1,8 +1,6 @@
 """Rules for conformance cases: ids are written out where they are judged, and docstrings state the
 stimulus and the expected answer."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable

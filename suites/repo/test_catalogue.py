@@ -1,8 +1,6 @@
 """The requirement catalogue, compared with everything that refers to it: cases, the broker, and
 lists of known deviations."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator

@@ -1,7 +1,5 @@
 """The documents name files that exist."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 from pathlib import PurePosixPath

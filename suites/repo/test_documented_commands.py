@@ -1,7 +1,5 @@
 """Command lines in documents, workflows and the Dockerfile: their commands and options exist."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shlex

@@ -1,8 +1,6 @@
 """A broker that refuses every extension of AMQP 0-9-1, or a broker of no known vendor, is judged
 only by the specifications."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from functools import partial

@@ -3,8 +3,6 @@
 ``lint-imports`` by itself prints each broken contract with the lines that break it.
 """
 
-from __future__ import annotations
-
 import configparser
 import subprocess
 import sys

@@ -3,8 +3,6 @@ users would wait for these imports at every ``--help``. Modules are counted inst
 because a clock would make this test depend on the host.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """A release's statements about itself: the number is only in pyproject.toml, and CHANGELOG.md is
 short and written for users."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 

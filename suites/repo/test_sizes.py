@@ -1,7 +1,5 @@
 """Classes, functions and modules of broker and harness are small; exceptions may only shrink."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

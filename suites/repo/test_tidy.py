@@ -1,8 +1,6 @@
 """Style rules that run as a test: clocks and sleeps only where they belong, small files, no private
 paths, no loose ends."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -4,8 +4,6 @@ Rules of two documents are the same if their statements or quotations are simila
 only one of the two, :data:`LEFT` gives the reason.
 """
 
-from __future__ import annotations
-
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import combinations, groupby

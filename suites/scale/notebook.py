@@ -1,8 +1,6 @@
 """The notebook of the documents, executed as Jupyter would execute it, on a run that was just made
 and reported: ``tox -e notebook``."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -9,8 +9,6 @@ draws cost less than the largest once. A case reports the amount it used through
 RUN`` prints the largest of each case.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 

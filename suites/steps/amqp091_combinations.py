@@ -5,8 +5,6 @@ message once and holds as many as its prefetch allows. An exclusive consumer is 
 neighbour gets all of its own messages.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

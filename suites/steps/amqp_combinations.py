@@ -5,8 +5,6 @@ it selects once, within its credit, settled as negotiated, in frames of an allow
 neighbour gets all of its own messages.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ array: each compatible pair of values of two fields is in one of its rows. So a 
 to find the faults that need two options together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations

@@ -5,8 +5,6 @@ consumed messages, and a producer with a window requests more as its credit runs
 chapter on flow control).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 

@@ -4,8 +4,6 @@ A property with hindrances as a parameter must hold during and after them. Each 
 context manager and lasts for its block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass

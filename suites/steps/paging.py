@@ -4,8 +4,6 @@ The broker's management reports whether an address paged. If the address did not
 proves nothing and nothing is judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import strategies as st

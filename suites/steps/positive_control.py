@@ -1,7 +1,5 @@
 """Control for a negative case: another connection works before and after it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar

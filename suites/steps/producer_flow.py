@@ -4,8 +4,6 @@ A broker may choose how much it charges for a message, so the charge is measured
 the broker. Then limits can be hit exactly.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

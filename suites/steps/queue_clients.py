@@ -4,8 +4,6 @@ The clients send confirmed messages, receive, settle and leave. Cases about whol
 them, so that one history runs over every protocol of a target and between any two protocols.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext

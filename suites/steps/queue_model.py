@@ -4,8 +4,6 @@ Messages are numbered in order of publication. A returned message takes its old 
 next deliveries are always the lowest waiting numbers.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Steps on a queue: send bodies, receive messages, and count the remaining ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 

@@ -7,8 +7,6 @@ STOMP12-RCPT-01). If a reset may have discarded the ERROR (STOMP11-CONNECT-05, S
 the bench reports no violation.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 from brokerproof.harness.protocols.stomp.codec import header_list

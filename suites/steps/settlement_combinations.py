@@ -7,8 +7,6 @@ or a frame is refused. Later consumers of both queues show the effects: exactly 
 are gone, the transaction took effect completely or not at all, and a refused frame had no effect.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from brokerproof.suites.api import Bench, CloseHow, listed, seconds

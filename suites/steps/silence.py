@@ -1,7 +1,5 @@
 """Silent connections: when they are closed, and what that reveals about the broker's timers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 

@@ -5,8 +5,6 @@ the broker's management or, if there is none, by searching for the largest messa
 another one is still accepted. Then thresholds can be hit exactly.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any

@@ -5,8 +5,6 @@ the plan is in transit during the stall, and a model does not need to know who w
 deliveries become due when the peers read again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

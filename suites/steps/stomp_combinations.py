@@ -4,8 +4,6 @@ Whatever the options of SUBSCRIBE and SEND are, the subscription gets each confi
 message that it selects once, within its window. The neighbour gets all of its own messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 Uniform draws almost never hit an off-by-one fault, so these aim at a limit and its neighbours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

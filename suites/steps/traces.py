@@ -1,7 +1,5 @@
 """Read a case's trace: findings of oracles, and signs of life."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Steps of the WebSocket suites: bystanders, failed connections, and the server's frames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from hypothesis import strategies as st

@@ -5,8 +5,6 @@ they hold messages. At the end one consumer receives everything, and
 :mod:`brokerproof.harness.oracles.accounting` reveals losses, duplicates and reordering.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar

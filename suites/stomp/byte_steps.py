@@ -1,7 +1,5 @@
 """Bytes below the frames: the stream exactly as received, and writes split into any pieces."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """How connections that broke a rule end, and whether other connections are still served."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A grammar of malformed frames. Each kind is one way in which a client's frame can be wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 The next consumer of the queue shows which messages were settled, because it receives the others.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

@@ -4,8 +4,6 @@ These cases are only for targets that have credentials. A server does not have t
 admits everybody, that is a note, not a violation.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import Bench, case, over

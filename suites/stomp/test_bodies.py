@@ -1,7 +1,5 @@
 """Bodies: their length, their content, and which frames may have one."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import strategies as st

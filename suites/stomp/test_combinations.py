@@ -1,7 +1,5 @@
 """Options of SUBSCRIBE and SEND, in combinations that cover every pair of options."""
 
-from __future__ import annotations
-
 from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.steps import stomp_combinations
 from brokerproof.suites.steps.combinations import Row

@@ -1,7 +1,5 @@
 """Opening a session: CONNECT or STOMP, the content of CONNECTED, and rapid reconnecting."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import strategies as st

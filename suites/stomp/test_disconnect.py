@@ -1,7 +1,5 @@
 """DISCONNECT: the orderly end of a session, and what must happen before it."""
 
-from __future__ import annotations
-
 from brokerproof.suites.api import Bench, case, listed
 from brokerproof.suites.api.stomp import ERROR, frame
 from brokerproof.suites.steps.queues import (

@@ -5,8 +5,6 @@ there are three headers. It does not say what happens when two consumers request
 subscription concurrently: one may be refused, or both may share it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from functools import partial
 

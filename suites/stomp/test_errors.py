@@ -5,8 +5,6 @@ judges every ERROR it receives. At least one is always due: from 1.1 on, a SEND 
 processed must be answered with an ERROR.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ LF, colon and backslash; 1.2 escapes CR as well. CONNECT and CONNECTED are never
 1.0 peers can read them.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import Bench, RoutingType, case, ms, over

@@ -3,8 +3,6 @@
 A stream may reach a broker in any pieces; the same bytes must always get the same answers.
 """
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Headers: which of repeated entries applies, what is never trimmed, and what MESSAGE repeats."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import Bench, case, ms, over, seconds

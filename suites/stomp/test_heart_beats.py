@@ -4,8 +4,6 @@ The client announces cx,cy and the server sx,sy. The client sends a heartbeat ev
 the server every max(sx, cy). If either number is zero, nobody sends in that direction.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """STOMP messages as clients of other protocols see them, as far as STOMP can show it."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import strategies as st

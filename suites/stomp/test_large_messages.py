@@ -5,8 +5,6 @@ or more are large. A broker may measure sizes slightly differently (text takes m
 bytes), so sizes are drawn near the limit, half of it and twice it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

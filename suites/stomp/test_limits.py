@@ -4,8 +4,6 @@ No server needs to have limits, and none announces them, so cases search by doub
 that harm no broker. A server that accepts even the largest frame gets a note, not a violation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from brokerproof.harness.protocols.stomp import codec

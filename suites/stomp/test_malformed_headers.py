@@ -4,8 +4,6 @@ The specifications do not say what happens to such a line. A broker may refuse t
 text unchanged, or omit the line. It must not publish anything that was not sent.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import Bench, case, over, seconds

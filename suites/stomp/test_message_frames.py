@@ -1,7 +1,5 @@
 """MESSAGE: its required and recommended headers, and the purpose of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -5,8 +5,6 @@ cases never ask where the message went. They require that all messages of one NA
 and that other messages are not affected.
 """
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import Bench, CloseHow, case, listed, over

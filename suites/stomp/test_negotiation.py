@@ -1,7 +1,5 @@
 """The version of a session: the highest common one, or 1.0 if the client names none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from hypothesis import strategies as st

@@ -5,8 +5,6 @@ application and changes nothing. Each value is tried on its own connection, in a
 CONNECT, SUBSCRIBE, SEND, the message, ACK, DISCONNECT.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RECEIPT: one for every frame that asks for it, no others, and what a RECEIPT promises."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from hypothesis import strategies as st

@@ -5,8 +5,6 @@ ERROR, close, or read on. But a 1.2 connection must end after its ERROR, and oth
 including new ones, must be served. If a version calls an error fatal, test_escapes judges that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from hypothesis import strategies as st

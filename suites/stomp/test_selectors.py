@@ -6,8 +6,6 @@ here adds ``OR last = 'yes'`` to its condition. So a last message, which everybo
 no more will follow, and no case waits for silence.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """SEND: its required headers, the application's headers and body, and answers to a failed one."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

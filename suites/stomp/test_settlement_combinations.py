@@ -1,7 +1,5 @@
 """Which messages a settlement covers, in combinations that cover every pair of options."""
 
-from __future__ import annotations
-
 from brokerproof.suites.api import Bench, case, over
 from brokerproof.suites.steps.combinations import Row
 from brokerproof.suites.steps.settlement_combinations import (

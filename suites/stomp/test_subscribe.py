@@ -1,7 +1,5 @@
 """SUBSCRIBE: required headers, acknowledgement modes, and the fate of unsettled messages."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

@@ -5,8 +5,6 @@ present a certificate made for this run, which every connection here verifies. T
 virtual time, but a client can state a certificate.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

@@ -4,8 +4,6 @@ Frames in a transaction ask for no receipt here, because a server may delay the 
 transaction is processed (STOMP12-RCPT-02). The receipt of a later frame shows that they arrived.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

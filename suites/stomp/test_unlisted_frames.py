@@ -5,8 +5,6 @@ one. Commands that begin like a listed command are difficult: a reader that reco
 their first letters confuses them, or waits for letters that never arrive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """UNSUBSCRIBE: what it requires, and that a removed subscription delivers nothing more."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

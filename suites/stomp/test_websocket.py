@@ -3,8 +3,6 @@
 The boundaries of WebSocket messages and frames have no meaning for STOMP; only the bytes do.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

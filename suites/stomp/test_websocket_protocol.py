@@ -5,8 +5,6 @@ the document settles. The document does not say, for example, what happens to a 
 is encoded in more octets than necessary, or to a continuation without a beginning.
 """
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import strategies as st
 

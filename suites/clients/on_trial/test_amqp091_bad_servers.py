@@ -1,7 +1,5 @@
 """How an AMQP 0-9-1 client reacts to frames that no server may send (4.2.3 to 4.2.7)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,7 +1,5 @@
 """How an AMQP 0-9-1 client begins and ends a connection."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.clients.client_event import event_named

@@ -4,8 +4,6 @@ A finding that a client disconnected is certain only if something was sent to th
 because our own process may have paused.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """An AMQP 0-9-1 client's channels, and the messages that it publishes and receives on them."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.cases.client_trials import Amqp091Trial

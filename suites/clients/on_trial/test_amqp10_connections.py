@@ -1,7 +1,5 @@
 """How an AMQP 1.0 client begins a connection, keeps to the connection's limits, and ends it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Links of an AMQP 1.0 client: credit, windows, deliveries and their settlement."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.cases.client_trials import Amqp10Trial

@@ -1,7 +1,5 @@
 """The first frame of a STOMP client."""
 
-from __future__ import annotations
-
 from brokerproof.harness.cases.client_trials import LOGIN, PASSCODE
 from brokerproof.harness.clients.client_event import event_named
 from brokerproof.suites.api import Bench, case

@@ -1,7 +1,5 @@
 """Frames that a STOMP client writes and reads for its application."""
 
-from __future__ import annotations
-
 import pytest
 
 from brokerproof.harness.clients.client_event import event_named

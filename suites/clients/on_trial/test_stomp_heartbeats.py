@@ -4,8 +4,6 @@ Both sides announce the same intervals here, so these are the agreed ones. A fin
 disconnected is certain only if the client was sent something in time, since we may have paused.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Subscriptions, acknowledgements, transactions and the end of a STOMP client's session."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Faults of AMQP 0-9-1 clients, each seeded into the small client."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from brokerproof.harness.model.time import seconds

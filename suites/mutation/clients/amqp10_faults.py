@@ -1,7 +1,5 @@
 """Faults of AMQP 1.0 clients, each seeded into the small client."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from brokerproof.harness.protocols.amqp10 import codec

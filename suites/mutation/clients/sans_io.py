@@ -1,8 +1,6 @@
 """The common part of the small clients: a driver, a connection, and timers, without sockets or a
 clock."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

@@ -1,8 +1,6 @@
 """A small AMQP 0-9-1 client without sockets or a clock. It does only what the specification
 requires. Each fault replaces one of its habits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.harness.model.time import seconds

@@ -1,7 +1,5 @@
 """Faults of refused steps that nevertheless have an effect."""
 
-from __future__ import annotations
-
 from pamqp import commands
 
 from brokerproof.harness.model.enums import Outcome

@@ -1,7 +1,5 @@
 """Faults of combined settlements, of the effects of refused frames, and of age."""
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import AckMode, Outcome
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.kernel.queue import Queue

@@ -1,7 +1,5 @@
 """Behaviours: the values that cases may record, and the comparison of brokers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
