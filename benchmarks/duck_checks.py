@@ -6,8 +6,6 @@ order, windows and silences by window functions over each connection. Headers ar
 stored lists.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb

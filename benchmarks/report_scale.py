@@ -7,8 +7,6 @@ index and the page of a case, at the widths of a desktop and of a phone. The run
 folder unless ``--out`` names one to keep; ``--look`` only opens the report in that folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
