@@ -210,8 +210,6 @@ class PairTrial:
     def _act(self, what: str, *, waits: bool = False, **values: Any) -> None:
         """Send the client this command. Commands are executed in order; a refusal is noticed
         later."""
-        if what not in self._speech:
-            raise _End("the drivers of this protocol lack this command", Cell.CANNOT)
         known = {name: json.dumps(value) for name, value in (self._values | values).items()}
         for line in self._speech[what]:
             step = json.loads(Template(line).substitute(known))
@@ -250,7 +248,7 @@ class PairTrial:
         self._keeps = mode != "auto"
         self._mode = mode if mode in modes or self._keeps else "each"
         if self._mode not in modes:
-            raise _End("the drivers of this protocol lack this acknowledgement mode", Cell.CANNOT)
+            raise _End(self._speech["lacks"][self._mode], Cell.CANNOT)
         self._act("consume", waits=True, mode=modes[self._mode], window=window)
 
     def do_send(self, count: int, size: int = 10) -> None:
@@ -282,7 +280,7 @@ class PairTrial:
         for number in numbers:
             if number not in self._settled:
                 self._settled |= {number, *range(1, number if self._mode == "all" else 1)}
-                self._act("settle", message=number)
+                self._act("settle", message=number, multiple=self._mode == "all")
 
     def do_reject(self, number: int) -> None:
         self._settled.add(number)
@@ -342,13 +340,13 @@ class PairTrial:
         return side in line.ends or (not side and any(map(END.accepts, self.drivers[-1].inbox)))
 
     def do_leave(self) -> None:
-        self._give_up()
         line, goodbye = self.lines[-1], self._speech["goodbye"]
         self.drivers[-1].do("disconnect")
         if not self.world.wait_until(lambda: bool(line.ends), self.world.now() + PATIENCE):
             raise _End("the connection was still open 10 s after the client was asked to end it")
         if (0, goodbye) not in line.said:
-            raise _End(f"the client ended the connection without {goodbye}")
+            raise _End(f"the client sent no {goodbye}{self._why()}")
+        self._give_up()
 
     # the judgement
 
@@ -368,9 +366,7 @@ class PairTrial:
             for number, body in enumerate(self._sent)
             if not 1 <= got[body] <= 1 + self._returns[body]
         ]
-        amiss += [
-            f"{body[:40]!r} arrived, which nobody sent" for body in got if body not in self._sent
-        ]
+        amiss += [f"{body[:40]!r} arrived, which nobody sent" for body in got.keys() - self._sent]
         return amiss + ([why.removeprefix("; ")] if (why := self._why()) else [])
 
 

@@ -124,11 +124,14 @@ func obey(asked command) error {
 		return err
 	case "publish":
 		return channel.Publish("", asked.Queue, false, false, amqp.Publishing{Body: asked.content()})
-	case "ack":
+	case "ack", "reject":
 		state.Lock()
 		one := received[asked.Message-1]
 		state.Unlock()
-		return one.channel.Ack(one.tag, false)
+		if asked.Do == "reject" {
+			return one.channel.Reject(one.tag, false)
+		}
+		return one.channel.Ack(one.tag, asked.Multiple)
 	case "confirm":
 		return channel.Confirm(false)
 	case "close_channel":

@@ -35,6 +35,7 @@ type command struct {
 	ContentType string `json:"content_type"`
 	Transaction string
 	Message     int
+	Multiple    bool
 	Ms          int
 	IdleMs      int `json:"idle_ms"`
 	MaxFrame    int `json:"max_frame"`

@@ -105,12 +105,13 @@ final class RabbitmqJava {
         }
     }
 
-    private static void ack(DriverLines.Asked asked) throws Exception {
+    private static void settle(DriverLines.Asked asked, boolean accepts) throws Exception {
         Delivered one;
         synchronized (DriverLines.class) {
             one = received.get(asked.number("message") - 1);
         }
-        one.channel.basicAck(one.tag, false);
+        if (accepts) one.channel.basicAck(one.tag, asked.flag("multiple"));
+        else one.channel.basicReject(one.tag, false);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -119,7 +120,8 @@ final class RabbitmqJava {
                 entry("channel", asked -> open(asked.number("channel"))),
                 entry("consume", asked -> consume(channel(asked), asked.text("queue"), asked.flag("no_ack"))),
                 entry("publish", asked -> publisher.execute(() -> publish(asked))),
-                entry("ack", RabbitmqJava::ack),
+                entry("ack", asked -> settle(asked, true)),
+                entry("reject", asked -> settle(asked, false)),
                 entry("confirm", asked -> channel(asked).confirmSelect()),
                 entry("close_channel", asked -> DriverLines.beside(nothing -> channel(asked).close())),
                 entry("disconnect", asked -> DriverLines.beside(nothing -> connection.close())));

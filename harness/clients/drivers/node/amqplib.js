@@ -51,9 +51,13 @@ const commands = {
       report("confirmed", { number, ok: error === null });
     });
   },
-  ack({ message }) {
+  ack({ message, multiple = false }) {
     const [channel, one] = received[message - 1];
-    channel.ack(one);
+    channel.ack(one, multiple);
+  },
+  reject({ message }) {
+    const [channel, one] = received[message - 1];
+    channel.reject(one, false);
   },
   confirm() {},
   close_channel({ channel }) {

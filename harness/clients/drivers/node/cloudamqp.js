@@ -51,8 +51,11 @@ const commands = {
     const told = (ok) => confirming.has(channel) && report("confirmed", { number, ok });
     channels[channel].basicPublish("", queue, bytes).then(() => told(true), () => told(false));
   },
-  ack({ message }) {
-    return received[message - 1].ack();
+  ack({ message, multiple = false }) {
+    return received[message - 1].ack(multiple);
+  },
+  reject({ message }) {
+    return received[message - 1].reject(false);
   },
   async confirm({ channel }) {
     await channels[channel].confirmSelect();

@@ -45,9 +45,13 @@ const commands = {
     const told = (ok) => confirming.has(channel) && report("confirmed", { number, ok });
     channels[channel].basicPublish({ routingKey: queue }, bytes).then(() => told(true), () => told(false));
   },
-  ack({ message }) {
+  ack({ message, multiple = false }) {
     const [made, one] = received[message - 1];
-    made.basicAck({ deliveryTag: one.deliveryTag });
+    made.basicAck({ deliveryTag: one.deliveryTag, multiple });
+  },
+  reject({ message }) {
+    const [made, one] = received[message - 1];
+    made.basicNack({ deliveryTag: one.deliveryTag, requeue: false });
   },
   async confirm({ channel }) {
     await channels[channel].confirmSelect();

@@ -76,9 +76,13 @@ class Pika(DriverLines):  # type: ignore[misc]
         self._received.append((channel, method.delivery_tag))
         self.report_message({"queue": self._tags[method.consumer_tag]}, body)
 
-    def do_ack(self, message: int) -> None:
+    def do_ack(self, message: int, multiple: bool = False) -> None:
         channel, tag = self._received[message - 1]
-        self._in_loop(lambda: channel.basic_ack(tag))
+        self._in_loop(lambda: channel.basic_ack(tag, multiple))
+
+    def do_reject(self, message: int) -> None:
+        channel, tag = self._received[message - 1]
+        self._in_loop(lambda: channel.basic_reject(tag, requeue=False))
 
     def do_confirm(self, channel: int) -> None:
         def confirmed(frame: Any) -> None:
