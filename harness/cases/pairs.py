@@ -163,7 +163,7 @@ class PairTrial:
                 return Cell.CANNOT, str(end)
             self._faults.append(str(end))
         except ControlFailed as problem:
-            self._faults.append(f"{problem}{self._why()}")
+            self._faults.append(f"{str(problem)[:300]}{self._why()}")
         except (LimitReached, SetUpFailed, Unreachable) as problem:
             return Cell.UNDECIDED, str(problem)
         finally:
@@ -355,7 +355,7 @@ class PairTrial:
         ended = [f"{SIDES[line.ends[0]]} ended the connection" for line in broken if line.ends]
         refused = [line.refusal for line in broken if line.refusal]
         errors = ("failed", "error", "heartbeat-timeout")
-        told = [one.brief() for one in self.drivers[-1].inbox if one.step in errors]
+        told = [one.brief()[:200] for one in self.drivers[-1].inbox if one.step in errors]
         return "".join(f"; {words}" for words in [*ended, *refused, *told[:1]])
 
     def _amiss(self) -> list[str]:

@@ -10,11 +10,11 @@ COLOURS = {"kept": "PASS", "deviates": "FAIL", "cannot": "SKIP", "undecided": "I
 
 
 def page(cells: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> str:
-    sentences: dict[tuple[str, ...], list[str]] = {}
+    sentences: dict[tuple[str, ...], dict[str, list[str]]] = {}
     for (client, broker, scenario), told in sorted(cells.items()):
         if told["sentence"]:
-            about = client, broker, str(told["cell"]), str(told["sentence"])
-            sentences.setdefault(about, []).append(scenario)
+            about = broker, str(told["cell"]), str(told["sentence"])
+            sentences.setdefault(about, {}).setdefault(client, []).append(scenario)
     return (
         templates()
         .get_template("pairs.html.j2")
