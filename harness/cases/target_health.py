@@ -18,13 +18,12 @@ A target that refuses plain messages from the start (no permission, say) is judg
 begins to refuse later (a full disk, or a limit set from outside), violations are uncertain and a
 failed control stops the run."""
 
-from __future__ import annotations
-
 import copy
 import textwrap
 import threading
 from collections import deque
 from contextlib import suppress
+from typing import Self
 
 from brokerproof.harness.cases.plain_message_probe import (
     PROTOCOLS,
@@ -87,7 +86,7 @@ class TargetHealth:
                 self._stop_for(failures[-1], "when the run began")
         self._check_stability("when the run began")
 
-    def in_fork(self, name: str) -> TargetHealth:
+    def in_fork(self, name: str) -> Self:
         """Return a copy for the named forked process: the copy keeps the initial results but sends
         its messages to separate addresses."""
         forked = copy.copy(self)

@@ -16,8 +16,6 @@ where a violation shows: on the ``wire``, on the wire with a clock (``wire+time`
 ``title`` is the statement as a heading: at most 60 characters, no period, unique in its document.
 ``impact`` is the worst likely effect of a violation on an application."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator, Mapping
@@ -25,7 +23,7 @@ from dataclasses import dataclass, fields
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
@@ -217,7 +215,7 @@ class Catalogue(Mapping[str, Requirement]):
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Catalogue:
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the catalogue from the values of :meth:`to_json`. Raises ``KeyError``,
         ``TypeError`` or ``ValueError`` for other values."""
         documents = {

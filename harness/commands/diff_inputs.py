@@ -1,12 +1,10 @@
 """The two sides of a comparison: run folders as ``brokerproof diff`` sees them, and reasons why
 they may not be comparable."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from brokerproof.harness.model.target_names import family
 from brokerproof.harness.results import records, run_folder
@@ -70,7 +68,7 @@ class Side:
     def _name(self, target: str) -> str:
         return self.renamed.get(target, target)
 
-    def only(self, target: str | None) -> Side:
+    def only(self, target: str | None) -> Self:
         """Return this side, reduced to one target if a name is given. Raises ``LookupError`` with a
         sentence if it lacks that target."""
         if target is None:
@@ -81,7 +79,7 @@ class Side:
             )
         return replace(self, chosen=(target,))
 
-    def compared_as(self, renamed: Mapping[str, str]) -> Side:
+    def compared_as(self, renamed: Mapping[str, str]) -> Self:
         """Return this side with targets renamed to other releases of the same brokers."""
         chosen = tuple(renamed.get(name, name) for name in self.chosen)
         return replace(self, chosen=chosen, renamed=renamed)

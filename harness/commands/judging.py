@@ -3,8 +3,6 @@
 Each target is judged in its own pytest process, so that a crash affects no other target. This
 process watches ``results.ndjson`` grow and shows it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -19,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Self
 
 import click
 from rich.console import Console
@@ -67,7 +66,7 @@ class Asked:
     def __bool__(self) -> bool:
         return bool(self.targets or self.suites or self.selection)
 
-    def recorded(self) -> Asked:
+    def recorded(self) -> Self:
         """Return the selection as the header stores it, without the passcodes of URLs."""
         return dataclasses.replace(self, targets=tuple(map(without_passcode, self.targets)))
 

@@ -1,8 +1,6 @@
 """Case files, ``*.case.jsonl``: first a header (what failed, and how to run it again), then the
 conversation, one step per line."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import hashlib

@@ -5,8 +5,6 @@ that are already imported. Nothing is imported, and no other classes are called.
 JSON form, such as an entry in a table of malformed frames, is named by its table (``module:TABLE``)
 and its index."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import enum

@@ -1,8 +1,6 @@
 """Replays a saved counterexample: runs the case with the same arguments or, if the case has
 changed, replays the recorded bytes."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ to pause.
 The script waits for the frames that arrived between two of our steps, since a real broker takes its
 own time to answer. Any remaining time was an intentional pause."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping

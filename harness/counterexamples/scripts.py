@@ -1,8 +1,6 @@
 """Writes stand-alone scripts of a counterexample. A broker's maintainers can run them without
 brokerproof."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Replays the bytes of a case file in a target's own world, for a case that can no longer run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from brokerproof.harness.counterexamples.decision import Decision, decide

@@ -1,7 +1,5 @@
 """Writes the counterexample of a failed case: the case file and its scripts."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any

@@ -6,14 +6,13 @@ broker *refuses* it with ERROR or by closing the connection; a feature that is a
 for the cases to judge. Features without a specification (windows, redelivery marks) are reported,
 not judged."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import Self
 
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.cases.connections import headers_of
@@ -76,7 +75,7 @@ class Dialect:
         )
         return offering.without(self.absent)
 
-    def add(self, other: Dialect) -> None:
+    def add(self, other: Self) -> None:
         self.parameters |= other.parameters
         self.absent |= other.absent
         self.offered |= other.offered

@@ -5,13 +5,11 @@ Each machine's monotonic time starts at its own boot. A driver asks the conducto
 several times before and after a load; the quickest answer is used. On one machine there is only one
 clock, so nothing is added."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from brokerproof.harness.model.time import Duration, Instant
 
@@ -37,7 +35,7 @@ class ClockSample:
     uncertainty: Duration
 
     @classmethod
-    def of(cls, exchanges: Sequence[Exchange]) -> ClockSample:
+    def of(cls, exchanges: Sequence[Exchange]) -> Self:
         """Return the reading of the quickest exchange."""
         best = min(exchanges, key=lambda exchange: exchange.answered - exchange.asked)
         rtt = best.answered - best.asked

@@ -1,11 +1,9 @@
 """Builds trace columns from many frames together: the part that the modules of all protocols
 share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +43,7 @@ class Rows:
     frames: pa.Array
 
     @classmethod
-    def of(cls, stretch: LogSlice) -> Rows:
+    def of(cls, stretch: LogSlice) -> Self:
         heads = np.concatenate([block.heads for block in stretch.blocks])
         at, conn, direction, count = (heads[:, column] for column in range(heads.shape[1]))
         lengths = np.concatenate([block.lengths for block in stretch.blocks])

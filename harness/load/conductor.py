@@ -1,14 +1,12 @@
 """The conductor: assigns parts of a plan to drivers, starts and ends them together, and sums their
 reports."""
 
-from __future__ import annotations
-
 import secrets
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from brokerproof.harness.load import clocks
 from brokerproof.harness.load.control_channel import ControlConnection, ControlListener
@@ -128,7 +126,7 @@ class Conductor:
         self._door: ControlListener | None = None
         self.progress = Progress(0)
 
-    def __enter__(self) -> Conductor:
+    def __enter__(self) -> Self:
         host = self._crew.host()
         self._door = ControlListener(self.world, host, self._on_connection)
         self._crew.start(f"{host}:{self._door.port}", self._token, len(self._parts))

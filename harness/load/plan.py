@@ -1,14 +1,12 @@
 """The plan of a load (producers, consumers, sizes, acknowledgements, faults), and the parser of its
 options."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from brokerproof.harness.model.time import NS_PER_MS, NS_PER_S, Duration
 from brokerproof.harness.trace import stamp
@@ -46,7 +44,7 @@ class Sizes:
     high: int
 
     @classmethod
-    def read(cls, text: str) -> Sizes:
+    def read(cls, text: str) -> Self:
         """Read sizes such as ``512``, ``1k`` or ``100..10k``. Raises :class:`BadPlan`."""
         low, dots, high = text.partition("..")
         sizes = cls(byte_count(low, text), byte_count(high if dots else low, text))
@@ -84,7 +82,7 @@ class Fault:
     lasts: Duration = 0
 
     @classmethod
-    def read(cls, text: str) -> Fault:
+    def read(cls, text: str) -> Self:
         """Read a fault such as ``cut:5s``, ``stall:2s/500ms`` or ``restart:30s``. Raises
         :class:`BadPlan`."""
         kind, _, times = text.partition(":")
@@ -169,7 +167,7 @@ class Plan:
         return dataclasses.asdict(self)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Plan:
+    def of(cls, data: Mapping[str, Any]) -> Self:
         values = dict(data)
         values["places"] = tuple(
             Place(
@@ -186,7 +184,7 @@ class Plan:
         values["sizes"] = Sizes(**data["sizes"])
         return cls(**values)
 
-    def parts(self, drivers: int) -> list[Plan]:
+    def parts(self, drivers: int) -> list[Self]:
         """Return the plan divided among drivers by connection, omitting drivers without a
         connection."""
         parts = []

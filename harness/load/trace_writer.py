@@ -8,8 +8,6 @@ ends, and files are removed once their segment is complete. Files that are about
 first listed in :data:`CLOSING`. So if a scribe is killed, nothing is lost, and nothing is
 duplicated when another scribe continues (:mod:`brokerproof.harness.load.recovery`)."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl
@@ -23,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +62,7 @@ class LogHeader:
     segment_s: int
 
     @classmethod
-    def read(cls, tape: Path) -> LogHeader:
+    def read(cls, tape: Path) -> Self:
         """Read the head of the log in a folder. Raises ``OSError`` and ``ValueError``."""
         try:
             return cls(**strict_json.read(tape / ABOUT))

@@ -1,10 +1,9 @@
 """Limits on the bytes, frames, time and memory that judging a real-time target may use."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 _MIB = 1024 * 1024
 
@@ -41,7 +40,7 @@ class Limits:
     run_memory_bytes: int = 2048 * _MIB
     """Resident memory of all processes that judge one target."""
 
-    def share_of(self, processes: int) -> Limits:
+    def share_of(self, processes: int) -> Self:
         """Return the limits for each of several processes that judge one target. They share the
         memory equally. The limits on bytes and frames are the same, since reading takes time only
         in the process that reads."""

@@ -1,10 +1,9 @@
 """STOMP heartbeats in whole seconds, as in RabbitMQ (RABBITMQ-STOMP-hb-1 to -3;
 deps/rabbitmq_stomp)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from brokerproof.harness.model.time import Duration, ms
 
@@ -22,7 +21,7 @@ class Rules:
     most: int
 
     @classmethod
-    def of(cls, parameters: Mapping[str, object]) -> Rules:
+    def of(cls, parameters: Mapping[str, object]) -> Self:
         """Read the rules from a family's profile. Raises ``KeyError``."""
         names = (
             "heart_beat_floor_ms",

@@ -3,11 +3,10 @@
 Cases share a cause if they are versions or variants of one case, failed the same requirement, or
 made the same observation. An unmet precondition is itself the cause."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.model.finding import JudgedFinding
@@ -60,7 +59,7 @@ class Cause:
             return None
         return impacts.of_requirement(self.finding.requirement)
 
-    def explains(self, other: Cause) -> bool:
+    def explains(self, other: Self) -> bool:
         """True if ``other`` presumably follows from this cause: each case of ``other`` cites more
         requirements than some case here, and shares some of these."""
         return (

@@ -1,15 +1,13 @@
 """``results.ndjson``: one line per case and target, flushed immediately, so that a run can be
 resumed from it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from brokerproof.harness.model import input_file, strict_json
 from brokerproof.harness.model.finding import JudgedFinding, ListedDeviation, Measurement
@@ -81,7 +79,7 @@ class Result:
         return json.dumps(dataclasses.asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def parse(cls, line: str) -> Result:
+    def parse(cls, line: str) -> Self:
         """Return the result in ``line``. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for
         anything else."""
         values = _object(strict_json.loads(line))

@@ -21,8 +21,6 @@ process measures the lateness of its own threads, on which its verdicts depend, 
 broker's health itself. The first to find that the broker no longer serves ends the run. Harmful
 cases run after all others, in the process that started the broker."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import threading
@@ -31,6 +29,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection
+from typing import Self
 
 from brokerproof.harness.cases.example_runs import ATTEMPTS, Call, Run
 from brokerproof.harness.cases.execution import EarlierAttempts, attempt
@@ -87,7 +86,7 @@ class Lateness:
     worst: Duration
 
     @classmethod
-    def of(cls, canary: Canary) -> Lateness:
+    def of(cls, canary: Canary) -> Self:
         return cls(canary.quantile(0.99), canary.quantile(1.0))
 
 

@@ -1,13 +1,11 @@
 """The interface of a target to the rest of the harness."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from brokerproof.harness.catalogue import capabilities
 from brokerproof.harness.catalogue.profiles import Profile
@@ -123,7 +121,7 @@ class Identity:
         elsewhere = {name: f"judged on the target {on}" for name, on in self.judged_on.items()}
         return {**self.not_offered, **elsewhere}
 
-    def without(self, reasons: Mapping[str, str]) -> Identity:
+    def without(self, reasons: Mapping[str, str]) -> Self:
         """Return this identity for a broker that turns out not to offer these capabilities."""
         return dataclasses.replace(
             self,

@@ -1,11 +1,10 @@
 """Ends a case that exceeds a limit, and all cases of a run if the run cannot continue."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 from brokerproof.harness.model.cost_limits import Limits
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
@@ -175,7 +174,7 @@ class CaseBounds:
             self._run.bytes_received.pop(self, None)
             self._run.frames_received.pop(self, None)
 
-    def _exceeds_share(self, received: dict[CaseBounds, int], most: int) -> bool:
+    def _exceeds_share(self, received: dict[Self, int], most: int) -> bool:
         """True if the running cases together received more than ``most``, and this case at least
         the average."""
         counts = received.copy().values()

@@ -7,11 +7,10 @@ byte, where the last block may be torn. :meth:`MemoryDisk.killed` ends only the 
 data stays. In both cases the operation in progress may be incomplete.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 from brokerproof.harness.model.broker_io import (
     FileEffect,
@@ -196,7 +195,7 @@ class MemoryDisk:
         return {name: file.synced for name, file in self._files.items() if file.synced}
 
     @classmethod
-    def holding(cls, files: Mapping[str, bytes]) -> MemoryDisk:
+    def holding(cls, files: Mapping[str, bytes]) -> Self:
         disk = cls()
         for name, data in files.items():
             file = disk._files[name] = _File()

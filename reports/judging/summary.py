@@ -6,8 +6,6 @@ the order of their pieces. A merged summary either is clean or requires that the
 read again. No clean summary hides an anomaly that the oracles of
 :mod:`brokerproof.harness.oracles.recorded_anomalies` would find."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self, TypeVar
 
@@ -81,7 +79,7 @@ class Summary(Protocol[Later]):
 class QueueUse(Summary["QueueUse"]):
     """A connection consumes from a queue, or sends a producer's messages to it."""
 
-    def merge(self, later: QueueUse) -> Self:
+    def merge(self, later: Self) -> Self:
         return self
 
 
@@ -92,7 +90,7 @@ class ScopeProtocols(Summary["ScopeProtocols"]):
 
     spoken: int = 0
 
-    def merge(self, later: ScopeProtocols) -> Self:
+    def merge(self, later: Self) -> Self:
         return type(self)(self.spoken | later.spoken)
 
     @property
@@ -108,7 +106,7 @@ class OracleJudged(Summary["OracleJudged"]):
 
     summarised: bool = True
 
-    def merge(self, later: OracleJudged) -> Self:
+    def merge(self, later: Self) -> Self:
         return type(self)(self.summarised and later.summarised)
 
     @property

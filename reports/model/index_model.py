@@ -1,11 +1,9 @@
 """The model of the index: plain data, already limited and no longer in Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Self
 
 from brokerproof.harness.catalogue.cases import title
 from brokerproof.harness.results.verdict import LISTED, WORST_FIRST
@@ -217,7 +215,7 @@ class Model:
     def listed(self) -> int:
         return sum(len(group.rows) for group in self.groups)
 
-    def halved(self) -> Model:
+    def halved(self) -> Self:
         """Return a copy of the model with lists half as long but the same counts."""
         groups = _first(self.groups, self.listed // 2)
         unjudged = [

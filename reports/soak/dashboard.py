@@ -1,9 +1,8 @@
 """Shows the progress of a soak: as a table redrawn on a terminal, in plain lines elsewhere."""
 
-from __future__ import annotations
-
 from collections import deque
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -32,7 +31,7 @@ class Dashboard:
         self._last: Instant = 0
         self._history: deque[tuple[Instant, int, int]] = deque(maxlen=SPAN)
 
-    def __enter__(self) -> Dashboard:
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
         return self

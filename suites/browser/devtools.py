@@ -5,8 +5,6 @@ from file descriptor 3 and writes the rest to 4 (``--remote-debugging-pipe``). N
 port.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -16,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from brokerproof.harness.clients.stompjs_in_chromium import chromium
 
@@ -75,7 +73,7 @@ class Browser:
         os.close(to_browser)
         os.close(from_browser)
 
-    def __enter__(self) -> Browser:
+    def __enter__(self) -> Self:
         targets = self._call("Target.getTargets")["targetInfos"]
         page = next(page["targetId"] for page in targets if page["type"] == "page")
         self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)[

@@ -5,12 +5,10 @@ sender has a receipt and no acknowledgement was sent; it *must not* if an acknow
 receipt; otherwise both are right. Order is judged for each producer.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple, TextIO
+from typing import NamedTuple, Self, TextIO
 
 
 class Key(NamedTuple):
@@ -26,7 +24,7 @@ class Key(NamedTuple):
         return f"{self.producer}.{self.number}.{self.group}.".encode().ljust(length, b"x")
 
     @classmethod
-    def of(cls, body: bytes) -> Key:
+    def of(cls, body: bytes) -> Self:
         producer, number, group, _ = body.split(b".", 3)
         return cls(int(producer), int(number), int(group))
 

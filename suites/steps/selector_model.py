@@ -6,12 +6,10 @@ leave open (division, adding strings) and shapes that have their own cases. So N
 parentheses, and headers that may be missing are on the left.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from hypothesis import strategies as st
 
@@ -132,7 +130,7 @@ class Number:
         rank = _RANK[self.sign]
         return f"{self._inside(left, rank)} {self.sign} {self._inside(right, rank + 1)}"
 
-    def _inside(self, other: Number, rank: int) -> str:
+    def _inside(self, other: Self, rank: int) -> str:
         return f"({other})" if _RANK[other.sign] < rank else str(other)
 
     def number(self, headers: Headers) -> int:

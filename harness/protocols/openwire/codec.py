@@ -7,11 +7,9 @@ WireFormatInfo, which is always loose; the effects of its options (tight encodin
 structures, stack traces, no sizes) are not supported here: a peer must decline them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from brokerproof.harness.protocols.length_prefixed import LengthPrefixedReader
 from brokerproof.harness.protocols.length_prefixed import Unreadable as Unreadable
@@ -66,7 +64,7 @@ class Structure:
         return self.fields.get(name)
 
     @property
-    def message(self) -> Structure | None:
+    def message(self) -> Self | None:
         return self if self.name in MESSAGES else self.get("message")
 
     @property

@@ -1,8 +1,6 @@
 """A client library as a target: each case starts its driver in a separate process and acts as the
 server to which the library connects."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -12,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from brokerproof.harness.targets.client import packages
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -52,7 +50,7 @@ class ClientTarget(SocketTarget):
         self._log = Path(os.devnull)
 
     @classmethod
-    def of(cls, identity: Identity, values: Mapping[str, Any], path: Path) -> ClientTarget:
+    def of(cls, identity: Identity, values: Mapping[str, Any], path: Path) -> Self:
         package, driver = values.get("package", ""), values.get("driver", "")
         version = values.get("version")
         return cls(identity, values["command"], path.parent, package, version, driver)

@@ -1,13 +1,11 @@
 """A short conversation with an endpoint that may answer in another protocol."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from brokerproof.harness.targets.endpoint import Endpoint
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -91,7 +89,7 @@ class Dialogue:
         self._socket = dial(endpoint, self._deadline)
         self._received = b""
 
-    def __enter__(self) -> Dialogue:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,14 +4,13 @@ launcher in the release's own ``sbin`` is used, because the package's wrappers s
 127.0.0.1. :mod:`brokerproof.harness.targets.rabbitmq.release` finds the release, on this machine or
 in a Debian root. See ``docs/explanation/brokers.md``."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Self
 
 from brokerproof.harness.targets import accelerated_clock, debian
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -116,7 +115,7 @@ class RabbitmqProcess(ManagedBroker):
         plugins: Iterable[str] | None = None,
         release: Release | None = None,
         free: bool = False,
-        beside: RabbitmqProcess | None = None,
+        beside: Self | None = None,
     ) -> None:
         self._folder = folder.absolute()
         self._config = (our_files() / "rabbitmq.conf" if config is None else config).absolute()

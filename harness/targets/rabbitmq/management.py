@@ -1,15 +1,13 @@
 """The part of RabbitMQ's management API that targets need: declaring queues that must exist before
 an AMQP 1.0 link."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import http.client
 import json
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from brokerproof.harness.targets.failure import SetUpFailed
@@ -31,7 +29,7 @@ class Management:
         self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
         self._lock = threading.Lock()
 
-    def in_fork(self) -> Management:
+    def in_fork(self) -> Self:
         """Return the same API with a separate connection, for use in a forked process."""
         copied = copy.copy(self)
         copied._connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)

@@ -4,7 +4,7 @@ A usage has a limit and may have a parent, to which the same amounts are charged
 ``used * 100 // limit``; it is full while that is 100 or more, or while its parent is full. The
 threshold is the same for rising and falling usage. A limit of 0 means unlimited."""
 
-from __future__ import annotations
+from typing import Self
 
 from brokerproof.reference_broker.settings.activemq import ActiveMq, limit_of
 
@@ -18,7 +18,7 @@ class Usage:
 
     __slots__ = ("limit", "parent", "used")
 
-    def __init__(self, limit: int, parent: Usage | None = None) -> None:
+    def __init__(self, limit: int, parent: Self | None = None) -> None:
         self.limit = limit
         self.parent = parent
         self.used = 0

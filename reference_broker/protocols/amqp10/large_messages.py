@@ -7,10 +7,9 @@ message is sent as it arrived (AMQP10-MSG-02); STOMP clients get its content (se
 :mod:`brokerproof.reference_broker.protocols.amqp10.stomp_conversion`).
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
+from typing import Self
 
 from brokerproof.reference_broker.kernel.large_body import LargeBody, LargeBodySlice, SliceReader
 from brokerproof.reference_broker.kernel.message import Section
@@ -224,7 +223,7 @@ class LargeTransfers:
         self._room = room(min(largest, LARGEST_FRAME))
         self._go_on, self._broken = go_on, broken
 
-    def __iter__(self) -> LargeTransfers:
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> bytes:

@@ -1,8 +1,6 @@
 """The Java side: PIT's mutants of a release of Artemis, and the agent that switches a running JVM
 to a mutant and back (the sources are in ``java/``)."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil
@@ -12,6 +10,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from brokerproof.harness.targets import java_runtime, maven
 from brokerproof.harness.targets.cache import cache_folder, once
@@ -59,7 +58,7 @@ class BytecodeMutant:
     description: str
 
     @classmethod
-    def parsed(cls, text: str) -> BytecodeMutant:
+    def parsed(cls, text: str) -> Self:
         name, method, descriptor, index, mutator, line, description = text.split("\t")
         return cls(name, method, descriptor, int(index), mutator, int(line), description)
 

@@ -1,9 +1,7 @@
 """Drives a reference broker with AMQP in unit tests, with handmade frames and a virtual clock in
 nanoseconds that only the test advances."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 from proton import Message
 
@@ -180,7 +178,7 @@ class Peer:
         body = message(f"m{number}") if payload is None else payload
         return self.send(Transfer(**fields), channel=channel, payload=body)
 
-    def ready(self, **fields: Any) -> Peer:
+    def ready(self, **fields: Any) -> Self:
         self.open(**fields)
         self.begin()
         return self

@@ -1,9 +1,7 @@
 """A CORE client for unit tests of the reference broker: packets in, packets out, written and read
 with the harness's codec."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 from brokerproof.harness.model.broker_io import Effect, SendBytes
 from brokerproof.harness.model.enums import RoutingType
@@ -37,7 +35,7 @@ class CoreClient:
         conn: int = 1,
         acceptor: str = "core",
         version: int = NEWEST,
-        beside: CoreClient | None = None,
+        beside: Self | None = None,
     ) -> None:
         self.driver, self.conn, self.version = driver, conn, version
         self._all: list[CoreClient] = [] if beside is None else beside._all

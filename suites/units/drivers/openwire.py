@@ -1,10 +1,8 @@
 """An OpenWire client for unit tests of the reference broker: commands in, commands out, with the
 harness's codec."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from brokerproof.harness.model.broker_io import Effect, SendBytes
 from brokerproof.harness.model.time import Instant
@@ -38,7 +36,7 @@ class OpenWireClient:
         *,
         version: int = 12,
         start: bool = True,
-        beside: OpenWireClient | None = None,
+        beside: Self | None = None,
         **options: Any,
     ) -> None:
         self.driver, self.conn, self.version, self.name = driver, conn, version, f"ID:{conn}"
