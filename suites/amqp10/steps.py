@@ -56,6 +56,16 @@ def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
         target.control(False, detail)
 
 
+def ready_sender(
+    target: Bench, peer: AmqpPeer, node: Node | None, credit: int = 1, **options: Any
+) -> Link:
+    """Attach a sender and wait until it may send ``credit`` messages. ``options`` are those of
+    :meth:`AmqpPeer.sender`."""
+    link = peer.sender(node, **options)
+    granted(target, peer, link, credit)
+    return link
+
+
 def fill(target: Bench, node: Node, bodies: Sequence[bytes], **sections: Any) -> AmqpPeer:
     """Send messages with these bodies in order over a separate connection; return its peer.
     Control: each message is accepted."""

@@ -8,9 +8,9 @@ from brokerproof.suites.amqp10.steps import (
     bodies,
     collect,
     fill,
-    granted,
     lasting_objection,
     numbered,
+    ready_sender,
     received,
 )
 from brokerproof.suites.amqp10.wrapping_ids import at_the_end, wrapping
@@ -80,8 +80,7 @@ def test_a_sender_may_settle_first(target: Bench) -> None:
     """A client sends a message unsettled and immediately settles it, as its sender. The session
     continues, and both an earlier and a later message are accepted."""
     peer = target.amqp()
-    link = peer.sender(target.node())
-    granted(target, peer, link, 3)
+    link = ready_sender(target, peer, target.node(), 3)
     peer.publish(link, b"plain")
     peer.disposition(peer.post(link, b"settled by its sender"), None, role=SENDER)
     error = lasting_objection(peer)

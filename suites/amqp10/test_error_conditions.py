@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_conditions
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.suites.amqp10.steps import bystander, granted
+from brokerproof.suites.amqp10.steps import bystander, ready_sender
 from brokerproof.suites.api import Bench, Match, case, over
 from brokerproof.suites.api.amqp10 import AmqpPeer, Frame, either, ending
 from brokerproof.suites.steps.traces import judge_trace
@@ -96,8 +96,7 @@ def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) ->
             source = codec.composite("source", {"capabilities": node.capabilities or None})
             peer.receiver(None, source=source, answered=False)
         else:
-            link = peer.sender(node)
-            granted(target, peer, link)
+            link = ready_sender(target, peer, node)
             payload = messages.message(b"wrong")
             match kind:
                 case "a tag that is too long":

@@ -16,6 +16,7 @@ from brokerproof.suites.amqp10.steps import (
     connection_refused,
     fill,
     granted,
+    ready_sender,
 )
 from brokerproof.suites.api import Bench, case, listed, ms, over, shown
 from brokerproof.suites.api.amqp10 import AmqpPeer, Described, Value, frame
@@ -235,8 +236,7 @@ def test_a_frame_above_the_announced_maximum_is_refused(
     with bystander(target):
         peer = target.amqp(acceptor=acceptor)
         most = announced(peer)
-        link = peer.sender(target.node())
-        granted(target, peer, link)
+        link = ready_sender(target, peer, target.node())
         delivery = peer.transfer(link, _filling(link.handle, most), delivery_tag=b"t")
         peer.confirmed(link.session, delivery)
         peer.write(codec.encode_frame(b"", size=most + over_by) + bytes(min(over_by, 1000)))

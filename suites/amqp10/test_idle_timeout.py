@@ -7,7 +7,7 @@ from brokerproof.harness.oracles import amqp_liveness
 from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import Parameters
-from brokerproof.suites.amqp10.steps import collect, fill, give_cause_to_close, granted
+from brokerproof.suites.amqp10.steps import collect, fill, give_cause_to_close, ready_sender
 from brokerproof.suites.api import (
     NS_PER_MS,
     Bench,
@@ -161,8 +161,7 @@ def in_state(target: Bench, state: str, asked: int) -> AmqpPeer:
     """Return a connection in one of :data:`STATES`. Control: the connection reaches this state."""
     peer, node = target.amqp(idle_time_out=asked), target.node()
     if "sent" in state:
-        link = peer.sender(node)
-        granted(target, peer, link)
+        link = ready_sender(target, peer, node)
         if state == SENT:
             peer.publish(link, b"sent")
         else:

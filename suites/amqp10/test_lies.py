@@ -19,6 +19,7 @@ from brokerproof.suites.amqp10.steps import (
     judge_flawless,
     little_credit,
     numbered,
+    ready_sender,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP
 from brokerproof.suites.api import RECONFIGURABLE, Bench, Match, Target, Where, case, listed, over
@@ -98,8 +99,7 @@ def test_a_frame_without_its_fields_is_an_error(
     missing = missing and field_of in MISSING
     with bystander(target):
         peer = target.amqp()
-        link = peer.sender(target.node())
-        granted(target, peer, link)
+        ready_sender(target, peer, target.node())
         value = (
             None
             if missing
@@ -269,8 +269,7 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
     link, the session or the connection ends with an error; another connection still works."""
     with bystander(target):
         peer = target.amqp()
-        link = peer.sender(target.node())
-        granted(target, peer, link)
+        link = ready_sender(target, peer, target.node())
         strange(peer, link, kind)
         answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
@@ -407,8 +406,7 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
             session.answer.get("incoming-window") == 0,
             f"the broker's begin: {session.answer.brief()}",
         )
-        link = peer.sender(node)
-        granted(target, peer, link)
+        link = ready_sender(target, peer, node)
         for part in range(parts):
             peer.transfer(link, b"", settled=settled or None, more=part < parts - 1 or None)
         answer = peer.watch_for(either(ending("end"), ending("close")))

@@ -14,6 +14,7 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     granted,
     numbered,
+    ready_sender,
 )
 from brokerproof.suites.api import (
     PATIENCE,
@@ -178,8 +179,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
     with bystander(target):
         node = target.node()
         peer = target.amqp()
-        link = peer.sender(node)
-        granted(target, peer, link, 2)
+        link = ready_sender(target, peer, node, 2)
         peer.transfer(link, messages.message(b"wrong"), delivery_tag=LONG_TAG)
         answer = trouble(peer, link)
         observed = peer.instead() if answer is None else answer.brief()
@@ -206,8 +206,7 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
                 peer.flow(link)
             case _:
                 peer.detach(link, answered=False)
-                other = peer.sender(node, proves=LINK_ERROR_DETACHES)
-                granted(target, peer, other)
+                other = ready_sender(target, peer, node, proves=LINK_ERROR_DETACHES)
                 peer.publish(other, b"the session goes on", proves=LINK_ERROR_DETACHES)
                 return
         end = peer.watch_for(either(frame("end"), frame("close")))
@@ -316,8 +315,7 @@ def test_a_resumed_delivery_that_never_was_is_ignored(
     delivery, and then a plain message. Only the plain message is in the queue; or the broker
     refuses the link with an error, and the sentence does not apply."""
     node, peer = target.node(), target.amqp()
-    link = peer.sender(node)
-    granted(target, peer, link, credit=2)
+    link = ready_sender(target, peer, node, 2)
     resumed = messages.message(b"resumed")
     peer.transfer(link, resumed, resume=True, settled=settled, state=STATES[state])
     if (error := peer.watch_for(TROUBLE, within=QUIET)) is not None:
@@ -509,8 +507,7 @@ def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) ->
     name is attached again: there is no active link to steal, so no further detach arrives, and the
     new link works."""
     node, peer = target.node(), target.amqp()
-    link = peer.sender(node, name="again")
-    granted(target, peer, link)
+    link = ready_sender(target, peer, node, name="again")
     peer.transfer(link, messages.message(b"wrong"), delivery_tag=LONG_TAG)
     broken = trouble(peer, link)
     if broken is None or broken.name != "detach":

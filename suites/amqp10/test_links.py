@@ -13,6 +13,7 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     little_credit,
     numbered,
+    ready_sender,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, at_the_end, wrapping
 from brokerproof.suites.api import PATIENCE, Bench, Where, case, over, shown
@@ -302,8 +303,7 @@ def test_a_drain_uses_the_credit_up(
     if not drained:
         return
     left = count - len(got)
-    sender = filler.sender(node)
-    granted(target, filler, sender)
+    sender = ready_sender(target, filler, node)
     filler.publish(sender, b"later")
     peer.expect_nothing(
         for_=QUIET, of=frame("transfer"), proves=DRAIN_IS_PROMPT, why="the credit was drained"
@@ -365,8 +365,7 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
     peer.flow(link, link_credit=0)
     peer.settle()
     first += peer.take_deliveries(link)
-    sender = filler.sender(node)
-    granted(target, filler, sender)
+    sender = ready_sender(target, filler, node)
     filler.publish(sender, b"new")
     peer.expect_nothing(
         for_=QUIET, of=frame("transfer"), proves=CREDIT_WITHDRAWN, why="the credit was taken back"

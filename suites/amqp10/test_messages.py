@@ -16,6 +16,7 @@ from brokerproof.suites.amqp10.steps import (
     collect,
     granted,
     is_over,
+    ready_sender,
     unbroken,
 )
 from brokerproof.suites.api import (
@@ -443,8 +444,7 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
-    link = peer.sender(node)
-    granted(target, peer, link)
+    link = ready_sender(target, peer, node)
     began = target.now()
     sent(target, peer, link, messages.message(b"x", header={"ttl": ttl}))
     stored = target.now()

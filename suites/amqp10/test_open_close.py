@@ -13,7 +13,7 @@ from brokerproof.suites.amqp10.steps import (
     connection_refused,
     fill,
     give_cause_to_close,
-    granted,
+    ready_sender,
 )
 from brokerproof.suites.api import (
     PATIENCE,
@@ -26,7 +26,7 @@ from brokerproof.suites.api import (
     over,
     shown,
 )
-from brokerproof.suites.api.amqp10 import HEADER, SENDER, AmqpPeer, Link, either, frame
+from brokerproof.suites.api.amqp10 import HEADER, SENDER, either, frame
 from brokerproof.suites.steps.traces import frames_received, judge_trace
 
 OPEN_BEFORE_OTHER_FRAMES = "AMQP10-OPEN-01"
@@ -279,13 +279,7 @@ def test_a_channel_above_the_announced_maximum_is_refused(
         f"a begin on channel {most + beyond}, where {most} is the highest,",
         [FRAMING],
     )
-    other.publish(_ready(target, other), b"still served")
-
-
-def _ready(target: Bench, peer: AmqpPeer) -> Link:
-    link = peer.sender(target.node())
-    granted(target, peer, link)
-    return link
+    other.publish(ready_sender(target, other, target.node()), b"still served")
 
 
 @case(
@@ -300,8 +294,7 @@ def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
         peer = target.amqp()
         assert peer.session.answer is not None
         most = peer.session.answer.get("handle-max", 2**32 - 1)
-        link = peer.sender(target.node(), handle=most)
-        granted(target, peer, link)
+        link = ready_sender(target, peer, target.node(), handle=most)
         peer.publish(link, b"by the highest handle")
         if most == 2**32 - 1:
             target.record_not_applicable(HANDLE_ABOVE_MAX, "the broker allows every handle")

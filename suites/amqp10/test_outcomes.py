@@ -21,10 +21,10 @@ from brokerproof.suites.amqp10.steps import (
     bystander,
     collect,
     fill,
-    granted,
     is_over,
     numbered,
     objection,
+    ready_sender,
     received,
     settled_by_broker,
 )
@@ -211,13 +211,11 @@ def test_annotations_of_modified_are_merged(
     again with both; for a key in both, the new value replaces the old."""
     node = target.node()
     sender = target.amqp()
-    link = sender.sender(node)
-    granted(target, sender, link)
+    link = ready_sender(target, sender, node)
     sender.publish(link, b"annotated", sections={"message_annotations": own} if own else None)
     peer, link, got = received(target, node, 1)
-    peer.disposition(
-        got[0], codec.composite("modified", delivery_failed=True, message_annotations=new)
-    )
+    state = codec.composite("modified", delivery_failed=True, message_annotations=new)
+    peer.disposition(got[0], state)
     _, _, back = again(target, peer, link, node, 1)
     target.control(len(back) == 1, f"after modified, {len(back)} arrived again")
     have = back[0].message.map("message-annotations")
@@ -252,9 +250,8 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
         f"{first}, then {then}: {listed(bodies(back))} arrived again; expected {listed(expected)}"
     )
     target.record_finding((TERMINAL_STATE_KEPT, TERMINAL_STATES), fine, detail)
-    target.record_finding(
-        ACCEPTED_NOT_RESENT, first != "accepted" or b"decided" not in bodies(back), detail
-    )
+    not_resent = first != "accepted" or b"decided" not in bodies(back)
+    target.record_finding(ACCEPTED_NOT_RESENT, not_resent, detail)
 
 
 @case(DEFAULT_OUTCOME_APPLIES, DEFAULT_OUTCOME, needs={"amqp", "amqp-redelivery"})
@@ -330,8 +327,7 @@ def test_a_source_names_outcomes_by_their_symbols(
     """
     node = target.node()
     peer = target.amqp(max_frame_size=512)
-    sender = peer.sender(node)
-    granted(target, peer, sender)
+    sender = ready_sender(target, peer, node)
     number = peer.post(sender, bytes(size))
     state = peer.confirmed(sender.session, number, None, proves=TERMINAL_STATES).kind("state")
     target.record_finding(
@@ -458,8 +454,7 @@ def test_a_range_covers_what_it_names_and_no_more(
     theirs = collect(target, peer, beside, total, quiet=0)
     target.control(len(held) == len(theirs) == total, f"{len(held)} of {total} messages arrived")
     own = target.node()
-    producer = peer.sender(own)
-    granted(target, peer, producer, total)
+    producer = ready_sender(target, peer, own, total)
     for number in range(total):
         peer.publish(producer, b"own %d" % number)
     cut %= total
@@ -540,8 +535,7 @@ def test_a_rejected_message_is_kept_with_its_error(
     # consumer creates there remains.
     consumer.receiver(dead_letters)
     producer = target.amqp()
-    link = producer.sender(node)
-    granted(target, producer, link)
+    link = ready_sender(target, producer, node)
     # ActiveMQ keeps no dead letters of non-durable messages.
     producer.publish(link, body, sections={"header": {"durable": True}})
     peer, _, got = received(target, node, 1)

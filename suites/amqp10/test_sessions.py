@@ -18,6 +18,7 @@ from brokerproof.suites.amqp10.steps import (
     last_flow,
     numbered,
     own_windows,
+    ready_sender,
     session_refused,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, wrapping
@@ -109,8 +110,7 @@ def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None
         if answer is None or answer.name != "end":
             return
         peer.end(session, answered=False)
-        link = peer.sender(target.node(), session=peer.begin(1))
-        granted(target, peer, link)
+        link = ready_sender(target, peer, target.node(), session=peer.begin(1))
         peer.publish(link, b"the connection goes on")
 
 
@@ -146,8 +146,7 @@ def test_a_session_that_failed_drops_what_still_comes(
     peer = target.amqp()
     node = target.node()
     session = peer.session
-    sender = peer.sender(node)
-    granted(target, peer, sender)
+    sender = ready_sender(target, peer, node)
     for _ in range(flows):
         peer.flow(session=session, handle=99, delivery_count=0, link_credit=1)
     peer.sender(target.node(), answered=False)
@@ -526,8 +525,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
         begun = answer is not None and answer.name == "begin"
         detail = f"a begin on the channel of an ended session: {peer.instead()}"
         target.require(REMOTE_CHANNEL, begun, detail)
-        link = peer.sender(target.node())
-        granted(target, peer, link)
+        link = ready_sender(target, peer, target.node())
         peer.publish(link, codec.PREFIX)
 
 
@@ -547,8 +545,7 @@ def test_a_flow_says_where_the_transfer_ids_are(
     broker's own flow has that number as next-incoming-id; later transfers count from there."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
-    link = peer.sender(target.node())
-    granted(target, peer, link, sent + more)
+    link = ready_sender(target, peer, target.node(), sent + more)
     for _ in range(sent):
         peer.transfer(link, messages.message(b"before")[:1], more=True)
         peer.confirmed(session, peer.transfer(link, messages.message(b"before")[1:]))
@@ -580,8 +577,7 @@ def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
     session begins on the same channel and works."""
     node, peer = target.node(), target.amqp()
     other = peer.begin(1)
-    link = peer.sender(node, session=other)
-    granted(target, peer, link)
+    link = ready_sender(target, peer, node, session=other)
     delivery = peer.post(link, b"in the same moment")
     peer.flow(session=peer.session, handle=7, delivery_count=0, link_credit=1)
     answer = peer.watch_for(either(frame("end"), frame("close")))
@@ -598,6 +594,5 @@ def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
     fine = begun is not None and begun.name == "begin"
     detail = f"a begin on the channel of a failed session: {observed}"
     target.require(REMOTE_CHANNEL, fine, detail)
-    fresh = peer.sender(node, session=again)
-    granted(target, peer, fresh)
+    fresh = ready_sender(target, peer, node, session=again)
     peer.publish(fresh, b"on the same channel", proves=SESSION_ERROR_ENDS)

@@ -7,7 +7,7 @@ There is no TLS in virtual time, but a client can state a certificate.
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp10.steps import UNREAD, bystander, granted
+from brokerproof.suites.amqp10.steps import UNREAD, bystander, granted, ready_sender
 from brokerproof.suites.amqp10.test_security import mechanisms, plain_response
 from brokerproof.suites.api import (
     CERTIFIED,
@@ -172,8 +172,7 @@ def test_a_certificate_is_a_login(target: Bench) -> None:
     peer.expect(frame("sasl-outcome", code=0), proves=(SASL_EXTERNAL, SASL_OUTCOME_CODE))
     peer.open(proves=HEADERS_AFTER_SASL)
     peer.begin()
-    link = peer.sender(node)
-    granted(target, peer, link)
+    link = ready_sender(target, peer, node)
     peer.publish(link, b"certified", proves=SASL_EXTERNAL)
     peer.delivery(peer.receiver(node, credit=1), body=b"certified", proves=SASL_EXTERNAL)
 
@@ -259,8 +258,7 @@ def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
     broker ends the connection."""
     node = target.node()
     peer = target.amqp(acceptor=ACCEPTOR)
-    link = peer.sender(node)
-    granted(target, peer, link)
+    link = ready_sender(target, peer, node)
     peer.publish(link, b"last words", settled=True)
     peer.channel.half_close()
     other = target.amqp()

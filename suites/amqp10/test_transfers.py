@@ -16,6 +16,7 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     lasting_objection,
     numbered,
+    ready_sender,
     refused,
 )
 from brokerproof.suites.api import (
@@ -99,8 +100,7 @@ def test_what_names_a_delivery_does_not_change_in_its_midst(
     with bystander(target):
         node = target.node()
         peer = target.amqp()
-        link = peer.sender(node)
-        granted(target, peer, link)
+        link = ready_sender(target, peer, node)
         payload = messages.message(b"torn")
         tag = b"the-tag"
         delivery = peer.transfer(link, payload[:2], delivery_tag=tag, more=True)
@@ -182,8 +182,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
     ]  # no transfer can unsettle it
     node = target.node()
     peer = target.amqp()
-    link = peer.sender(node)
-    granted(target, peer, link)
+    link = ready_sender(target, peer, node)
     payload = messages.message(b"in parts")
     pieces = [payload[at * 3 : at * 3 + 3] for at in range(len(flags) - 1)]
     pieces.append(payload[3 * len(pieces) :])
@@ -306,8 +305,7 @@ def judge_aborted(
     """Abort a delivery after ``parts`` transfers; judge that it leaves no trace."""
     node = target.node()
     peer = target.amqp()
-    link = peer.sender(node)
-    granted(target, peer, link, 2)
+    link = ready_sender(target, peer, node, 2)
     whole = messages.message(b"aborted")
     for at in range(parts):
         peer.transfer(link, whole[at : at + 1], more=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from brokerproof.harness.protocols.amqp10 import messages
-from brokerproof.suites.amqp10.steps import granted
+from brokerproof.suites.amqp10.steps import ready_sender
 from brokerproof.suites.api import Bench
 from brokerproof.suites.api.amqp091 import Amqp091Peer
 from brokerproof.suites.api.amqp10 import Delivery, Node
@@ -56,8 +56,7 @@ def send(
 def post(target: Bench, to: Queue, payload: bytes) -> None:
     """Send these bytes as an AMQP message. Control: the message is accepted."""
     peer = target.amqp()
-    link = peer.sender(to.node)
-    granted(target, peer, link)
+    link = ready_sender(target, peer, to.node)
     most = peer.endpoint.most_payload
     pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
     number = 0

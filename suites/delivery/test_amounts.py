@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import exchange_of
 from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.amqp10.transaction_steps import control, post
-from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, over, shown
+from brokerproof.suites.api import PATIENCE, Bench, RoutingType, Target, case, listed, over
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer
-from brokerproof.suites.delivery.connection_steps import judge_connections, most_amqp
+from brokerproof.suites.delivery.amount_steps import judge_connections, judge_windows, most_amqp
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import (
     CLIENTS,
@@ -123,32 +123,6 @@ def test_a_history_of_openwire_of_any_length_is_conserved(
 
 
 # --- windows --------------------------------------------------------------------------------------
-
-
-def judge_windows(
-    target: Bench, protocol: str, window: int, requirements: tuple[str, str], **options: object
-) -> None:
-    """Judge that ``window`` messages arrive, and as many again after one settlement of all earlier
-    messages, in each of three rounds. ``options`` say how the client settles."""
-    name = target.fresh_name()
-    producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
-    vars(consumer).update(options)
-    producer.send([b"%07d" % number for number in range(3 * window + 2)])
-    consumer.join(window)
-    rounds = []
-    for _ in range(3):
-        consumer.receive(window)
-        target.advance(QUIET)
-        consumer.receive(0)
-        rounds.append(len(consumer.held))
-        consumer.settle(len(consumer.held))
-    target.used_amount("prefetch", window)
-    words = "".join(f"{name} {shown(value)}, " for name, value in options.items())
-    detail = f"prefetch {window}, {words}{3 * window + 2} messages: {listed(rounds)} arrived"
-    limit, used = requirements
-    beyond = max(rounds) - window
-    target.record_finding(limit, beyond <= 0, f"{detail}; {beyond} exceeded the prefetch")
-    target.record_finding(used, min(rounds) >= window, detail)
 
 
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})

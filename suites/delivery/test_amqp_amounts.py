@@ -19,7 +19,7 @@ from brokerproof.suites.amqp10.steps import (
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.amqp10 import SENDER
-from brokerproof.suites.delivery.connection_steps import judge_connections, most_amqp
+from brokerproof.suites.delivery.amount_steps import judge_connections, most_amqp
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import AmqpQueueClient, wait_while_frames_come
 from brokerproof.suites.steps.queues import QUIET

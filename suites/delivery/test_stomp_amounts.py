@@ -9,7 +9,7 @@ from collections import Counter
 
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, listed
 from brokerproof.suites.api.stomp import frame
-from brokerproof.suites.delivery.connection_steps import judge_connections
+from brokerproof.suites.delivery.amount_steps import judge_connections
 from brokerproof.suites.steps import amounts
 from brokerproof.suites.steps.queue_clients import StompQueueClient, wait_while_frames_come
 from brokerproof.suites.steps.queues import QUIET

@@ -8,7 +8,7 @@ shows that the client publishes, but not the next one.
 
 from brokerproof.harness.protocols.amqp10.endpoint_state import Session
 from brokerproof.suites.amqp091.steps import QUIET
-from brokerproof.suites.amqp10.steps import bodies, collect, granted, numbered
+from brokerproof.suites.amqp10.steps import bodies, collect, granted, numbered, ready_sender
 from brokerproof.suites.api import PATIENCE, Bench, case, listed
 from brokerproof.suites.api.amqp10 import AmqpPeer, Link
 from brokerproof.suites.flow.test_alarms_stomp import (
@@ -51,8 +51,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
     inlet = consumer.receiver(node, credit=100)
     for resource, proves in RESOURCES.items():
         publisher = target.amqp()
-        link = publisher.sender(node)
-        granted(target, publisher, link, 4)
+        link = ready_sender(target, publisher, node, 4)
         publisher.confirmed(link.session, publisher.post(link, b"before"))
         received = collect(target, consumer, inlet, 1)
         target.control(
@@ -110,8 +109,7 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
     scenario: it takes two overlapping alarms."""
     node = target.node()
     peer = target.amqp()
-    link = peer.sender(node)
-    granted(target, peer, link)
+    link = ready_sender(target, peer, node)
     with short_of(target, "disk"):
         with short_of(target, "memory"):
             closed = target.wait_until(lambda: link.session.remote_incoming_window <= 0, PATIENCE)
@@ -148,8 +146,7 @@ def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
     is settled, at the latest after the alarm."""
     node = target.node()
     peer = target.amqp()
-    link = peer.sender(node)
-    granted(target, peer, link, 3)
+    link = ready_sender(target, peer, node, 3)
     target.raise_alarm("memory")
     try:
         sent = [

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp10.steps import QUIET, collect, granted
+from brokerproof.suites.amqp10.steps import QUIET, collect, granted, ready_sender
 from brokerproof.suites.api import PATIENCE, RECONFIGURABLE, Bench, Target, Where, case, over, shown
 from brokerproof.suites.api.amqp10 import AmqpPeer, Link, Node, frame
 from brokerproof.suites.steps.traces import frames_received
@@ -177,8 +177,7 @@ def test_a_credit_is_a_message_of_any_size(target: Bench, sizes: list[int]) -> N
     """A producer sends messages of different sizes in one frame or many. Each costs one credit."""
     most, low = limits(target, "amqp-credits-10")
     peer = target.amqp(acceptor="amqp-credits-10", max_frame_size=512)
-    link = peer.sender(target.node())
-    granted(target, peer, link, most)
+    link = ready_sender(target, peer, target.node(), most)
     for number, size in enumerate(sizes[: most - low - 1], 1):
         peer.publish(link, bytes(size))
         peer.settle()

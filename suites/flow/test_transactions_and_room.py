@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.suites.amqp10 import transaction_steps
-from brokerproof.suites.amqp10.steps import granted
+from brokerproof.suites.amqp10.steps import granted, ready_sender
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.core import CorePeer, delivery
 from brokerproof.suites.api.stomp import Destination, StompPeer, frame
@@ -106,8 +106,7 @@ class Transaction:
             peer = self.amqp = target.amqp()
             self.control = transaction_steps.control(target, peer)
             self.id = self.control.declare()
-            link = peer.sender(small_addresses.same(to))
-            granted(target, peer, link, plan.count)
+            link = ready_sender(target, peer, small_addresses.same(to), plan.count)
             for body in self._bodies():
                 state = transaction_steps.within(self.id)
                 peer.transfer(link, messages.message(body), state=state, settled=True)

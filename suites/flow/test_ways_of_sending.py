@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.amqp10 import messages
 from brokerproof.harness.protocols.amqp10.codec import fields_of, name_of
 from brokerproof.suites.amqp10 import transaction_steps
-from brokerproof.suites.amqp10.steps import collect, granted
+from brokerproof.suites.amqp10.steps import collect, ready_sender
 from brokerproof.suites.api import Bench, Match, Target, case, either, listed, over
 from brokerproof.suites.api.amqp10 import Frame, Node
 from brokerproof.suites.api.core import Packet
@@ -50,8 +50,7 @@ class Way:
 def _amqp(*, anonymous: bool = False, settled: bool = False, transacted: bool = False) -> Way:
     def open(target: Bench, to: Destination) -> Send:
         peer, place = target.amqp(), small_addresses.same(to)
-        link = peer.sender(None if anonymous else place)
-        granted(target, peer, link)
+        link = ready_sender(target, peer, None if anonymous else place)
         control = transaction_steps.control(target, peer) if transacted else None
         sections: dict[str, Any] = {"properties": {"to": place.address}} if anonymous else {}
 

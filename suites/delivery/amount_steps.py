@@ -1,0 +1,64 @@
+"""Steps of the cases about amounts: many connections, and windows of any size."""
+
+from brokerproof.suites.api import Bench, listed, shown
+from brokerproof.suites.steps import amounts
+from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
+from brokerproof.suites.steps.queues import QUIET
+
+
+def judge_connections(
+    target: Bench,
+    client: type[QueueClient],
+    position: int,
+    most: int,
+    arrives: str,
+    confirmed: str | None = None,
+) -> None:
+    """Open at most ``most`` connections; each sends a message to a queue. Judge by ``arrives`` that
+    these messages reach the oldest connection, and by ``confirmed`` that they are confirmed."""
+    name, count = target.fresh_name(), amounts.at(target, position, least=1, most=most)
+    clients = [client(target, name) for _ in range(count)]
+    target.used_amount("connections", count)
+    for number, sender in enumerate(clients):
+        sender.confirmed_by = confirmed
+        sender.send([b"%d" % number])
+    clients[0].join()
+    got: set[bytes] = set()
+    while len(got) < count and (arrived := clients[0].receive(1)):
+        got.update(arrived)
+        clients[0].settle(len(clients[0].held))
+    lost = [number for number in range(count) if b"%d" % number not in got]
+    words = listed(lost or ["(none)"])
+    detail = f"each of {count} connections sent a message; those whose message was lost: {words}"
+    target.record_finding(arrives, not lost, detail)
+
+
+def most_amqp(target: Bench) -> int:
+    """The largest number of AMQP connections a case opens; in real time each may take 0.1 s."""
+    return 100 if target.virtual else 64
+
+
+def judge_windows(
+    target: Bench, protocol: str, window: int, requirements: tuple[str, str], **options: object
+) -> None:
+    """Judge that ``window`` messages arrive, and as many again after one settlement of all earlier
+    messages, in each of three rounds. ``options`` say how the client settles."""
+    name = target.fresh_name()
+    producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
+    vars(consumer).update(options)
+    producer.send([b"%07d" % number for number in range(3 * window + 2)])
+    consumer.join(window)
+    rounds = []
+    for _ in range(3):
+        consumer.receive(window)
+        target.advance(QUIET)
+        consumer.receive(0)
+        rounds.append(len(consumer.held))
+        consumer.settle(len(consumer.held))
+    target.used_amount("prefetch", window)
+    words = "".join(f"{name} {shown(value)}, " for name, value in options.items())
+    detail = f"prefetch {window}, {words}{3 * window + 2} messages: {listed(rounds)} arrived"
+    limit, used = requirements
+    beyond = max(rounds) - window
+    target.record_finding(limit, beyond <= 0, f"{detail}; {beyond} exceeded the prefetch")
+    target.record_finding(used, min(rounds) >= window, detail)
