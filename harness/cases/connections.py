@@ -1,7 +1,5 @@
 """A case's connections to its target, and fresh addresses."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.harness.cases.findings import CaseRecord
@@ -140,7 +138,9 @@ class Connections(CaseRecord):
     def _prefix(self) -> str:
         return f"{self.label}-{self.seed:x}{self.target.identity.tag}"
 
-    def node(self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None) -> Node:
+    def node(
+        self, routing: RoutingType = RoutingType.ANYCAST, *, name: str | None = None
+    ) -> "Node":
         """Return a fresh AMQP address, and the capabilities that select its routing in this broker
         family.
 

@@ -1,7 +1,5 @@
 """The record of one example: trace, findings, measurements, and the bytes on the wire."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +24,7 @@ class ExampleRecord:
     measurements: dict[str, Measurement] = field(default_factory=dict)
     """Measurements by label; of several with one label, the one nearest to a bound."""
     wire: ByteLog = field(default_factory=ByteLog)
-    failing: list[ExampleRecord] = field(default_factory=list)
+    failing: "list[ExampleRecord]" = field(default_factory=list)
     """The records of a property's examples that violated something."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
     """The passing examples whose events are not in ``events``."""

@@ -1,7 +1,5 @@
 """Draws the examples of a case, and runs single examples on a target."""
 
-from __future__ import annotations
-
 import contextlib
 import traceback
 from collections.abc import Callable, Mapping
@@ -55,7 +53,9 @@ class Run:
     effort: str
     seed: int
     database: ExampleDatabase | None = None
-    keep_counterexample: Callable[[Run, Call, ExampleRecord, frozenset[str]], object] | None = None
+    keep_counterexample: "Callable[[Run, Call, ExampleRecord, frozenset[str]], object] | None" = (
+        None
+    )
     """Called with a failed call, its smallest failing example, and the requirements that this
     example violates."""
     shrink: bool = True

@@ -5,8 +5,6 @@ drawn, and failures are shrunk. In real time the examples are drawn first and th
 on separate connections, which takes little longer than the longest example; shrinking in real time
 would prove little."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
@@ -184,7 +182,7 @@ def died_of(
 
 def _judge_problem(
     run: Run, call: Call, findings: list[Finding], problem: Exception, late: Duration
-) -> _Judgement:
+) -> "_Judgement":
     """Judge a case that ended early; ``late`` is the host's least lateness in any attempt."""
     if _is_absent(problem):
         return _judge_lacking(run, call, findings, str(problem))

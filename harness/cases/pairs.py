@@ -3,8 +3,6 @@
 signs of life in both directions, no lost or duplicated messages, no unexpected close, and a message
 that still passes at the end."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections import Counter
@@ -59,7 +57,7 @@ class _End(Exception):
 class _Half:
     """Our end towards the client (side 0) or the broker (side 1)."""
 
-    line: Line
+    line: "Line"
     side: int
 
     def bytes_arrived(self, at: Instant, data: bytes) -> None:
@@ -75,7 +73,7 @@ class _Half:
 class Line:
     """One of the client's connections, relayed to the broker."""
 
-    def __init__(self, trial: PairTrial) -> None:
+    def __init__(self, trial: "PairTrial") -> None:
         self._trial, self._world = trial, trial.world
         stream = Stream(opener=0, distance=0)
         for half in stream.halves:

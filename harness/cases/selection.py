@@ -1,7 +1,5 @@
 """Selects cases by id or words in the id, by requirement and by area, with exclusions."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Iterator
@@ -61,11 +59,11 @@ class Selection:
         return not self._excluded.name(case)
 
     @functools.cached_property
-    def _cases(self) -> _Texts:
+    def _cases(self) -> "_Texts":
         return _Texts(self.cases)
 
     @functools.cached_property
-    def _excluded(self) -> _Texts:
+    def _excluded(self) -> "_Texts":
         return _Texts(self.exclude)
 
     def unused(self, cases: Iterable[Selectable]) -> Iterator[str]:

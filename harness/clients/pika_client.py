@@ -4,8 +4,6 @@ pika's connection is unmodified, but uses the harness's channel instead of a soc
 deadlines instead of a loop. So the same client runs in virtual time and over sockets. The trace
 contains the traffic as the harness's codec reads it, whereas expectations use pika's reports."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -44,7 +42,7 @@ class _Timer:
 class _Connection(pika.connection.Connection):  # type: ignore[misc]  # pika has no types to tell
     """pika's connection, over a peer's channel."""
 
-    def __init__(self, peer: PikaPeer, world: World, parameters: Any) -> None:
+    def __init__(self, peer: "PikaPeer", world: World, parameters: Any) -> None:
         self._peer, self._world = peer, world
         super().__init__(
             parameters,

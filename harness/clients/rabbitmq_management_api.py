@@ -3,8 +3,6 @@ virtual and in real time, and the trace contains the requests and responses. h11
 HTTP. A real RabbitMQ refreshes most statistics only every five seconds, so
 :meth:`ManagementPeer.until` waits."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable
@@ -64,7 +62,7 @@ class ManagementPeer(Conversation[Answer]):
         acceptor: str,
         login: str,
         passcode: str,
-        connect: Callable[[ManagementPeer], None],
+        connect: "Callable[[ManagementPeer], None]",
     ) -> None:
         super().__init__(judge, 0, acceptor)
         self.credentials: str | None = base64.b64encode(f"{login}:{passcode}".encode()).decode(

@@ -2,8 +2,6 @@
 
 ``brokerproof list`` and ``brokerproof explain ID`` are its older names."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -110,7 +108,7 @@ def _explain(requirement: str, as_json: bool) -> None:
         click.echo(requirement_texts.explanation_text(facts, _width()), nl=False)
 
 
-def _results(folder: Path, requirement: str | None) -> list[Result]:
+def _results(folder: Path, requirement: str | None) -> "list[Result]":
     """Return the results of the run in ``folder`` (if ``requirement`` is given, only of the cases
     that cite it)."""
     from brokerproof.harness.results import records  # imported only for options about a run

@@ -5,8 +5,6 @@ needs the bytes that were written, and when. Only raw STOMP over TCP is kept, be
 have their own sockets, and WebSocket frames are masked.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -78,14 +76,14 @@ class Expectation:
     kind: Kind
     words: str
     conn: int | None = None
-    shape: Shape | None = None
+    shape: "Shape | None" = None
     extra: int = 0
     until: Instant | None = None
     since: Instant | None = None
     value: int | None = None
     bounds: tuple[int, int | None] | None = None
-    arrivals: Arrivals | None = None
-    account: Account | None = None
+    arrivals: "Arrivals | None" = None
+    account: "Account | None" = None
 
 
 @dataclass(frozen=True, slots=True)

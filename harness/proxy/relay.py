@@ -5,8 +5,6 @@ Each side sees what the other does: bytes at once, the close of a direction, a r
 back-pressure (if one side does not read, nothing more is read from the other). If the tape cannot
 be written, recording ends but traffic continues."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress
@@ -99,7 +97,7 @@ class _Half(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, relay: Relay, conn: int, other: _Half | None = None) -> None:
+    def __init__(self, relay: "Relay", conn: int, other: "_Half | None" = None) -> None:
         self._relay, self._conn, self.other = relay, conn, other
         self._place = 0 if other is None else 1
         self._paused_at: Instant = 0

@@ -1,8 +1,6 @@
 """Real time: real sockets and the host's monotonic clock. The world waits in select, and dates
 arrivals when select returns."""
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import os
@@ -51,7 +49,7 @@ class _Socket:
 
     def __init__(
         self,
-        world: RealWorld,
+        world: "RealWorld",
         acceptor: str,
         connection: socket.socket,
         receiver: Receiver,
@@ -211,7 +209,7 @@ class _Listener:
     """A port for incoming connections. ``accepted`` returns the receiver of each connection, and a
     function that takes its channel."""
 
-    def __init__(self, world: RealWorld, accepted: Accepted) -> None:
+    def __init__(self, world: "RealWorld", accepted: Accepted) -> None:
         self._world, self._accepted = world, accepted
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._socket.setblocking(False)

@@ -8,8 +8,6 @@ check.
 The broker is anything with ``handle(now, input) -> effects`` and ``next_deadline()`` (ARCHITECTURE:
 two kinds of time, one core). It is driven, never imported."""
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -80,7 +78,7 @@ class _Link:
 
     def __init__(
         self,
-        world: VirtualWorld,
+        world: "VirtualWorld",
         conn: int,
         receiver: Receiver,
         faults: LinkFaults,

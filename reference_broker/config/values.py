@@ -1,8 +1,6 @@
 """Reads values from configuration files strictly. A refusal is one sentence that gives the file,
 line and name."""
 
-from __future__ import annotations
-
 import difflib
 import enum
 import math
@@ -35,7 +33,7 @@ class Where:
     line: int
     name: str = ""
 
-    def named(self, name: str) -> Where:
+    def named(self, name: str) -> "Where":
         return Where(self.file, self.line, name)
 
     def bad(self, problem: str, right: str = "") -> BadSetting:

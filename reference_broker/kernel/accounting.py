@@ -2,8 +2,6 @@
 
 An account exists as long as its address does or anything is charged to it."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 from brokerproof.harness.model.enums import FullPolicy
@@ -14,7 +12,7 @@ from brokerproof.reference_broker.settings.address_rules import AddressRules, Ru
 class MemoryAccount(ABC):
     """The memory of one address. ``size`` is in bytes; ``messages`` is the number of copies."""
 
-    def __init__(self, name: str, rule: Rule, accounting: MemoryAccounting) -> None:
+    def __init__(self, name: str, rule: Rule, accounting: "MemoryAccounting") -> None:
         self.name = name
         self.policy: FullPolicy = rule.address_full_policy
         self.accounting = accounting

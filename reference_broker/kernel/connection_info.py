@@ -1,8 +1,6 @@
 """Connection facts for the management API
 (:mod:`brokerproof.reference_broker.protocols.management_http`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -46,7 +44,7 @@ class Describes(Protocol):
     def describe(self) -> Described | None:
         """Return the facts about the connection; None until it is open."""
 
-    def out(self) -> Iterator[tuple[Queue, Entry]]:
+    def out(self) -> "Iterator[tuple[Queue, Entry]]":
         """Return the connection's unsettled deliveries."""
 
 

@@ -1,7 +1,5 @@
 """A heap of deadlines with actions. Moving one leaves its old entry, which is skipped later."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from typing import TypeAlias
@@ -20,7 +18,7 @@ class Deadline:
 
     __slots__ = ("_deadlines", "action", "at", "conn", "ticket")
 
-    def __init__(self, deadlines: Deadlines, action: Action, conn: int | None) -> None:
+    def __init__(self, deadlines: "Deadlines", action: Action, conn: int | None) -> None:
         self._deadlines = deadlines
         self.action = action
         self.conn = conn

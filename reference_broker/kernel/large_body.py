@@ -8,8 +8,6 @@ without being held.
 Its bytes are not charged to its address's memory (manual, chapter on large messages), and are never
 all in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -24,11 +22,11 @@ class Files(Protocol):
     """The files of large bodies."""
 
     def read(
-        self, body: LargeBody, begin: int, count: int, then: Callable[[bytes | None], None]
+        self, body: "LargeBody", begin: int, count: int, then: Callable[[bytes | None], None]
     ) -> None:
         """Later, call ``then`` with these bytes, or with None if they are unreadable."""
 
-    def idle(self, body: LargeBody) -> None:
+    def idle(self, body: "LargeBody") -> None:
         """Record that nobody holds ``body`` now."""
 
 

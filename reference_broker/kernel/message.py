@@ -5,8 +5,6 @@ messages of a producer have in common (destination, headers); they share it, so 
 per envelope rather than once per message. An :class:`Entry` is a message's place in one queue; a
 message sent to three subscriptions has three entries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -127,7 +125,7 @@ class Message:
         """Return the bytes of the content and properties; None if the headers determine them."""
         return None
 
-    def paged_out(self, write: Callable[[bytes], LargeBody]) -> Message | None:
+    def paged_out(self, write: Callable[[bytes], LargeBody]) -> "Message | None":
         """Return the message with its body in the file that ``write`` creates; None if its protocol
         needs it whole."""
         return None

@@ -18,8 +18,6 @@ also dead-lettered.
 
 A browser sees each waiting entry once, oldest first, and removes nothing."""
 
-from __future__ import annotations
-
 import bisect
 import heapq
 import sys
@@ -239,7 +237,7 @@ class Selection:
 class Browsers:
     """The browsers of ``queue``, whose waiting entries in memory are ``ready``."""
 
-    def __init__(self, queue: Queue, ready: ReadyEntries) -> None:
+    def __init__(self, queue: "Queue", ready: ReadyEntries) -> None:
         self.joined: dict[Browser, None] = {}
         self._queue = queue
         self._ready = ready
@@ -298,7 +296,7 @@ class Queue:
         routing: RoutingType,
         dispatcher: RoundRobin,
         max_attempts: int,
-        dead_letter: Callable[[Queue, Entry], None],
+        dead_letter: "Callable[[Queue, Entry], None]",
         serving: Serving | None = None,
         clock: Callable[[], Instant] | None = None,
     ) -> None:

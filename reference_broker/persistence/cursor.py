@@ -7,8 +7,6 @@ that nobody consumes, the selector finds nothing until those are consumed (ARTEM
 Browsers read all pages independently.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 from typing import Protocol, cast
@@ -89,7 +87,7 @@ class PageRef:
     __slots__ = ("_cursor", "_durable", "_index", "_several", "page", "size")
 
     def __init__(
-        self, cursor: PageCursor, page: Page, index: int, size: int, durable: bool, several: bool
+        self, cursor: "PageCursor", page: Page, index: int, size: int, durable: bool, several: bool
     ) -> None:
         self._cursor = cursor
         self.page = page

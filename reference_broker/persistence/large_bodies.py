@@ -11,8 +11,6 @@ byte is checked before it is sent. After a restart, unreferenced files are remov
 messages were never completed or are finished.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -129,7 +127,7 @@ class Spool:
     """A body that is arriving. ``failed`` is called with a sentence if storing it fails."""
 
     def __init__(
-        self, files: LargeFiles, body: LargeBody, text: bool, failed: Callable[[str], None]
+        self, files: "LargeFiles", body: LargeBody, text: bool, failed: Callable[[str], None]
     ) -> None:
         self.failed = failed
         self.body = body

@@ -7,8 +7,6 @@ its end is finished. The last page is always in memory, so a queue that keeps up
 without disk access. Up to ``page-max-cache-size`` other pages are kept in memory.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,10 +48,10 @@ class Store(CursorStore, Protocol):
     journal: Journal
     large: LargeFiles
 
-    def page_grew(self, store: PagingStore, page: Page, size: int, durable: bool) -> None:
+    def page_grew(self, store: "PagingStore", page: Page, size: int, durable: bool) -> None:
         """Record that a page must be written."""
 
-    def load(self, store: PagingStore, page: Page) -> None: ...
+    def load(self, store: "PagingStore", page: Page) -> None: ...
 
     def page_over(self, page: Page) -> None:
         """Have the file of ``page`` removed from the disk."""

@@ -10,8 +10,6 @@ still read, because they include heartbeats and acknowledgements. Only a peer th
 more answers without reading them reaches :data:`WRITE_STOP`; then it is no longer read. A
 connection for which more than :data:`WRITE_MOST` bytes wait is cut."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -100,7 +98,7 @@ class _Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: _Server, acceptor: Acceptor, tls: TlsLayer | None) -> None:
+    def __init__(self, server: "_Server", acceptor: Acceptor, tls: TlsLayer | None) -> None:
         self.server, self.acceptor, self.tls = server, acceptor, tls
         self.conn = 0
         self.remote = self.local = ""

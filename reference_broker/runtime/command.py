@@ -15,8 +15,6 @@ Exit codes: 0 if stopped by SIGTERM, SIGINT or the end of ``--parent-pid``; 3 if
 not be opened; 4 for bad options or a bad configuration file. Imports are few and late, because a
 harness starts many brokers."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -364,7 +362,7 @@ def _ready(settings: Settings, ports: Mapping[str, int]) -> None:
 
 
 def _serve(
-    settings: Settings, parent: int | None, data: Path | None, disk: Disk, control: bool
+    settings: Settings, parent: int | None, data: Path | None, disk: "Disk", control: bool
 ) -> None:
     from brokerproof.reference_broker.assembly import create_broker
     from brokerproof.reference_broker.persistence import store_from_settings

@@ -9,8 +9,6 @@ and then the shorter (the order of release 2.56.0, ``HierarchicalObjectRepositor
 document does not say).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re
@@ -61,7 +59,7 @@ class AddressRules:
         self.of = functools.lru_cache(maxsize=1024)(self._of)
 
     @classmethod
-    def for_(cls, settings: Settings) -> AddressRules:
+    def for_(cls, settings: Settings) -> "AddressRules":
         """Return the rules of ``settings``, reused while the very same address settings are
         requested. In virtual time, every example creates a broker, so one file may serve thousands.
         """
@@ -75,7 +73,7 @@ class AddressRules:
             kept = AddressRules._kept = settings.address_settings, words, cls(settings)
         return kept[2]
 
-    _kept: ClassVar[tuple[object, tuple[str, str, str], AddressRules] | None] = None
+    _kept: "ClassVar[tuple[object, tuple[str, str, str], AddressRules] | None]" = None
 
     def _of(self, address: str) -> Rule:
         return _merge([setting for pattern, setting in self._rules if pattern.fullmatch(address)])

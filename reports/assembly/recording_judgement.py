@@ -1,8 +1,6 @@
 """Judges recordings, and reports violations. Large recordings are judged in a separate Spark
 session."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -198,7 +196,7 @@ def _captured(traces: Sequence[str]) -> list[str]:
     return captured
 
 
-def source_of(spark: SparkSession, traces: Sequence[str], *, whole: bool = False) -> Source:
+def source_of(spark: "SparkSession", traces: Sequence[str], *, whole: bool = False) -> Source:
     """Return the source of the traces; ``whole`` applies to captures. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace`."""
     captured = _captured(traces)

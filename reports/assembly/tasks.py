@@ -3,8 +3,6 @@
 Both run the same two steps: ``first`` turns each item into values with keys, and ``second``
 combines all values of a key."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os
@@ -54,7 +52,7 @@ class Tasks(Protocol):
 class SparkTasks:
     """Tasks on Spark, which groups the values on its executors."""
 
-    context: SparkContext
+    context: "SparkContext"
 
     def by_key(
         self,

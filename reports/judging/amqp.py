@@ -8,8 +8,6 @@ connection cannot be summarised. The frames are grouped by connection instead, a
 those of a connection in order. Only the first :data:`MOST` frames of a connection are judged; the
 rest are reported as not judged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
@@ -145,7 +143,7 @@ def _violations(
             yield anomaly, finding.requirement
 
 
-def find_anomalies(spark: SparkSession, source: Source, merged: DataFrame) -> DataFrame:
+def find_anomalies(spark: "SparkSession", source: Source, merged: "DataFrame") -> "DataFrame":
     """Return the anomalies, with ``requirement``, of the connections that the merged summaries
     name."""
     asking = merged.where(F.col("kind").isin(ORACLE_JUDGED, CHANNELS) & F.col("needs_recheck"))

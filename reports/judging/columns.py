@@ -4,8 +4,6 @@ message.
 Everything works on whole columns; only rare frames (CONNECT, SUBSCRIBE, ERROR …) are read one by
 one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -113,7 +111,7 @@ class Names:
     examples: Counter[tuple[str, str, str]]
 
     @classmethod
-    def none(cls) -> Names:
+    def none(cls) -> "Names":
         return cls(Codes(), Pairs(), Codes(), Codes(), Counter())
 
     def connection(self, number: int) -> tuple[tuple[str, str, str, int], int]:
@@ -165,7 +163,7 @@ class Columns:
         return len(self.what)
 
     @property
-    def of_stomp(self) -> Columns:
+    def of_stomp(self) -> "Columns":
         """Return the columns without the deliveries and answers of other protocols than STOMP."""
         foreign = (self.spoken == OF_AMQP091) | (self.spoken == OF_CORE)
         if not foreign.any():
@@ -192,7 +190,7 @@ class RowOrigins:
     connection: Ints
     spoken: npt.NDArray[np.int8]
 
-    def of(self, rows: Ints) -> RowOrigins:
+    def of(self, rows: Ints) -> "RowOrigins":
         return RowOrigins(
             self.what[rows], self.scope[rows], self.connection[rows], self.spoken[rows]
         )

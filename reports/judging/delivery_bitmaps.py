@@ -6,8 +6,6 @@ those delivered are sets of bits, in blocks of :data:`BLOCK` numbers. Sets have 
 sets of any pieces can be merged, and the merged sets identify each suspicious message without
 rereading events."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,7 +48,7 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
     one_copy: bool = False
     """True if every copy of a message is for the same consumers (a queue)."""
 
-    def merge(self, later: DeliveryBitmap) -> DeliveryBitmap:
+    def merge(self, later: "DeliveryBitmap") -> "DeliveryBitmap":
         """Merge both, in any order."""
         return DeliveryBitmap(
             self.sent | later.sent,

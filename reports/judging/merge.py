@@ -2,8 +2,6 @@
 
 One row per group and piece travels between machines, never an event."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
@@ -61,7 +59,7 @@ MERGED = pa.schema(
 no later step needs it."""
 
 
-def merge(summaries: DataFrame) -> DataFrame:
+def merge(summaries: "DataFrame") -> "DataFrame":
     def merge_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
         groups = groupby(rows, key=lambda row: tuple(row[name] for name in GROUP))

@@ -3,8 +3,6 @@ summary of a piece has the lowest and the highest number, and the inversions. Tw
 pieces are in order if each is, and the lowest number in the second is above the highest in the
 first. Deliveries marked as redelivered are ignored: they may arrive after others."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,7 +41,7 @@ class OrderSummary(Summary["OrderSummary"]):
     greatest: int = -1
     inversions: tuple[Inversion, ...] = ()
 
-    def merge(self, later: OrderSummary) -> OrderSummary:
+    def merge(self, later: "OrderSummary") -> "OrderSummary":
         inversions = (*self.inversions, *later.inversions)
         if later.least <= self.greatest:
             inversions = (*inversions, Inversion(later.least, self.greatest, all_between=True))

@@ -3,8 +3,6 @@
 :mod:`brokerproof.harness.protocols.amqp091.fact_reader` and
 :mod:`brokerproof.harness.protocols.core.fact_reader`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -129,7 +127,7 @@ class Words:
             ),
         )
 
-    def _of(self, rows: Ints, names: pa.Array, old: _Naming, core: _Naming) -> pa.Array:
+    def _of(self, rows: Ints, names: pa.Array, old: "_Naming", core: "_Naming") -> pa.Array:
         if not self.mixed:
             return names
         for code, naming in ((OF_AMQP091, old), (OF_CORE, core)):

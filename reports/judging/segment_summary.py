@@ -4,8 +4,6 @@ A piece is a few consecutive segments of one recorder. Connections, queues and p
 continue in the next piece have a row in both; these are merged by
 :mod:`brokerproof.reports.judging.merge`."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -76,7 +74,7 @@ _BITS = 3
 :data:`brokerproof.reports.judging.protocol_columns.CODES`."""
 
 
-def summarise(spark: SparkSession, source: Source, ground: Expectations) -> DataFrame:
+def summarise(spark: "SparkSession", source: Source, ground: Expectations) -> "DataFrame":
     """Summarise each piece in its own task (:data:`SUMMARIES`)."""
     return source.each(spark, summariser(source.open, ground), spark_schema(SUMMARIES))
 

@@ -11,8 +11,6 @@ earlier one.
 The broker family decides whether a window counts bytes or messages
 (:class:`brokerproof.harness.oracles.expectations.Expectations`)."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -111,7 +109,7 @@ class WindowLedger(Summary[WindowSummary]):
 
     always_kept = True
 
-    def merge(self, later: WindowSummary) -> WindowLedger:
+    def merge(self, later: WindowSummary) -> "WindowLedger":
         unsubscribed = self.unsubscribed or later.unsubscribed
         cumulative = self.cumulative | {
             name for name, request in later.requests.items() if request.mode == "client"

@@ -1,8 +1,6 @@
 """Recorded segments as a source: a run folder, a folder of segments, or single Parquet files, on a
 disk that workers can reach or anywhere that Spark can read (``hdfs://``, ``s3a://`` and so on)."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -108,7 +106,7 @@ def files(names: Iterable[str]) -> list[Path]:
     return sorted({file for name in names for file in _under(Path(name.removeprefix("file://")))})
 
 
-def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
+def elsewhere(spark: "SparkSession", uris: Sequence[str]) -> Source:
     """Return the segments under URIs: Spark's file systems list them here, and read them later."""
     files = (
         spark.read.format("binaryFile")
@@ -123,7 +121,7 @@ def elsewhere(spark: SparkSession, uris: Sequence[str]) -> Source:
     if not pieces:
         raise UnreadableTrace(f"{', '.join(uris)}: contains no segments part-*.parquet")
 
-    def load(spark: SparkSession, chosen: Sequence[Piece]) -> DataFrame:
+    def load(spark: "SparkSession", chosen: Sequence[Piece]) -> "DataFrame":
         # Spark reads each file where it is needed, so only the list of places is sent.
         table = pa.table(
             {

@@ -6,8 +6,6 @@ limit, was out of order, or had a settled message; and no consumer has room whil
 its queue. Which of several consumers gets a message is the broker's choice.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import chain
@@ -82,7 +80,7 @@ class Consumer:
     """A consumer; ``held`` is the number of its unsettled deliveries."""
 
     tag: str
-    channel: Channel
+    channel: "Channel"
     queue: int
     prefetch: int
     no_ack: bool

@@ -1,7 +1,5 @@
 """Proton over its own sockets: ``BlockingConnection`` and ``Container``."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
@@ -44,7 +42,7 @@ def left(target: Bench, node: Node, count: int) -> list[bytes]:
     return bodies(collect(target, peer, peer.receiver(node, credit=count + 5), count))
 
 
-def received(target: Bench, peer: ContainerPeer, node: Node, count: int) -> list[Arrived]:
+def received(target: Bench, peer: "ContainerPeer", node: Node, count: int) -> list[Arrived]:
     """Return the next messages of a receiver that has credit for them. Control: they arrive."""
     peer.receive(node.address, count, capabilities=node.capabilities)
     arrivals = [peer.expect(event_named("message")).subject for _ in range(count)]

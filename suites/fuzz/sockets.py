@@ -10,8 +10,6 @@ more than :data:`MOST_GROWTH`.
 A process serves :data:`SCENES` scenes of one setting.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import multiprocessing
@@ -142,7 +140,7 @@ class Pool:
         process.scenes += 1
         return process
 
-    def scene(self, setting: Setting) -> SocketScene:
+    def scene(self, setting: Setting) -> "SocketScene":
         return SocketScene(setting, self.get(setting))
 
     def drop(self, setting: Setting) -> None:

@@ -6,8 +6,6 @@ it promises that publishers wait while memory or disk space is short. Every faul
 overrides one method of the classes here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import deque
@@ -49,7 +47,7 @@ class Delivery:
 class Subscription:
     """A subscription of a connection, and the subscription's unsettled deliveries."""
 
-    connection: Connection
+    connection: "Connection"
     id: str
     destination: str
     ack: str
@@ -104,7 +102,7 @@ class Connection(asyncio.Protocol):
     keeps: bool | None = None
     """True if every destination is a queue, False if every one is a topic."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: "Broker") -> None:
         self.broker = broker
         self.parser = Parser()
         self.version = "1.0"

@@ -38,8 +38,6 @@ The replacements are in the broker's classes only while a mutated broker handles
 removed before ``handle`` returns. Other brokers in the same process never see them.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, MutableMapping
@@ -94,7 +92,7 @@ class _Replacement:
         _set(self.owner, self.name, self.before)
 
 
-_in_force: list[Patch] = []
+_in_force: "list[Patch]" = []
 
 
 def restore() -> None:

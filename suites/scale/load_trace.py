@@ -5,8 +5,6 @@ RECEIPT, MESSAGE and ACK. Other connections are silent until their TTL ends. A b
 behaviour is computed, so that anomalies can be inserted one at a time: see :class:`Anomalies`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ class Anomalies:
     early: bool = False
 
     @classmethod
-    def all(cls, messages: int) -> Anomalies:
+    def all(cls, messages: int) -> "Anomalies":
         """Return the anomalies, one of each kind, spread over the recording."""
         lost, doubled, late, filling = (messages * part // 10 for part in (2, 4, 6, 8))
         while consumer_of(np.array([filling]))[0] % 4 == 0:  # of a consumer that settles one by one
@@ -91,7 +89,7 @@ def write(
         return sum(pool.map(write_segment, range(load.segments)))
 
 
-def _write_segment(load: _Load, folder: Path, number: int) -> int:
+def _write_segment(load: "_Load", folder: Path, number: int) -> int:
     path = folder / f"part-0-{number:05d}.parquet"
     if path.exists():
         return int(pq.read_metadata(path).num_rows)

@@ -5,8 +5,6 @@ A case plays one whole conversation for each value, with one number replaced. It
 says whether it was refused with an error or completed. Silently ignoring the number is neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -80,7 +78,7 @@ class NumberField:
     def __str__(self) -> str:
         return f"{self.frame}.{self.name}"
 
-    def replaced(self, position: int) -> Replaced:
+    def replaced(self, position: int) -> "Replaced":
         """Return the conversation with this number's boundary value at ``position`` (modulo)."""
         values = around(self.low, self.high)
         return Replaced(self, values[position % len(values)])

@@ -1,8 +1,6 @@
 """Fixtures that several modules share. They import inside their functions, because most tests need
 no Spark and must not wait for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,7 +19,7 @@ settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark() -> "Iterator[SparkSession]":
     """One Spark session for all tests of the reports."""
     from brokerproof.reports.spark.session import session
 
@@ -30,7 +28,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def reference(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Target]":
     """The reference broker in virtual time."""
     from brokerproof.suites.units.drivers.targets import started
 
@@ -39,7 +37,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 @pytest.fixture
-def light(tmp_path_factory: pytest.TempPathFactory) -> Light:
+def light(tmp_path_factory: pytest.TempPathFactory) -> "Light":
     """A light installation of brokerproof, in separate processes."""
     from brokerproof.suites.units.drivers.light_python import light_python
 

@@ -5,8 +5,6 @@ Every verb fills in the values of a correct peer; :meth:`Amqp091Peer.send`,
 recorded as the harness's own codec reads them; bytes that are not a frame are recorded as bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -57,7 +55,7 @@ def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[
     return Match(words if channel is None else f"{words} on channel {channel}", accepts)
 
 
-def require_channels(peer: Amqp091Peer, count: int) -> None:
+def require_channels(peer: "Amqp091Peer", count: int) -> None:
     """Raise :class:`ControlFailed` if the broker does not offer that many channels."""
     most = 0 if peer.tuned is None else int(peer.tuned["channel-max"])
     if 0 < most < count:

@@ -8,8 +8,6 @@ The arithmetic is that of part 2, 2.5.6 and 2.6.7, modulo 2**32. Nothing is reje
 that contradicts the state is recorded as sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,7 +29,7 @@ def plus(number: int, step: int) -> int:
 
 @dataclass(eq=False)
 class Delivery:
-    link: Link
+    link: "Link"
     id: int
     tag: bytes | None
     settled: bool
@@ -63,7 +61,9 @@ class Link:
     """One link of a session. ``delivery_count`` and ``credit`` are our own if we send; if we
     receive, they are our view of the broker's."""
 
-    def __init__(self, session: Session, name: str, handle: int, role: bool, initial: int) -> None:
+    def __init__(
+        self, session: "Session", name: str, handle: int, role: bool, initial: int
+    ) -> None:
         self.session = session
         self.name = name
         self.handle = handle

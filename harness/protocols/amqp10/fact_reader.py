@@ -6,8 +6,6 @@ it marks as received. An oracle judges one side. The trace has the harness's ord
 frames may have crossed ours: see :class:`Granted`.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -36,7 +34,7 @@ class Side(enum.Enum):
     BROKER = enum.auto()
 
     @property
-    def other(self) -> Side:
+    def other(self) -> "Side":
         return Side.BROKER if self is Side.OURS else Side.OURS
 
 
@@ -83,7 +81,7 @@ class ConnectionEvents(list[Event]):
         return list(_frames(self, self[0].conn)) if self else []
 
     @cached_property
-    def placed(self) -> list[Placed]:
+    def placed(self) -> "list[Placed]":
         return list(Places().place(self.frames))
 
 
@@ -112,7 +110,7 @@ def _frames(events: Iterable[Event], conn: int | None) -> Iterator[WireFrame]:
 class Link:
     """One link, from the first attach with its name; facts are kept by side."""
 
-    session: Session
+    session: "Session"
     name: str
     sender: Side
     """The side that sends messages on the link."""

@@ -11,8 +11,6 @@ the body's length plus 13. A message costs a producer the bytes of this encoding
 (ServerConsumerImpl).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +79,7 @@ class Message:
         return None if value is None else str(value)
 
     @staticmethod
-    def read(cursor: Cursor) -> Message:
+    def read(cursor: Cursor) -> "Message":
         """Read the message at the cursor. Raises :class:`Malformed`."""
         end = cursor.value("int")
         if end < PACKET_HEADER:

@@ -1,7 +1,5 @@
 """A raw WebSocket peer, which can speak correctly or send arbitrary bytes. It can carry STOMP."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from typing import Any
@@ -187,7 +185,7 @@ class WebSocketPeer(Conversation[Item]):
 
     # STOMP above
 
-    def carry(self, above: Receiver) -> WebSocketChannel:
+    def carry(self, above: Receiver) -> "WebSocketChannel":
         """From now on, pass payload of data frames to ``above``, and send its writes as
         messages."""
         self._above = above

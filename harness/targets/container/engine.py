@@ -3,8 +3,6 @@
 before it starts, so the daemon may be on another machine. On this machine, ports are open on the
 loopback interface only."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket
@@ -113,7 +111,7 @@ class Container:
             return {}
         return dict(container.attrs)
 
-    def _described(self) -> DockerContainer:
+    def _described(self) -> "DockerContainer":
         try:
             from testcontainers.core.config import ConnectionMode
             from testcontainers.core.container import DockerContainer
@@ -178,7 +176,7 @@ class Container:
         finally:
             container.stop()
 
-    def _keep_log(self, container: DockerContainer) -> None:
+    def _keep_log(self, container: "DockerContainer") -> None:
         try:
             printed = b"".join(container.get_logs())
         except Exception as problem:  # there may be no container yet, or no longer

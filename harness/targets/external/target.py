@@ -1,8 +1,6 @@
 """A broker that is already running, reached at its endpoints; the harness does not start, stop or
 configure it."""
 
-from __future__ import annotations
-
 import dataclasses
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +67,7 @@ class AddressTarget(SocketTarget):
         rabbitmqctl: Sequence[str] = (),
         queue_type: str = "classic",
         local: bool = False,
-        as_family: Callable[[str], AddressTarget] | None = None,
+        as_family: "Callable[[str], AddressTarget] | None" = None,
         is_stranger: bool = False,
     ) -> None:
         super().__init__(_narrowed(identity, endpoints, bool(rabbitmqctl)), config)
@@ -145,7 +143,7 @@ class AddressTarget(SocketTarget):
         )
         return Discovered(broker, version, judged_as)
 
-    def _adopt(self, other: AddressTarget) -> None:
+    def _adopt(self, other: "AddressTarget") -> None:
         """Become a target of the broker's family at these endpoints, without the protocols that the
         broker does not speak."""
         self.identity = dataclasses.replace(other.identity, name=self.identity.name)

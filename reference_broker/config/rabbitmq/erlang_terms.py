@@ -3,8 +3,6 @@ lists, tuples, atoms, strings, binaries, numbers and characters, each with its l
 is refused, including terms that do not occur in configurations (variables, maps, functions).
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re
@@ -80,7 +78,7 @@ class Number:
 class Sequence:
     """A list of terms, or a tuple if ``is_tuple``."""
 
-    items: tuple[Term, ...]
+    items: "tuple[Term, ...]"
     is_tuple: bool
     line: int
 

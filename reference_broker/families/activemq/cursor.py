@@ -34,8 +34,6 @@ something; the order between persistent and other messages is not kept, so one k
 while the other is on disk; and FILE drops persistent messages like any other when it clears memory.
 """  # noqa: E501
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -56,7 +54,7 @@ class ChargedEntry:
 
     def __init__(
         self,
-        cursor: Cursor,
+        cursor: "Cursor",
         cost: int,
         persistent: bool,
         gone: Callable[[], None],

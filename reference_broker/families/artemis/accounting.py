@@ -37,8 +37,6 @@ of which may exceed the mark (ARTEMIS-PAGING-1, its note). -1 means no limit; an
 limit of 0 is always full.
 """
 
-from __future__ import annotations
-
 from brokerproof.harness.model.enums import FullPolicy
 from brokerproof.reference_broker.kernel.accounting import Charge, MemoryAccount, MemoryAccounting
 from brokerproof.reference_broker.kernel.message import LargeBodyClaim, Message, ResourceClaim
@@ -52,7 +50,7 @@ REFERENCE = 72
 
 
 class AddressAccount(MemoryAccount):
-    def __init__(self, name: str, rule: Rule, accounting: Accounting) -> None:
+    def __init__(self, name: str, rule: Rule, accounting: "Accounting") -> None:
         super().__init__(name, rule, accounting)
         self._max_size = rule.max_size_bytes
         self._max_messages = rule.max_size_messages

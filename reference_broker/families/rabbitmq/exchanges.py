@@ -14,8 +14,6 @@ binding leads to a queue or to another exchange; a queue gets a message once eve
 lead to it, and cycles are harmless.
 """  # noqa: E501
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -42,7 +40,7 @@ class Binding:
     table's comparable form."""
 
     key: str
-    target: Queue | Exchange
+    target: "Queue | Exchange"
     arguments: Table = field(compare=False, hash=False)
     identity: str = ""
 

@@ -1,7 +1,5 @@
 """A consumer of one queue on one channel, and the limit on its unacknowledged messages."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from typing import Protocol
@@ -34,7 +32,7 @@ class Unacked:
     __slots__ = ("consumer", "declared", "entry", "tag")
 
     def __init__(
-        self, tag: int, entry: Entry, declared: Declared, consumer: Consumer | None
+        self, tag: int, entry: Entry, declared: Declared, consumer: "Consumer | None"
     ) -> None:
         self.tag, self.entry, self.declared, self.consumer = tag, entry, declared, consumer
 
@@ -93,7 +91,7 @@ class Channel(Protocol):
     def send_delivery(self, consumer: str, tag: int, redelivered: bool, what: Message) -> None:
         """Send basic.deliver with its content."""
 
-    def cancelled(self, consumer: Consumer) -> None: ...
+    def cancelled(self, consumer: "Consumer") -> None: ...
 
 
 class Consumer:

@@ -1,7 +1,5 @@
 """Protocol classes: a channel as methods use it, and a connection as channels use it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -40,12 +38,12 @@ class Connection(Protocol):
         """Queue bytes for sending."""
 
     @property
-    def channels(self) -> Mapping[int, Channel]: ...
+    def channels(self) -> "Mapping[int, Channel]": ...
 
     def check_quota(self, resource: str, count: int) -> None:
         """Refuse another ``resource`` if ``count`` has reached the connection's quota for it."""
 
-    def touch(self, channel: Channel) -> None:
+    def touch(self, channel: "Channel") -> None:
         """Flush ``channel`` at the end of this input."""
 
 

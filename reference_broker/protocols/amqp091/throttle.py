@@ -10,8 +10,6 @@
 While a connection is not read, its client's silence is ignored. Our own heartbeats continue.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, Protocol
 
@@ -60,7 +58,7 @@ class Connection(Protocol):
 
 class Throttled(Protocol):
     @property
-    def throttle(self) -> Throttle:
+    def throttle(self) -> "Throttle":
         """Return the connection's throttle."""
 
 
@@ -193,7 +191,7 @@ class ChannelFlow:
         self._owed += self._reader.worked()
         self._pay()
 
-    def _worked(self, queue: Queue, message: Amqp091Message, parcel: _Parcel) -> None:
+    def _worked(self, queue: Queue, message: Amqp091Message, parcel: "_Parcel") -> None:
         topology, channel = self._channel.topology, self._channel
         parcel.left -= 1
         parcel.taken &= topology.of(queue) is None or topology.route(message, [queue])

@@ -8,8 +8,6 @@ bytes that it has consumed; with a window of 0 it grants 1 for each waiting rece
 that credit when no call waits. Acknowledgements return no credit: only the client grants credit.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from typing import Protocol
 
@@ -28,7 +26,7 @@ from brokerproof.reference_broker.selector.selector import Selector
 class Session(Protocol):
     shared: BrokerContext
     channel: int
-    holding: OrderedDict[CoreConsumer, None]
+    holding: "OrderedDict[CoreConsumer, None]"
 
     @property
     def may_deliver(self) -> bool:

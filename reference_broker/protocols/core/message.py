@@ -19,8 +19,6 @@ properties             by their names, values written out; none of those that be
 In the other direction, every other header becomes a text property.
 """  # noqa: E501
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 
@@ -57,7 +55,7 @@ class CoreMessage(Message):
         arrived: Instant,
         data: bytes,
         tail: bytes,
-        fields: MessageFields,
+        fields: "MessageFields",
     ) -> None:
         # The base class's __init__ is not called on purpose: envelope and body stay empty, see
         # __getattr__.

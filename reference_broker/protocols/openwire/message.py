@@ -17,8 +17,6 @@ In the other direction, every other header becomes a text property. A text messa
 everything else bytes.
 """  # noqa: E501
 
-from __future__ import annotations
-
 from typing import Any
 
 from brokerproof.harness.model.time import NS_PER_MS, Instant
@@ -122,7 +120,7 @@ class MessageFields:
         self.first_of_group = False
 
     @staticmethod
-    def read(type: int, fields: Fields, version: int) -> MessageFields:
+    def read(type: int, fields: Fields, version: int) -> "MessageFields":
         """Return the fields that follow the head of a command. Raises :class:`Malformed`."""
         message = MessageFields(type)
         message.producer = structure(fields, version)

@@ -1,7 +1,5 @@
 """A STOMP frame as read: a head and a body."""
 
-from __future__ import annotations
-
 import enum
 
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
@@ -43,7 +41,7 @@ class Head:
         self.content_length = content_length
         self.envelope: Envelope | None = None
 
-    def with_receipt(self, value: str) -> Head:
+    def with_receipt(self, value: str) -> "Head":
         """Return this head, which must have a receipt header, with another value in the first one.
         The envelope is kept."""
         at = self.headers.index(("receipt", self.first["receipt"]))

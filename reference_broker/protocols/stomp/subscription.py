@@ -6,8 +6,6 @@ delivery itself, so an ACK for an earlier delivery of the message is recognised.
 ``message-id`` in 1.0 and 1.1, and by ``ack`` in 1.2.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from brokerproof.harness.model.enums import AckMode
@@ -24,7 +22,7 @@ class Delivery:
 
     __slots__ = ("charge", "entry", "key", "subscription")
 
-    def __init__(self, key: str, subscription: Subscription, entry: Entry, charge: int) -> None:
+    def __init__(self, key: str, subscription: "Subscription", entry: Entry, charge: int) -> None:
         self.key = key
         self.subscription = subscription
         self.entry = entry

@@ -7,8 +7,6 @@ The first of the client's sub-protocols that we support is chosen. If we support
 connection is opened without a sub-protocol, as in Artemis. CONNECT alone decides the STOMP version.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from dataclasses import dataclass
@@ -75,7 +73,7 @@ class Upgrade:
         """Return the response to send when no complete request arrives in time."""
         return self._refuse(_bad(reason, HTTPStatus.REQUEST_TIMEOUT))
 
-    def _check(self, request: h11.Request, headers: _Headers) -> None:
+    def _check(self, request: h11.Request, headers: "_Headers") -> None:
         if request.method != b"GET":
             raise _bad(
                 "only GET opens a WebSocket", HTTPStatus.METHOD_NOT_ALLOWED, ("Allow", "GET")
@@ -101,7 +99,7 @@ class Upgrade:
         if len(keys) != 1 or not _is_key(keys[0]):
             raise _bad("there must be one Sec-WebSocket-Key, the base64 form of 16 bytes")
 
-    def _accept(self, headers: _Headers) -> Answer:
+    def _accept(self, headers: "_Headers") -> Answer:
         (key,) = headers.values(b"sec-websocket-key")
         fields = [
             ("Upgrade", "websocket"),

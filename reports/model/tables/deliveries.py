@@ -1,7 +1,5 @@
 """Every MESSAGE to a STOMP consumer, and the frame that settled it by name."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from brokerproof.reports.spark.on_demand import F
@@ -13,7 +11,7 @@ if TYPE_CHECKING:
 SCOPE = ("run", "target", "case", "part")
 
 
-def deliveries(trace: DataFrame) -> DataFrame:
+def deliveries(trace: "DataFrame") -> "DataFrame":
     """``run, target, case, part, position, conn, queue, subscription, message, redelivered, at_ns,
     size, settled_by, settled_ns, held_ns``.
 
@@ -68,6 +66,6 @@ def deliveries(trace: DataFrame) -> DataFrame:
     )
 
 
-def value(name: str) -> Column:
+def value(name: str) -> "Column":
     """The first value of one of the event's headers, null if there is none."""
     return F.get(F.filter("headers", lambda header: header["name"] == name), F.lit(0))["value"]

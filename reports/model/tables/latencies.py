@@ -1,7 +1,5 @@
 """Latencies by case, as quantiles computed from recordings."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from brokerproof.reports.model.tables.deliveries import SCOPE, value
@@ -14,7 +12,7 @@ ACCURACY = 10_000
 _CASE = ("run", "target", "case")
 
 
-def latencies(trace: DataFrame) -> DataFrame:
+def latencies(trace: "DataFrame") -> "DataFrame":
     """``run, target, case, what, count, p50_ns, p90_ns, p99_ns, most_ns``.
 
     ``what`` is ``receipt``, from a STOMP frame that requests one to its RECEIPT on the same

@@ -1,7 +1,5 @@
 """Every measured quantity, compared with its interval."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from brokerproof.reports.spark.on_demand import F
@@ -10,7 +8,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def measurements(trace: DataFrame) -> DataFrame:
+def measurements(trace: "DataFrame") -> "DataFrame":
     """``run, target, case, part, requirement, label, unit, value, lo, hi, margin, distance, lies``.
 
     ``distance`` is how far the value is from its nearest bound, in ``unit``: positive inside,

@@ -1,8 +1,6 @@
 """Conversations as captured packets, built with dpkt, so that their reader and writer share no
 code."""
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Iterator, Sequence
@@ -79,7 +77,7 @@ class Line:
     """One TCP connection of a client to the broker. ``client`` and ``broker`` write, and each write
     is acknowledged at once."""
 
-    wire: Wire
+    wire: "Wire"
     here: tuple[bytes, int]
     numbers: list[int]
     there: tuple[bytes, int] = BROKER
