@@ -472,56 +472,41 @@ def corners(target: Target) -> list[dict[str, object]]:
     of a cancelled consumer's deliveries, rollbacks of ranges, many rounds, and channels closed with
     all sorts of unsettled deliveries."""
     histories: list[dict[str, object]] = [
-        {
-            "rounds": 1,
-            "steps": [
-                *(Consume(PLAIN, 0, 0, False), Consume(PLAIN, 1, 3, False)),
-                *(Publish(0, 5), Publish(1, 5), Limit(PLAIN, 3), Publish(0, 3)),
-                *(Settle(PLAIN, 1, "ack", False), Settle(PLAIN, 0, "drop", False)),
-                *(Settle(PLAIN, 4, "ack", True), Settle(PLAIN, -1, "requeue", True)),
-                *(Limit(PLAIN, 5), Cancel(0), Settle(PLAIN, -1, "requeue", True)),
-                *(Consume(PLAIN, 0, 2, False), Settle(PLAIN, 1, "ack", False), Limit(PLAIN, 1)),
-                *(Publish(1, 2), Settle(PLAIN, -1, "ack", True), Recover(PLAIN), Close(PLAIN)),
-            ],
-        },
-        {
-            "rounds": 12,
-            "steps": [
-                *(Publish(0, 6), Consume(TRANSACTED, 0, 4, False)),
-                *(Settle(TRANSACTED, 2, "ack", True), End(False)),
-                *(Settle(TRANSACTED, 1, "requeue", True), End(True), Get(TRANSACTED, 0)),
-                *(Settle(TRANSACTED, 0, "ack", False), End(True)),
-                *(Settle(TRANSACTED, -1, "ack", True), End(True)),
-                *(Publish(0, 4), Recover(TRANSACTED), Cancel(0)),
-            ],
-        },
-        {
-            "rounds": 1,
-            "steps": [
-                *(Publish(0, 2), Consume(PLAIN, 0, 1, False)),
-                *[Settle(PLAIN, 0, "requeue", False)] * 3,
-            ],
-        },
-        {"rounds": 1, "steps": [Consume(PLAIN, 0, 1, False), Limit(PLAIN, 3), Publish(0, 3)]},
-        {
-            "rounds": 1,
-            "steps": [
-                *(Publish(0, 3), Publish(1, 3), Get(PLAIN, 1), Consume(PLAIN, 0, 2, False)),
-                *(Consume(TRANSACTED, 1, 0, False), Settle(TRANSACTED, 0, "ack", False)),
-                *(Close(TRANSACTED), Close(PLAIN)),
-                *(Get(PLAIN, 0), Get(PLAIN, 1), Consume(PLAIN, 1, 0, False)),
-            ],
-        },
-        {
-            "rounds": 1,
-            "steps": [
-                *(Publish(0, 3), Consume(PLAIN, 0, 0, False), Limit(PLAIN, 2)),
-                *(Consume(PLAIN, 1, 0, True), Publish(1, 2)),
-            ],
-        },
+        hindrances.history(
+            *(Consume(PLAIN, 0, 0, False), Consume(PLAIN, 1, 3, False)),
+            *(Publish(0, 5), Publish(1, 5), Limit(PLAIN, 3), Publish(0, 3)),
+            *(Settle(PLAIN, 1, "ack", False), Settle(PLAIN, 0, "drop", False)),
+            *(Settle(PLAIN, 4, "ack", True), Settle(PLAIN, -1, "requeue", True)),
+            *(Limit(PLAIN, 5), Cancel(0), Settle(PLAIN, -1, "requeue", True)),
+            *(Consume(PLAIN, 0, 2, False), Settle(PLAIN, 1, "ack", False), Limit(PLAIN, 1)),
+            *(Publish(1, 2), Settle(PLAIN, -1, "ack", True), Recover(PLAIN), Close(PLAIN)),
+        ),
+        hindrances.history(
+            *(Publish(0, 6), Consume(TRANSACTED, 0, 4, False)),
+            *(Settle(TRANSACTED, 2, "ack", True), End(False)),
+            *(Settle(TRANSACTED, 1, "requeue", True), End(True), Get(TRANSACTED, 0)),
+            *(Settle(TRANSACTED, 0, "ack", False), End(True)),
+            *(Settle(TRANSACTED, -1, "ack", True), End(True)),
+            *(Publish(0, 4), Recover(TRANSACTED), Cancel(0)),
+            rounds=12,
+        ),
+        hindrances.history(
+            *(Publish(0, 2), Consume(PLAIN, 0, 1, False)), *[Settle(PLAIN, 0, "requeue", False)] * 3
+        ),
+        hindrances.history(Consume(PLAIN, 0, 1, False), Limit(PLAIN, 3), Publish(0, 3)),
+        hindrances.history(
+            *(Publish(0, 3), Publish(1, 3), Get(PLAIN, 1), Consume(PLAIN, 0, 2, False)),
+            *(Consume(TRANSACTED, 1, 0, False), Settle(TRANSACTED, 0, "ack", False)),
+            *(Close(TRANSACTED), Close(PLAIN)),
+            *(Get(PLAIN, 0), Get(PLAIN, 1), Consume(PLAIN, 1, 0, False)),
+        ),
+        hindrances.history(
+            *(Publish(0, 3), Consume(PLAIN, 0, 0, False), Limit(PLAIN, 2)),
+            *(Consume(PLAIN, 1, 0, True), Publish(1, 2)),
+        ),
     ]
     if target.clock is Clock.VIRTUAL:
-        histories.append({"rounds": 1, "steps": NOT_READING})
+        histories.append(hindrances.history(*NOT_READING))
     return hindrances.each_once(target, histories)
 
 

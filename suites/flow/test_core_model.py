@@ -391,50 +391,27 @@ def corners(target: Target) -> list[dict[str, object]]:
     remaining credit, reused consumer numbers, and many rounds; in memory and with pages."""
     begin: list[Step] = [Consume(TRANSACTED), Consume(AT_ONCE), Consume(AT_ONCE), Publish(9, 300)]
     histories: list[dict[str, object]] = [
-        {
-            "rounds": 1,
-            "steps": [
-                *begin,
-                *begin[-1:] * 2,
-                Credit(0, 1000),
-                Credit(0, 2000),
-                Acknowledge(0, 1, False),
-                Acknowledge(0, 1, True),
-                End(False),
-                Credit(0, 0),
-                Credit(0, 1),
-                Credit(2, 1),
-                Pause(AT_ONCE, 1, 326, taken=True),
-                Pause(AT_ONCE, 1, 326),
-                Credit(1, 1000),
-                CloseConsumer(1),
-                Consume(AT_ONCE),
-                Credit(2, 1000),
-                Acknowledge(1, 0, False),
-                CloseConsumer(2),
-            ],
-        },
-        {
-            "rounds": 6,
-            "steps": [
-                *begin,
-                Credit(0, 1000),
-                Credit(0, 2000),
-                Acknowledge(0, 2, False),
-                Acknowledge(0, 1, True),
-                End(True),
-                Credit(0, 0),
-                Credit(1, 1000),
-                Acknowledge(1, 3, False),
-                CloseConsumer(1),
-            ],
-        },
+        hindrances.history(
+            *begin,
+            *begin[-1:] * 2,
+            *(Credit(0, 1000), Credit(0, 2000), Acknowledge(0, 1, False), Acknowledge(0, 1, True)),
+            *(End(False), Credit(0, 0), Credit(0, 1), Credit(2, 1)),
+            *(Pause(AT_ONCE, 1, 326, taken=True), Pause(AT_ONCE, 1, 326), Credit(1, 1000)),
+            *(CloseConsumer(1), Consume(AT_ONCE), Credit(2, 1000), Acknowledge(1, 0, False)),
+            CloseConsumer(2),
+        ),
+        hindrances.history(
+            *begin,
+            *(Credit(0, 1000), Credit(0, 2000), Acknowledge(0, 2, False), Acknowledge(0, 1, True)),
+            *(End(True), Credit(0, 0), Credit(1, 1000), Acknowledge(1, 3, False), CloseConsumer(1)),
+            rounds=6,
+        ),
     ]
     if RECONFIGURABLE in target.identity.capabilities:
         steps = [Consume(TRANSACTED), Publish(2, 300), Credit(0, 1000), End(False)]
-        histories.append({"rounds": 1, "steps": steps})
+        histories.append(hindrances.history(*steps))
     stall = Stall((Publish(2, 300), Credit(0, 1000), Credit(1, 326), Publish(1, 0)))
-    histories.append({"rounds": 1, "steps": [*begin, stall, Acknowledge(0, 1, False)]})
+    histories.append(hindrances.history(*begin, stall, Acknowledge(0, 1, False)))
     places = reversed(place_names(target)[:2])
     placed = [
         {"place": place, "unread": None, **history} for place in places for history in histories

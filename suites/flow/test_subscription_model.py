@@ -384,40 +384,19 @@ def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: older messages that arrive after newer ones,
     half-used windows, ranges of many messages, and many rounds; in memory and with pages."""
     histories: list[dict[str, object]] = [
-        {
-            "rounds": 1,
-            "steps": [
-                Subscribe(0, CLIENT, 900),
-                Publish(4, 100),
-                Subscribe(1, CLIENT, -1),
-                Publish(4, 100),
-                Leave(0, False),
-                Ack(1, -2),
-                Subscribe(0, CLIENT_INDIVIDUAL, 500),
-                Publish(3, 100),
-                Subscribe(0, CLIENT, 900),
-                Ack(0, 1),
-                Leave(1, True),
-                Ack(0, 0),
-            ],
-        },
-        {
-            "rounds": 5,
-            "steps": [
-                Subscribe(0, CLIENT, 3000),
-                Publish(20, 100),
-                Ack(0, 4),
-                Ack(0, 2),
-                Ack(0, 5),
-                Leave(0, True),
-                Subscribe(1, CLIENT_INDIVIDUAL, 900),
-                Ack(1, 1),
-                Ack(1, 1),
-                Leave(1, False),
-            ],
-        },
+        hindrances.history(
+            *(Subscribe(0, CLIENT, 900), Publish(4, 100), Subscribe(1, CLIENT, -1)),
+            *(Publish(4, 100), Leave(0, False), Ack(1, -2), Subscribe(0, CLIENT_INDIVIDUAL, 500)),
+            *(Publish(3, 100), Subscribe(0, CLIENT, 900), Ack(0, 1), Leave(1, True), Ack(0, 0)),
+        ),
+        hindrances.history(
+            *(Subscribe(0, CLIENT, 3000), Publish(20, 100), Ack(0, 4), Ack(0, 2), Ack(0, 5)),
+            *(Leave(0, True), Subscribe(1, CLIENT_INDIVIDUAL, 900), Ack(1, 1), Ack(1, 1)),
+            Leave(1, False),
+            rounds=5,
+        ),
+        hindrances.history(*UNREAD),
     ]
-    histories.append({"rounds": 1, "steps": UNREAD})
     placed = [
         {"place": place, "link": "plain", "unread": None, **history}
         for place in reversed(place_names(target)[:2])

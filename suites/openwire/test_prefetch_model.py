@@ -418,45 +418,21 @@ def corners(target: Target) -> list[dict[str, object]]:
     """Histories that need more than a few steps: seen messages acknowledged in parts, in ranges
     from the middle, and in many rounds."""
     histories: list[dict[str, object]] = [
-        {
-            "rounds": 1,
-            "steps": [
-                Consume(0, 3),
-                Consume(1, 0),
-                Publish(12),
-                See(0, 3),
-                Acknowledge(0, 1, 2, False, False),
-                See(0, 2),
-                Acknowledge(0, 2, 2, True, False),
-                Acknowledge(0, 1, 1, True, True),
-                Acknowledge(0, 0, 4, False, True),
-                Change(0, 1),
-                Pull(0),
-                Acknowledge(0, 0, 1, False, False),
-                Change(0, 4),
-                See(0, 2),
-                Poison(0),
-                Poison(0),
-                Remove(0),
-            ],
-        },
-        {
-            "rounds": 6,
-            "steps": [
-                Consume(0, 4),
-                Publish(14),
-                Poison(0),
-                Acknowledge(0, 0, 2, False, True),
-                Acknowledge(0, 1, 3, False, False),
-                See(0, 3),
-                Acknowledge(0, 0, 2, False, True),
-                Acknowledge(0, 0, 1, True, False),
-                Acknowledge(1, 1, 3, True, True),
-                Remove(-1),
-            ],
-        },
+        hindrances.history(
+            *(Consume(0, 3), Consume(1, 0), Publish(12), See(0, 3)),
+            *(Acknowledge(0, 1, 2, False, False), See(0, 2), Acknowledge(0, 2, 2, True, False)),
+            *(Acknowledge(0, 1, 1, True, True), Acknowledge(0, 0, 4, False, True), Change(0, 1)),
+            *(Pull(0), Acknowledge(0, 0, 1, False, False), Change(0, 4), See(0, 2), Poison(0)),
+            *(Poison(0), Remove(0)),
+        ),
+        hindrances.history(
+            *(Consume(0, 4), Publish(14), Poison(0), Acknowledge(0, 0, 2, False, True)),
+            *(Acknowledge(0, 1, 3, False, False), See(0, 3), Acknowledge(0, 0, 2, False, True)),
+            *(Acknowledge(0, 0, 1, True, False), Acknowledge(1, 1, 3, True, True), Remove(-1)),
+            rounds=6,
+        ),
+        hindrances.history(*UNREAD),
     ]
-    histories.append({"rounds": 1, "steps": UNREAD})
     return hindrances.each_once(target, histories)
 
 

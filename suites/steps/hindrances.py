@@ -162,6 +162,11 @@ def pairs(target: Target) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(known), max_size=2, unique=True)
 
 
+def history(*steps: object, rounds: int = 1) -> dict[str, object]:
+    """Return an example of a model: ``steps``, repeated for ``rounds``."""
+    return {"rounds": rounds, "steps": [*steps]}
+
+
 def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[dict[str, object]]:
     """Return every history without hindrances, and the first with each hindrance and with two."""
     known = names(target)
