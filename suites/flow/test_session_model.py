@@ -206,6 +206,19 @@ class Run:
         self.target.require(WINDOW, allowed, detail)
 
 
+def corner(window: int, mode: str, silent: bool, *steps: Step) -> dict[str, object]:
+    return {"window": window, "mode": mode, "silent": silent, "steps": [*steps]}
+
+
+LATE = (Publish(300, True), Publish(300, True), End(True), Ack(0), Idle(1))
+ONE_BY_ONE = (Publish(50, True), End(False), Publish(50, False), Publish(1000, True), End(True))
+CORNERS = [
+    corner(1, "client", False, Publish(50, False), Publish(50, True), End(True), Ack(0)),
+    corner(700, "client", True, Publish(300, False), *LATE),
+    corner(500, "client-individual", False, *ONE_BY_ONE, Ack(1)),
+]
+
+
 @case(
     WINDOW,
     SENT,
@@ -216,40 +229,7 @@ class Run:
 )
 @over(
     examples=40,
-    always=lambda target: [
-        {
-            "window": 1,
-            "mode": "client",
-            "silent": False,
-            "steps": [Publish(50, False), Publish(50, True), End(True), Ack(0)],
-        },
-        {
-            "window": 700,
-            "mode": "client",
-            "silent": True,
-            "steps": [
-                Publish(300, False),
-                Publish(300, True),
-                Publish(300, True),
-                End(True),
-                Ack(0),
-                Idle(1),
-            ],
-        },
-        {
-            "window": 500,
-            "mode": "client-individual",
-            "silent": False,
-            "steps": [
-                Publish(50, True),
-                End(False),
-                Publish(50, False),
-                Publish(1000, True),
-                End(True),
-                Ack(1),
-            ],
-        },
-    ],
+    always=lambda target: CORNERS,
     situations=SITUATIONS,
     window=st.sampled_from([1, 300, 500, 700, 1500, 5000]),
     mode=st.sampled_from(["client", "client-individual"]),
