@@ -81,8 +81,7 @@ def read(results: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
 
 @contextmanager
 def _started(name: str, kind: type[Any], logs: Path) -> Iterator[tuple[Any, str]]:
-    """Start a target of that kind; yield the target and its release. Raises
-    :class:`SetUpFailed`."""
+    """Yield a started target of that kind and its release. Raises :class:`SetUpFailed`."""
     target = target_file.load(name)
     if not isinstance(target, kind):
         raise errors.Usage(f"{name} cannot be one of a pair")

@@ -65,7 +65,9 @@ class _Half:
         self.line.pass_on(1 - self.side, data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        self.line.ends.append(self.side)
+        silence = max(0, at - self.line.passed[self.side]) // ms(1)
+        ended = f"{SIDES[self.side]} ended the connection {silence} ms after the last byte"
+        self.line.ends.setdefault(self.side, f"{ended} of {SIDES[1 - self.side]}")
         self.line.follow(Ended(at, self.side, how))
         self.line.end(1 - self.side, how)
 
@@ -82,13 +84,14 @@ class Line:
         self._followed = FollowedConnection(1, (nobody, nobody), self._world.now(), stream)
         self.pair = Pair()
         self.channels: list[Channel] = []
-        self.ends: list[int] = []
-        """The sides that closed the connection, in order."""
+        self.ends: dict[int, str] = {}
+        """The sides that closed the connection, in order, and how."""
         self.said: list[tuple[int, str]] = []
         self.refusal = ""
         self.is_over = False
-        """True if the scenario closed the connection."""
         self._free = [0, 0]
+        self.passed = [self._world.now()] * 2
+        """When the last byte was passed to each side."""
 
     def follow(self, piece: Piece) -> None:
         for event in self._followed.take(piece):
@@ -111,6 +114,7 @@ class Line:
                 self._world.at(self._free[side], partial(self.channels[side].write, piece))
             else:
                 self.channels[side].write(piece)
+            self.passed[side] = max(now, self._free[side])
 
     def end(self, side: int, how: CloseHow = CloseHow.RESET) -> None:
         if not self._trial.is_mute and self.channels:
@@ -183,8 +187,7 @@ class PairTrial:
         self._broker.provide(self._name, RoutingType.ANYCAST)
         self._tick()
 
-    def record(self, event: object) -> None:
-        """Discard events, since a cell of the table is only one sentence."""
+    def record(self, event: object) -> None: ...
 
     def _accepted(self) -> tuple[_Half, Callable[[Channel], None]]:
         line = Line(self)
@@ -220,7 +223,6 @@ class PairTrial:
 
     @property
     def _messages(self) -> list[bytes]:
-        """Return the messages that the application received over its last connection."""
         return [body_of(event) for event in self.drivers[-1].reports("message")]
 
     # the steps
@@ -350,7 +352,7 @@ class PairTrial:
 
     def _why(self) -> str:
         broken = [line for line in self.lines if not line.is_over]
-        ended = [f"{SIDES[line.ends[0]]} ended the connection" for line in broken if line.ends]
+        ended = [next(iter(line.ends.values())) for line in broken if line.ends]
         refused = [line.refusal for line in broken if line.refusal]
         errors = ("failed", "error", "heartbeat-timeout")
         told = [one.brief()[:200] for one in self.drivers[-1].inbox if one.step in errors]
