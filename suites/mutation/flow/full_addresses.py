@@ -72,8 +72,7 @@ def room_at_half_of_the_limit(patch, reached):
 # --- charges --------------------------------------------------------------------------------------
 
 
-@full_addresses.override(Charge, "release")
-@breaks("ARTEMIS-PAGING-9 ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1")
+@full_addresses.override(Charge, "release", breaks=f"ARTEMIS-PAGING-9 ARTEMIS-PAGING-12 {WAIT}")
 def free_with_the_first_queue(original, reached, self):
     """A message's charge ends with the first of its queues."""
     reached(self._holders > 1)
@@ -81,8 +80,7 @@ def free_with_the_first_queue(original, reached, self):
         original(self)
 
 
-@full_addresses.override(Charge, "release")
-@breaks("ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2")
+@full_addresses.override(Charge, "release", breaks=f"ARTEMIS-PAGING-12 {WAIT} ARTEMIS-FLOW-amqp-2")
 def never_free(original, reached, self):
     """A charge is never released."""
     reached()
@@ -184,8 +182,7 @@ def rejected_for_no_reason(original, reached, self, condition, description):
 # --- waiting producers ----------------------------------------------------------------------------
 
 
-@full_addresses.override(ProducerCredit, "refill")
-@breaks("ARTEMIS-FLOW-amqp-2 ARTEMIS-FLOW-block-1")
+@full_addresses.override(ProducerCredit, "refill", breaks=f"ARTEMIS-FLOW-amqp-2 {WAIT}")
 def credit_whatever_there_is(original, reached, self, credit, unanswered, on_room):
     """Producers get credit although their address is full."""
     right = original(self, credit, unanswered, on_room)
@@ -207,8 +204,7 @@ def new_producers_get_credit(patch, reached):
         return reached.instead(right, self.most) if fresh else right
 
 
-@full_addresses.override(Admission, "next")
-@breaks("ARTEMIS-PAGING-12 ARTEMIS-FLOW-block-1 ARTEMIS-FLOW-amqp-2")
+@full_addresses.override(Admission, "next", breaks=f"ARTEMIS-PAGING-12 {WAIT} ARTEMIS-FLOW-amqp-2")
 def nobody_is_told_of_room(original, reached, self):
     """A producer that waits for room waits forever."""
     reached(original(self) is not None)

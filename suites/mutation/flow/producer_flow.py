@@ -25,7 +25,7 @@ from brokerproof.reference_broker.protocols.amqp10.incoming import ACCEPTED
 from brokerproof.reference_broker.protocols.openwire.connection import OpenWireConnection
 from brokerproof.reference_broker.protocols.stomp.activemq import ActiveMqStompConnection
 from brokerproof.reference_broker.settings.activemq import Cursor as Kind
-from brokerproof.suites.mutation.mutant import Group, breaks
+from brokerproof.suites.mutation.mutant import Group
 
 full_places = Group("full-places", "reference-activemq-flow")
 usage_limits = Group("usage-limits", "reference-activemq-usage")
@@ -182,8 +182,7 @@ def memory_is_not_given_back(reached, self, claim):
         self.memory.add(claim.cost)
 
 
-@full_places.override(ActiveMqStompConnection, "_read_again")
-@breaks("ACTIVEMQ-PFC-8 ACTIVEMQ-PFC-2")
+@full_places.override(ActiveMqStompConnection, "_read_again", breaks=f"{STALLS} {WAITS}")
 def a_stalled_connection_is_not_read_again(original, reached, self, reason):
     """A stalled connection stays stalled once there is space."""
     reached()

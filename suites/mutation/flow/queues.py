@@ -59,8 +59,7 @@ def two_consumers_get_it(original, reached, self, message, *rest):
         original(self, message, *rest)
 
 
-@queues.override(Queue, "enqueue")
-@breaks("ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03")
+@queues.override(Queue, "enqueue", breaks=f"{ONE} {KEPT}")
 def every_eighth_lost(original, reached, self, message, *rest):
     """Every eighth message to a queue is lost."""
     if self._order % 8 == 7:
@@ -96,10 +95,7 @@ def deleted_with_its_last_consumer(reached, self, queue):
 
 
 @queues.override(Router, "publish")
-@breaks(
-    "ARTEMIS-CONCEPTS-topic-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-4",
-    "ARTEMIS-STOMP-routing-2",
-)
+@breaks(f"{COPIES} ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-4 ARTEMIS-STOMP-routing-2")
 def topics_share(original, reached, self, message):
     """A topic's message goes to one of its subscriptions, in turn."""
     envelope = message.envelope
@@ -113,10 +109,7 @@ def topics_share(original, reached, self, message):
 
 
 @queues.override(Queue, "enqueue")
-@breaks(
-    "ARTEMIS-CONCEPTS-queue-1 ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-2",
-    "ARTEMIS-STOMP-routing-4",
-)
+@breaks(f"{ONE} ARTEMIS-STOMP-routing-1 ARTEMIS-STOMP-routing-2 ARTEMIS-STOMP-routing-4")
 def every_consumer_gets_a_copy(original, reached, self, message, *rest):
     """Every consumer of a queue gets each message."""
     original(self, message, *rest)
@@ -218,11 +211,7 @@ def lost_where_both_kinds_meet(original, reached, self, message):
     return original(self, message)
 
 
-@queues.override(Queue, "enqueue")
-@breaks(
-    "ARTEMIS-CONCEPTS-queue-1 STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-03",
-    "ARTEMIS-GROUPING-fifo-1 STOMP11-SUB-07 STOMP12-SUB-08",
-)
+@queues.override(Queue, "enqueue", breaks=f"{ONE} {KEPT} {ORDER} STOMP11-SUB-07 STOMP12-SUB-08")
 def every_hundredth_lost(original, reached, self, message, *rest):
     """Every hundredth message to a queue is lost."""
     if self._order % 100 == 99:

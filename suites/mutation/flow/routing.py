@@ -7,7 +7,7 @@ from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.frame import Frame
-from brokerproof.suites.mutation.mutant import Group, breaks, rewritten, without
+from brokerproof.suites.mutation.mutant import Group, rewritten, without
 
 routing = Group("routing")
 
@@ -182,8 +182,7 @@ def prefixes_turned_round(original, reached, self, conn, acceptor, shared, now):
     original(self, conn, turned, shared, now)
 
 
-@routing.override(Router, "publish")
-@breaks("ARTEMIS-STOMP-routing-5 STOMP11-RCPT-01 STOMP12-RCPT-01")
+@routing.override(Router, "publish", breaks=f"{NEW} STOMP11-RCPT-01 STOMP12-RCPT-01")
 def no_queue_on_demand(original, reached, self, message):
     """A SEND to a new queue creates only the address: the message is lost."""
     envelope = message.envelope

@@ -88,8 +88,7 @@ def cumulative_covers_later_ones(original, reached, self, delivery):
     )
 
 
-@acks.override(Subscription, "take")
-@breaks("STOMP11-SUB-10 STOMP12-SUB-11 ARTEMIS-CONCEPTS-queue-2")
+@acks.override(Subscription, "take", breaks=f"{CUMULATIVE} ARTEMIS-CONCEPTS-queue-2")
 def cumulative_stops_short(original, reached, self, delivery):
     """In mode client an ACK settles all earlier messages but not the one that it names."""
     earlier = None
@@ -167,15 +166,13 @@ def nameless_acks_settle_the_oldest(original, reached, session, frame):
     return original(session, frame)
 
 
-@acks.variant(as_mode, (None, "auto"), "client")
-@breaks("STOMP10-SUBSCRIBE-03 STOMP11-SUB-07 STOMP12-SUB-08 ARTEMIS-CONCEPTS-queue-2")
+@acks.variant(as_mode, (None, "auto"), "client", breaks=f"{AUTO} ARTEMIS-CONCEPTS-queue-2")
 def auto_waits_for_acks():
     """Messages of an auto subscription are kept, and redelivered to the next consumer when their
     connection ends."""
 
 
-@acks.result(Subscription, "unsubscribe")
-@breaks("STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04")
+@acks.result(Subscription, "unsubscribe", breaks=f"STOMP10-SUBSCRIBE-05 {UNTIL_THEN}")
 def client_is_auto(left, self):
     """In mode client messages count as consumed when they are sent."""
     if self.mode is AckMode.CLIENT and left:

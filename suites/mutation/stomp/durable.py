@@ -3,7 +3,7 @@
 from brokerproof.reference_broker.kernel.address_book import AddressBook
 from brokerproof.reference_broker.kernel.router import DurableSubscriptions, Router
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
-from brokerproof.suites.mutation.mutant import Group, breaks, rewritten, without
+from brokerproof.suites.mutation.mutant import Group, rewritten, without
 
 durable = Group("durable")
 
@@ -22,8 +22,7 @@ def ends_with_its_connection(reached, self, queue):
         self.delete(*self.durable[queue.name])
 
 
-@durable.override(COMMANDS, "UNSUBSCRIBE", recreates="ARTEMIS-1930")
-@breaks("ARTEMIS-STOMP-durable-1 ARTEMIS-STOMP-durable-2")
+@durable.override(COMMANDS, "UNSUBSCRIBE", recreates="ARTEMIS-1930", breaks=f"{OUTLIVES} {DELETED}")
 def deleted_without_its_name(original, reached, session, frame):
     """UNSUBSCRIBE with only the consumer's id deletes a durable subscription."""
     subscription = next(

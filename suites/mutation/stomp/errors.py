@@ -146,8 +146,7 @@ def subscribe_to_nowhere_confirmed(original, reached, session, frame):
     return None if reached(frame.get("destination") is None) else original(session, frame)
 
 
-@errors.override(COMMANDS, "SUBSCRIBE", recreates="AMQ-7125")
-@breaks("STOMP11-SUB-03 STOMP12-SUB-03")
+@errors.override(COMMANDS, "SUBSCRIBE", recreates="AMQ-7125", breaks=SUBSCRIBE_FAILED)
 def subscribe_to_an_empty_name_confirmed(original, reached, session, frame):
     """A SUBSCRIBE whose destination is empty is confirmed."""
     return None if reached(frame.get("destination") == "") else original(session, frame)

@@ -178,10 +178,7 @@ def receipts_not_escaped(right, self, receipt):
 
 
 @escapes.result(FrameEncoder, "header")
-@breaks(
-    "STOMP11-ENC-02 STOMP11-ENC-08 STOMP12-ENC-02 STOMP12-ENC-09 STOMP11-MSG-06 STOMP12-MSG-08",
-    "STOMP11-SEND-06 STOMP12-SEND-06",
-)
+@breaks(f"{WRITTEN} STOMP11-MSG-06 STOMP12-MSG-08 STOMP11-SEND-06 STOMP12-SEND-06")
 def names_not_written(right, self, name, value):
     """Header names are not escaped."""
     return right if not self._escapes else f"{name}:{value.translate(self._escapes)}\n".encode()

@@ -228,8 +228,7 @@ def bodies_cut_at_4096(reached, frame, self):
         frame.body = reached.instead(frame.body, frame.body[:4096])
 
 
-@framing.amends(FrameParser, "next")
-@breaks("STOMP10-MESSAGE-04 STOMP11-FRAME-01 STOMP12-FRAME-02")
+@framing.amends(FrameParser, "next", breaks="STOMP10-MESSAGE-04 STOMP11-FRAME-01 STOMP12-FRAME-02")
 def bodies_are_text(reached, frame, self):
     """A body without content-length is decoded as text, and invalid UTF-8 is replaced."""
     if frame is not None and frame.head.content_length is None:

@@ -47,8 +47,7 @@ def destination_without_prefix(right, self, envelope):
     return self.header("destination", envelope.address) + right[len(line) :]
 
 
-@message_headers.variant(_rewritten, rb"\nmessage-id:[^\n]*", b"")
-@breaks("STOMP10-MESSAGE-02 STOMP11-MSG-02 STOMP12-MSG-03 STOMP12-FH-09")
+@message_headers.variant(_rewritten, rb"\nmessage-id:[^\n]*", b"", breaks=f"{ID} STOMP12-FH-09")
 def no_message_id():
     """MESSAGE has no message-id."""
 
@@ -185,10 +184,7 @@ def no_ack():
 
 
 @message_headers.variant(_rewritten, rb"\ncontent-length:[^\n]*", b"")
-@breaks(
-    "STOMP10-MESSAGE-03 STOMP11-MSG-04 STOMP12-MSG-06 STOMP11-HDR-01 STOMP12-HDR-05"
-    " STOMP11-HDR-02 STOMP12-HDR-06"
-)
+@breaks(f"{LENGTH} STOMP11-HDR-02 STOMP12-HDR-06")
 def no_length():
     """MESSAGE has no content-length, not even for a body with NULs."""
 
@@ -209,10 +205,7 @@ def no_length_in_1_0(right, self, opening, message, ack, redelivered):
 
 
 @message_headers.result(FrameEncoder, "message")
-@breaks(
-    "STOMP10-MESSAGE-03 STOMP11-MSG-04 STOMP12-MSG-06 STOMP11-HDR-01 STOMP12-HDR-05 STOMP11-HDR-02",
-    "STOMP12-HDR-06 STOMP11-HDR-03 STOMP12-HDR-03 STOMP10-SEND-05",
-)
+@breaks(f"{LENGTH} STOMP11-HDR-02 STOMP12-HDR-06 STOMP11-HDR-03 STOMP12-HDR-03 STOMP10-SEND-05")
 def length_in_characters(right, self, opening, message, ack, redelivered):
     """The content-length of MESSAGE counts characters instead of bytes."""
     characters = len(message.body.decode(errors="replace"))

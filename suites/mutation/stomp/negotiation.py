@@ -39,8 +39,7 @@ def last_listed(right, accepted):
     return known[-1] if known else right
 
 
-@negotiation.override(opening, "choose_version")
-@breaks("STOMP11-NEGO-04 STOMP12-NEGO-04 STOMP11-NEGO-05 STOMP12-NEGO-05")
+@negotiation.override(opening, "choose_version", breaks=f"{HIGHEST} {NONE}")
 def beginning_is_enough(original, reached, accepted):
     """A version is recognised by its beginning: 1.20 is mistaken for 1.2."""
     if accepted is None:
@@ -54,8 +53,7 @@ def newest_without_header(right, accepted):
     return right if accepted is not None else Version.V1_2
 
 
-@negotiation.override(opening, "choose_version")
-@breaks("STOMP11-NEGO-05 STOMP12-NEGO-05 STOMP11-NEGO-04 STOMP12-NEGO-04")
+@negotiation.override(opening, "choose_version", breaks=f"{NONE} {HIGHEST}")
 def strangers_get_1_0(original, reached, accepted):
     """A client without a common version gets a 1.0 session."""
     try:

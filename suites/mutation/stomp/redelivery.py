@@ -99,10 +99,7 @@ def marked_false(right, self, opening, message, ack, redelivered):
 
 
 @redelivery.before(StompConnection, "on_peer_gone")
-@breaks(
-    "ARTEMIS-REDELIVERY-back-1 STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04",
-    "ARTEMIS-CONCEPTS-queue-1",
-)
+@breaks(f"{BACK} STOMP10-SUBSCRIBE-05 STOMP11-ACK-05 STOMP12-ACK-04 ARTEMIS-CONCEPTS-queue-1")
 def lost_with_the_connection(reached, self):
     """Messages held by a lost connection are lost."""
     for subscription in self.subscriptions.values():

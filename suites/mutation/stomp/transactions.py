@@ -22,11 +22,7 @@ ACK = "STOMP10-ACK-02 STOMP11-ACK-04 STOMP12-ACK-03"
 Publish = Callable[[Message], None]
 
 
-@transactions.override(COMMANDS, "SEND")
-@breaks(
-    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
-    "STOMP12-BEGIN-03",
-)
+@transactions.override(COMMANDS, "SEND", breaks=f"{SEND} {WHOLE}")
 def sent_at_once(original, reached, session, frame):
     """A SEND in a transaction takes effect immediately."""
     if reached(frame.get("transaction") in session.transactions):
@@ -34,21 +30,13 @@ def sent_at_once(original, reached, session, frame):
     return original(session, frame)
 
 
-@transactions.before(Transaction, "commit")
-@breaks(
-    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
-    "STOMP12-BEGIN-03",
-)
+@transactions.before(Transaction, "commit", breaks=f"{SEND} {WHOLE}")
 def only_the_first_committed(reached, self, publish):
     """COMMIT publishes the first message of the transaction and loses the others."""
     self._sends = reached.instead(self._sends, self._sends[:1])
 
 
-@transactions.before(Transaction, "commit")
-@breaks(
-    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
-    "STOMP12-BEGIN-03",
-)
+@transactions.before(Transaction, "commit", breaks=f"{SEND} {WHOLE}")
 def only_one_address_committed(reached, self, publish):
     """COMMIT publishes the messages to the transaction's first address, and loses the rest."""
     first = [
@@ -57,11 +45,7 @@ def only_one_address_committed(reached, self, publish):
     self._sends = reached.instead(self._sends, first)
 
 
-@transactions.before(Transaction, "commit")
-@breaks(
-    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
-    "STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01",
-)
+@transactions.before(Transaction, "commit", breaks=f"{SEND} {WHOLE} {COMMIT}")
 def commit_has_no_effect(reached, self, publish):
     """COMMIT is confirmed and publishes nothing."""
     self._sends = reached.instead(self._sends, [])
@@ -81,11 +65,7 @@ def committed_backwards(reached, self, publish):
     self._sends = reached.instead(self._sends, self._sends[::-1])
 
 
-@transactions.override(COMMANDS, "ABORT")
-@breaks(
-    "STOMP10-ABORT-01 STOMP11-ABORT-01 STOMP12-ABORT-01 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
-    "STOMP12-BEGIN-03 STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02",
-)
+@transactions.override(COMMANDS, "ABORT", breaks=f"{ABORT} {WHOLE} {SEND}")
 def abort_commits(original, reached, session, frame):
     """ABORT does what COMMIT does."""
     reached()
@@ -177,17 +157,12 @@ def begin_without_name():
     """A BEGIN that names no transaction is confirmed."""
 
 
-@transactions.variant(_nameless, "COMMIT")
-@breaks("STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01 STOMP12-FH-07")
+@transactions.variant(_nameless, "COMMIT", breaks=f"{COMMIT} STOMP12-FH-07")
 def commit_without_name():
     """A COMMIT that names no transaction is confirmed."""
 
 
-@transactions.override(COMMANDS, "BEGIN")
-@breaks(
-    "STOMP10-BEGIN-02 STOMP11-BEGIN-02 STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01",
-    "STOMP12-COMMIT-01 STOMP10-ABORT-01 STOMP11-ABORT-01 STOMP12-ABORT-01",
-)
+@transactions.override(COMMANDS, "BEGIN", breaks=f"{WHOLE} {COMMIT} {ABORT}")
 def one_transaction_per_connection(original, reached, session, frame):
     """All transactions of a connection are one: all sends take effect with the first that ends."""
     open_one = next(iter(session.transactions.values()), None)
@@ -242,11 +217,7 @@ def unknown_transaction_for_send(original, reached, session, frame):
     return original(session, frame)
 
 
-@transactions.before(Transaction, "commit")
-@breaks(
-    "STOMP10-SEND-03 STOMP11-SEND-02 STOMP12-SEND-02 STOMP10-BEGIN-02 STOMP11-BEGIN-02",
-    "STOMP12-BEGIN-03 STOMP10-COMMIT-01 STOMP11-COMMIT-01 STOMP12-COMMIT-01",
-)
+@transactions.before(Transaction, "commit", breaks=f"{SEND} {WHOLE} {COMMIT}")
 def at_most_sixteen(reached, self, publish):
     """A transaction holds sixteen messages; further ones are lost."""
     self._sends = reached.instead(self._sends, self._sends[:16])

@@ -153,8 +153,7 @@ def input_postpones_heartbeats(reached, self, now, data):
         self._next_beat.move(now + self._beats.period)
 
 
-@hindered_liveness.override(LivenessMonitor, "__init__")
-@breaks("STOMP12-HB-06 ARTEMIS-TTL-core-2")
+@hindered_liveness.override(LivenessMonitor, "__init__", breaks="STOMP12-HB-06 ARTEMIS-TTL-core-2")
 def long_intervals_are_cut(original, reached, self, start, interval, ttl, now):
     """Clients that beat at intervals of more than two seconds are dropped after a third of them."""
     original(self, start, interval, ttl // 6 if reached(ttl > seconds(4)) else ttl, now)

@@ -172,8 +172,7 @@ def transactions_pass_the_reject_threshold(original, reached, self, arrival):
         return original(self, arrival)
 
 
-@transactions_and_flow.before(Session, "rollback")
-@breaks("ARTEMIS-FLOW-producer-2 ARTEMIS-FLOW-block-1 ARTEMIS-PAGING-12")
+@transactions_and_flow.before(Session, "rollback", breaks=f"ARTEMIS-FLOW-producer-2 {BLOCK}")
 def a_rollback_forgets_requests(reached, self, fields, response):
     """A CORE session that rolls back while it waits for credit never gets it."""
     for grants in self.producers._grants.values():
