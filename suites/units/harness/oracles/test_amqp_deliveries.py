@@ -7,7 +7,8 @@ import pytest
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen
-from brokerproof.harness.oracles import amqp_credit, amqp_deliveries, amqp_liveness
+from brokerproof.harness.oracles import amqp_credit, amqp_liveness
+from brokerproof.harness.oracles import amqp_deliveries as oracle
 from brokerproof.harness.protocols.amqp10.fact_reader import Side
 from brokerproof.harness.trace.events import Event, HeartBeatReceived, HeartBeatSent
 from brokerproof.suites.units.drivers.amqp_traces import (
@@ -31,36 +32,24 @@ def test_deliveries_named_well_hold() -> None:
         delivery(0, more=True),
         broker("transfer", handle=0, delivery_id=0),
     ]
-    found = outcome(amqp_deliveries.delivery_ids, events)
+    found = outcome(oracle.delivery_ids, events)
     assert set(found.values()) == {Seen.HELD}
-    assert amqp_deliveries.SAME_ID in found
-    assert amqp_deliveries.IN_ORDER in found
+    assert oracle.SAME_ID in found
+    assert oracle.IN_ORDER in found
 
 
 @pytest.mark.parametrize(
     ("transfers", "requirement"),
     [
-        (
-            [broker("transfer", handle=0, delivery_tag="0x01", message_format=0)],
-            amqp_deliveries.HAS_ID,
-        ),
-        ([broker("transfer", handle=0, delivery_id=0, message_format=0)], amqp_deliveries.HAS_TAG),
-        (
-            [broker("transfer", handle=0, delivery_id=0, delivery_tag="0x01")],
-            amqp_deliveries.HAS_FORMAT,
-        ),
-        ([delivery(0, delivery_tag="0x" + "00" * 33)], amqp_deliveries.TAG_LENGTH),
-        (
-            [delivery(0, delivery_tag="0x01"), delivery(1, delivery_tag="0x01")],
-            amqp_deliveries.OWN_TAG,
-        ),
-        (
-            [delivery(0, more=True), broker("transfer", handle=0, delivery_id=1)],
-            amqp_deliveries.SAME_ID,
-        ),
-        ([delivery(0), delivery(2)], amqp_deliveries.IN_ORDER),
-        ([delivery(1), delivery(0)], amqp_deliveries.IN_ORDER),
-        ([delivery(1), delivery(1, delivery_tag="0x09")], amqp_deliveries.IN_ORDER),
+        ([broker("transfer", handle=0, delivery_tag="0x01", message_format=0)], oracle.HAS_ID),
+        ([broker("transfer", handle=0, delivery_id=0, message_format=0)], oracle.HAS_TAG),
+        ([broker("transfer", handle=0, delivery_id=0, delivery_tag="0x01")], oracle.HAS_FORMAT),
+        ([delivery(0, delivery_tag="0x" + "00" * 33)], oracle.TAG_LENGTH),
+        ([delivery(0, delivery_tag="0x01"), delivery(1, delivery_tag="0x01")], oracle.OWN_TAG),
+        ([delivery(0, more=True), broker("transfer", handle=0, delivery_id=1)], oracle.SAME_ID),
+        ([delivery(0), delivery(2)], oracle.IN_ORDER),
+        ([delivery(1), delivery(0)], oracle.IN_ORDER),
+        ([delivery(1), delivery(1, delivery_tag="0x09")], oracle.IN_ORDER),
     ],
     ids=[
         "no id",
@@ -75,22 +64,16 @@ def test_deliveries_named_well_hold() -> None:
     ],
 )
 def test_deliveries_named_badly_are_seen(transfers: list[Event], requirement: str) -> None:
-    assert violations(amqp_deliveries.delivery_ids, [*receiving(), *transfers]) == {requirement}
+    assert violations(oracle.delivery_ids, [*receiving(), *transfers]) == {requirement}
 
 
 def test_a_tag_may_come_again_once_both_sides_settled() -> None:
     ours = we("disposition", role="receiver", first=0, settled=True, state="accepted()")
     theirs = broker("disposition", role="sender", first=0, settled=True, state="accepted()")
     again = delivery(1, delivery_tag="0x00000000")
-    assert not violations(
-        amqp_deliveries.delivery_ids, [*receiving(), delivery(0), ours, theirs, again]
-    )
-    assert not violations(
-        amqp_deliveries.delivery_ids, [*receiving(), delivery(0, settled=True), again]
-    )
-    assert violations(amqp_deliveries.delivery_ids, [*receiving(), delivery(0), again]) == {
-        amqp_deliveries.OWN_TAG
-    }
+    assert not violations(oracle.delivery_ids, [*receiving(), delivery(0), ours, theirs, again])
+    assert not violations(oracle.delivery_ids, [*receiving(), delivery(0, settled=True), again])
+    assert violations(oracle.delivery_ids, [*receiving(), delivery(0), again]) == {oracle.OWN_TAG}
 
 
 def sending(count: int, first: int = 0) -> list[Event]:
@@ -107,27 +90,27 @@ def settled(first: int, last: int | None = None, state: str = "accepted()", **fi
 
 
 def test_settling_each_once_holds() -> None:
-    found = outcome(amqp_deliveries.settlement, [*sending(3, LAST), settled(LAST, 0), settled(1)])
-    assert found == {amqp_deliveries.DIRECTION: Seen.HELD, amqp_deliveries.ONCE: Seen.HELD}
+    found = outcome(oracle.settlement, [*sending(3, LAST), settled(LAST, 0), settled(1)])
+    assert found == {oracle.DIRECTION: Seen.HELD, oracle.ONCE: Seen.HELD}
 
 
 def test_a_state_first_and_settling_later_holds() -> None:
     events = [*sending(1), settled(0, settled=False), settled(0)]
-    assert not violations(amqp_deliveries.settlement, events)
+    assert not violations(oracle.settlement, events)
 
 
 @pytest.mark.parametrize(
     ("dispositions", "requirement"),
     [
-        ([settled(7)], amqp_deliveries.DIRECTION),
-        ([settled(0, role="sender")], amqp_deliveries.DIRECTION),
-        ([settled(0), settled(0)], amqp_deliveries.ONCE),
-        ([settled(0, settled=False), settled(0, state="rejected()")], amqp_deliveries.TERMINAL),
+        ([settled(7)], oracle.DIRECTION),
+        ([settled(0, role="sender")], oracle.DIRECTION),
+        ([settled(0), settled(0)], oracle.ONCE),
+        ([settled(0, settled=False), settled(0, state="rejected()")], oracle.TERMINAL),
     ],
     ids=["unknown", "wrong direction", "twice", "another outcome"],
 )
 def test_settling_wrongly_is_seen(dispositions: list[Event], requirement: str) -> None:
-    assert requirement in violations(amqp_deliveries.settlement, [*sending(2), *dispositions])
+    assert requirement in violations(oracle.settlement, [*sending(2), *dispositions])
 
 
 @pytest.mark.parametrize(
@@ -139,18 +122,18 @@ def test_settling_wrongly_is_seen(dispositions: list[Event], requirement: str) -
 )
 def test_what_a_defective_transfer_is_read_as_is_no_violation(transfer: Event) -> None:
     settled = broker("disposition", role="receiver", first=0, settled=True, state="accepted()")
-    assert violations(amqp_deliveries.settlement, [*receiving(), transfer, settled]) == set()
-    [accused] = violations(amqp_deliveries.settlement, [*receiving(), settled])
-    assert accused == amqp_deliveries.DIRECTION
+    assert violations(oracle.settlement, [*receiving(), transfer, settled]) == set()
+    [accused] = violations(oracle.settlement, [*receiving(), settled])
+    assert accused == oracle.DIRECTION
 
 
 @pytest.mark.parametrize(
     ("mode", "transfers", "violated"),
     [
-        ("0", [{}, {"settled": "true"}], {amqp_deliveries.NONE_SETTLED}),
+        ("0", [{}, {"settled": "true"}], {oracle.NONE_SETTLED}),
         ("0", [{"more": True}, {}], set()),
         ("0", [{"settled": "true", "aborted": "true"}], set()),
-        ("1", [{"settled": "true"}, {}], {amqp_deliveries.ALL_SETTLED}),
+        ("1", [{"settled": "true"}, {}], {oracle.ALL_SETTLED}),
         ("1", [{"more": True}, {"settled": "true"}], set()),
         ("2", [{"settled": "true"}, {}], set()),
     ],
@@ -160,13 +143,11 @@ def test_the_agreed_settle_mode_is_kept(
 ) -> None:
     attach = broker("attach", name="l", handle=0, role="sender", snd_settle_mode=mode)
     events = [*receiving()[:-1], attach, *(delivery(0, **fields) for fields in transfers)]
-    assert {*violations(amqp_deliveries.settle_modes, events)} == violated
+    assert {*violations(oracle.settle_modes, events)} == violated
 
 
 def test_no_disposition_is_no_evidence() -> None:
-    assert outcome(amqp_deliveries.settlement, sending(1)) == {
-        amqp_deliveries.ONCE: Seen.NEVER_REACHED
-    }
+    assert outcome(oracle.settlement, sending(1)) == {oracle.ONCE: Seen.NEVER_REACHED}
 
 
 def beats(*instants: int) -> list[Event]:
