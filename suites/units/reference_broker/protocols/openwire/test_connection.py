@@ -38,7 +38,6 @@ from brokerproof.suites.units.drivers.activemq import (
 from brokerproof.suites.units.drivers.broker import patient
 from brokerproof.suites.units.drivers.openwire import (
     OpenWireClient,
-    Q,
     client,
     contents,
     driver,
@@ -215,28 +214,6 @@ def test_a_consumer_gets_what_its_selector_selects() -> None:
     for number in range(4):
         one.publish(producer, b"%d" % number, marshalledProperties={"n": number})
     assert contents(one.consumer(selector="n > 1 AND JMSPriority = 4")) == [b"2", b"3"]
-
-
-def test_a_pull_waits_as_long_as_it_says() -> None:
-    one = client()
-    one.consumer(prefetch=0)
-
-    def pull(timeout: int) -> list[Structure]:
-        return one.say(
-            "MessagePull",
-            response=False,
-            consumerId=one.consumer_id(),
-            destination=Q,
-            timeout=timeout,
-        )
-
-    (nothing,) = pull(-1)
-    assert (nothing.name, nothing["message"]) == ("MessageDispatch", None)
-    assert pull(500) == []
-    (nothing,) = one.at(ms(500))
-    assert nothing["message"] is None
-    assert pull(0) == []
-    assert contents(one.publish(one.producer())) == [b"m"]
 
 
 def test_topics_and_those_who_stay_away() -> None:
