@@ -62,11 +62,8 @@ STOMP = [
 def test_stomp_as_its_codec_reads_it(tmp_path: Path) -> None:
     dice = random.Random(3)
     data = [dice.choice(STOMP) for _ in range(200)]
-    found = rows(
-        stomp_columns.columns(
-            stretch(tmp_path, [(at, at % 3, at % 2, each[:-1]) for at, each in enumerate(data)])
-        )
-    )
+    frames = [(at, at % 3, at % 2, each[:-1]) for at, each in enumerate(data)]
+    found = rows(stomp_columns.columns(stretch(tmp_path, frames)))
     for at, (row, each) in enumerate(zip(found, data, strict=True)):
         (frame,) = stomp_codec.Reader("1.2").feed(each)
         assert isinstance(frame, stomp_codec.Frame)
@@ -103,65 +100,32 @@ def test_signs_of_life_and_what_was_cut_keep_their_sizes(tmp_path: Path) -> None
 
 def amqp_frames() -> list[bytes]:
     def performative(name: str, payload: bytes = b"", channel: int = 0, **fields: Any) -> bytes:
-        return amqp10_codec.encode_frame(
-            types.encode(amqp10_codec.composite(name, fields)) + payload, channel=channel
-        )
+        encoded = types.encode(amqp10_codec.composite(name, **fields))
+        return amqp10_codec.encode_frame(encoded + payload, channel=channel)
 
     message = messages.message(stamp(3, 9) + b"y" * 200, header={"durable": True})
-    accepted, rejected = (
-        amqp10_codec.composite("accepted"),
-        amqp10_codec.composite("rejected", error=("amqp:not-found", "no such")),
-    )
+    accepted = amqp10_codec.composite("accepted")
+    rejected = amqp10_codec.composite("rejected", error=("amqp:not-found", "no such"))
+    ids = {"next_outgoing_id": 2, "incoming_window": 1, "outgoing_window": 3}
+    link = {"handle": 0, "delivery_count": 7, "link_credit": 1000}
+    first = {"handle": 0, "delivery_id": 300, "delivery_tag": b"\1\2"}
+    tagged = {"handle": 70000, "delivery_id": 0, "delivery_tag": b""}
+    outcome = types.encode(amqp10_codec.composite("sasl-outcome", code=0))
     return [
         amqp10_codec.protocol_header(3),
-        performative("open", **{"container-id": "c", "properties": {"product": "p"}}),
+        performative("open", container_id="c", properties={"product": "p"}),
+        performative("begin", next_outgoing_id=0, incoming_window=5, outgoing_window=2**31 - 1),
+        performative("transfer", message, 3, **first, settled=False),
+        performative("transfer", message, **tagged, settled=True, more=True),
+        performative("transfer", b"", handle=1, aborted=True),
+        performative("transfer", message, handle=1, delivery_id=8, state=accepted, batchable=True),
         performative(
-            "begin", **{"next-outgoing-id": 0, "incoming-window": 5, "outgoing-window": 2**31 - 1}
+            "disposition", role=True, first=4, last=2**32 - 1, settled=True, state=accepted
         ),
-        performative(
-            "transfer",
-            message,
-            3,
-            **{"handle": 0, "delivery-id": 300, "delivery-tag": b"\1\2", "settled": False},
-        ),
-        performative(
-            "transfer",
-            message,
-            **{
-                "handle": 70000,
-                "delivery-id": 0,
-                "delivery-tag": b"",
-                "settled": True,
-                "more": True,
-            },
-        ),
-        performative("transfer", b"", **{"handle": 1, "aborted": True}),
-        performative(
-            "transfer",
-            message,
-            **{"handle": 1, "delivery-id": 8, "state": accepted, "batchable": True},
-        ),
-        performative(
-            "disposition",
-            **{"role": True, "first": 4, "last": 2**32 - 1, "settled": True, "state": accepted},
-        ),
-        performative("disposition", **{"role": False, "first": 4, "state": rejected}),
-        performative("flow", **{"incoming-window": 1, "next-outgoing-id": 2, "outgoing-window": 3}),
-        performative(
-            "flow",
-            **{
-                "next-incoming-id": 9,
-                "incoming-window": 1,
-                "next-outgoing-id": 2,
-                "outgoing-window": 3,
-                "handle": 0,
-            },
-            **{"delivery-count": 7, "link-credit": 1000, "echo": True, "properties": {"a": 1.5}},
-        ),
-        amqp10_codec.encode_frame(
-            types.encode(amqp10_codec.composite("sasl-outcome", code=0)),
-            type=amqp10_codec.SASL_FRAME,
-        ),
+        performative("disposition", role=False, first=4, state=rejected),
+        performative("flow", **ids),
+        performative("flow", next_incoming_id=9, **ids, **link, echo=True, properties={"a": 1.5}),
+        amqp10_codec.encode_frame(outcome, type=amqp10_codec.SASL_FRAME),
         performative("close", error=("amqp:internal-error", "why")),
     ]
 
@@ -169,11 +133,8 @@ def amqp_frames() -> list[bytes]:
 def test_amqp_as_its_codec_reads_it(tmp_path: Path) -> None:
     dice = random.Random(5)
     data = [dice.choice(amqp_frames()) for _ in range(300)]
-    found = rows(
-        amqp10_columns.columns(
-            stretch(tmp_path, [(at, 1, at % 2, each) for at, each in enumerate(data)])
-        )
-    )
+    frames = [(at, 1, at % 2, each) for at, each in enumerate(data)]
+    found = rows(amqp10_columns.columns(stretch(tmp_path, frames)))
     for row, each in zip(found, data, strict=True):
         (frame,) = amqp10_codec.Reader().feed(each)
         assert isinstance(frame, amqp10_codec.Frame)
@@ -218,13 +179,9 @@ def amqp091_contents() -> list[list[bytes]]:
 
     body = stamp(3, 9) + b"y" * 200
     publish = call("basic.publish", routing_key="q", exchange="")
-    deliver = call(
-        "basic.deliver",
-        consumer_tag="c1",
-        delivery_tag=2**40 + 7,
-        redelivered=True,
-        routing_key="né",
-    )
+    delivery = {"consumer_tag": "c1", "delivery_tag": 2**40 + 7, "redelivered": True}
+    deliver = call("basic.deliver", **delivery, routing_key="né")
+    login = {"client_properties": {"product": "p"}, "mechanism": "PLAIN", "response": b"***"}
     return [
         [publish, head(len(body)), body],
         [call("basic.publish", routing_key="q2", mandatory=True), head(0), b""],
@@ -233,15 +190,7 @@ def amqp091_contents() -> list[list[bytes]]:
         [call("basic.ack", 300, delivery_tag=2**63, multiple=True)],
         [call("basic.nack", delivery_tag=3, requeue=True)],
         [call("queue.declare", queue="q", durable=True, arguments={"x-max-length": 5})],
-        [
-            call(
-                "connection.start-ok",
-                0,
-                client_properties={"product": "p"},
-                mechanism="PLAIN",
-                response=b"***",
-            )
-        ],
+        [call("connection.start-ok", 0, **login)],
         [amqp091_codec.protocol_header()],
         [amqp091_codec.encode_frame(amqp091_codec.HEARTBEAT, 0)],
     ]
@@ -250,19 +199,13 @@ def amqp091_contents() -> list[list[bytes]]:
 def test_amqp_0_9_1_as_the_tap_tells_it(tmp_path: Path) -> None:
     dice = random.Random(7)
     chosen = [dice.choice(amqp091_contents()) for _ in range(300)]
-    wire = [
-        b"".join(
-            [
-                *row[:2],
-                *(
-                    amqp091_codec.encode_frame(amqp091_codec.BODY, 1, body)
-                    for body in row[2:]
-                    if body
-                ),
-            ]
-        )
-        for row in chosen
-    ]
+
+    def whole(row: list[bytes]) -> bytes:
+        pieces = [body for body in row[2:] if body]
+        framed = [amqp091_codec.encode_frame(amqp091_codec.BODY, 1, body) for body in pieces]
+        return b"".join([*row[:2], *framed])
+
+    wire = [whole(row) for row in chosen]
     kept = [b"".join([*row[:2], *(body[:96] for body in row[2:])]) for row in chosen]
     frames = [(at, 1, at % 2, data) for at, data in enumerate(kept)]
     found = rows(amqp091_columns.columns(stretch(tmp_path, frames, list(map(len, wire)))))
