@@ -75,14 +75,10 @@ def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> No
     peer.publish(bytes(limit), queue)
     peer.settle()
     kept = eventually(peer, lambda: peer.count(queue, channel=2) == 1)
-    target.record_finding(
-        MESSAGE_SIZE_LIMIT, kept, f"a message of {limit} bytes was {'' if kept else 'not '}kept"
-    )
+    detail = f"a message of {limit} bytes was {'' if kept else 'not '}kept"
+    target.record_finding(MESSAGE_SIZE_LIMIT, kept, detail)
     peer.publish(bytes(limit + 1), queue)
     peer.refused(CHANNEL, 406, channel=1, proves=MESSAGE_SIZE_LIMIT)
     sizes = [len(body) for body in bodies(drained(peer, queue, channel=2))]
-    target.record_finding(
-        (MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE),
-        sizes == [limit],
-        f"another channel could receive messages of {listed(sizes)} bytes",
-    )
+    detail = f"another channel could receive messages of {listed(sizes)} bytes"
+    target.record_finding((MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE), sizes == [limit], detail)

@@ -69,9 +69,8 @@ def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
     )
     ended = target.wait_until(lambda: peer.ended is not None or _closes(peer), PATIENCE)
     target.record_finding(proves, ended, f"a frame with {fault}: {peer.instead()}")
-    target.record_finding(
-        word, not peer.inbox, f"a frame with {fault} was answered: {peer.instead()}"
-    )
+    detail = f"a frame with {fault} was answered: {peer.instead()}"
+    target.record_finding(word, not peer.inbox, detail)
     others_work(target)
 
 
@@ -147,11 +146,8 @@ def test_contents_are_cut_as_agreed(
             f" {place}{'' if delivery.body == body else ', not as they were sent'}",
         )
         largest = max(delivery.frames)
-        target.record_finding(
-            FRAME_MAX_KEPT,
-            largest <= frame_max,
-            f"the broker's largest frame has {largest} bytes; frame-max is {frame_max}",
-        )
+        detail = f"the broker's largest frame has {largest} bytes; frame-max is {frame_max}"
+        target.record_finding(FRAME_MAX_KEPT, largest <= frame_max, detail)
 
 
 @case(CONNECTION_METHOD_CHANNEL, needs={"amqp091"})
@@ -281,10 +277,7 @@ def test_any_octets_are_survived(target: Bench, data: bytes, type: int) -> None:
     peer.send_frame(type, 1, data)
     peer.send("channel.flow", {"active": True}, channel=1)
     target.wait_until(lambda: bool(peer.inbox) or peer.ended is not None, PATIENCE)
-    target.record_finding(
-        UNREADABLE_ARGUMENTS,
-        bool(peer.inbox) or peer.ended is not None,
-        f"to {data!r} in a frame of type {type}: {peer.instead()}",
-    )
+    detail = f"to {data!r} in a frame of type {type}: {peer.instead()}"
+    target.record_finding(UNREADABLE_ARGUMENTS, bool(peer.inbox) or peer.ended is not None, detail)
     target.wait_until(lambda: peer.ended is not None, QUIET if target.virtual else 0)
     others_work(target)

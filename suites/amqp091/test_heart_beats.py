@@ -156,12 +156,10 @@ def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: 
     since = target.now()
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))
     beats = beats_received(target, peer, since)
-    target.record_finding(
-        HEARTBEATS_DISABLED, not beats, f"{len(beats)} heartbeats arrived; none was wanted"
-    )
-    target.record_finding(
-        HEARTBEATS_DISABLED, peer.ended is None, f"a silent client: {peer.instead()}"
-    )
+    detail = f"{len(beats)} heartbeats arrived; none was wanted"
+    target.record_finding(HEARTBEATS_DISABLED, not beats, detail)
+    detail = f"a silent client: {peer.instead()}"
+    target.record_finding(HEARTBEATS_DISABLED, peer.ended is None, detail)
     if peer.ended is None:
         peer.settle()
         peer.expect_nothing(for_=QUIET)

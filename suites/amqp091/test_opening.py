@@ -90,9 +90,8 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data:
     header = peer.expect(method(HEADER), proves=proves)
     answered_version = (header["id"], header["major"], header["minor"], header["revision"])
     spoken = ((0, 0, 9, 1), (0, 1, 0, 0), (3, 1, 0, 0), (2, 1, 0, 0), (1, 1, 0, 9), (1, 1, 9, 1))
-    target.record_finding(
-        proves, answered_version in spoken, f"{data!r} was answered with AMQP {answered_version}"
-    )
+    detail = f"{data!r} was answered with AMQP {answered_version}"
+    target.record_finding(proves, answered_version in spoken, detail)
     peer.expect_end(proves=proves)
     target.record_finding(proves, not peer.inbox, f"after the header: {peer.instead()}")
 
@@ -108,9 +107,8 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
     )
     peer.start_ok("NOBODYS", b"")
     peer.expect_end(proves=MECHANISM_NOT_OFFERED)
-    target.record_finding(
-        MECHANISM_NOT_OFFERED, not peer.inbox, f"before the end: {peer.instead()}"
-    )
+    detail = f"before the end: {peer.instead()}"
+    target.record_finding(MECHANISM_NOT_OFFERED, not peer.inbox, detail)
 
 
 @case(LOGIN_REFUSED, needs={"amqp091", "login"})
@@ -134,9 +132,8 @@ def test_a_login_that_is_refused_is_told_to_whom_understands(
     if understands:
         peer.refused(CONNECTION, 403, proves=LOGIN_REFUSED)
     peer.expect_end(proves=LOGIN_REFUSED)
-    target.record_finding(
-        LOGIN_REFUSED, not peer.inbox, f"after the refused login: {peer.instead()}"
-    )
+    detail = f"after the refused login: {peer.instead()}"
+    target.record_finding(LOGIN_REFUSED, not peer.inbox, detail)
 
 
 @case(FRAME_MAX_PROPOSED, needs={"amqp091"})
@@ -256,9 +253,8 @@ def test_a_close_is_answered(target: Bench, busy: bool) -> None:
     peer.expect(method("connection.close-ok", channel=0), proves=CONNECTION_CLOSE_OK)
     target.wait_until(lambda: peer.ended is not None, PATIENCE)
     late = [reply.brief() for reply in peer.inbox if reply.name != "basic.deliver"]
-    target.record_finding(
-        CONNECTION_CLOSE_OK, not late, f"along with close-ok, the broker sent {late or 'nothing'}"
-    )
+    detail = f"along with close-ok, the broker sent {late or 'nothing'}"
+    target.record_finding(CONNECTION_CLOSE_OK, not late, detail)
 
 
 @case(DISCARDS_AFTER_CONNECTION_CLOSE, needs={"amqp091"})

@@ -77,11 +77,8 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target.require(CREDIT_FORMULA, fine, words)
     peer.settle()
     early = peer.take_deliveries(link)
-    target.record_finding(
-        CREDIT_LOWERED_BY_DELIVERY,
-        len(early) <= count,
-        f"with credits of {listed(credits)}, {len(early)} of {count} messages arrived",
-    )
+    detail = f"with credits of {listed(credits)}, {len(early)} of {count} messages arrived"
+    target.record_finding(CREDIT_LOWERED_BY_DELIVERY, len(early) <= count, detail)
     peer.flow(link, link_credit=count + 1)
     late = collect(target, peer, link, count - len(early))
     whole = bodies(early + late) == sent
@@ -132,11 +129,8 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
             fast.flow(taking, link_credit=prefetch)
     got += fast.take_deliveries(taking)
     mine = bodies(slow.take_deliveries(held))
-    target.record_finding(
-        NO_TRANSFER_WITHOUT_CREDIT,
-        len(mine) <= prefetch,
-        f"the slow consumer holds {len(mine)} messages with a prefetch of {prefetch}",
-    )
+    detail = f"the slow consumer holds {len(mine)} messages with a prefetch of {prefetch}"
+    target.record_finding(NO_TRANSFER_WITHOUT_CREDIT, len(mine) <= prefetch, detail)
     arrived_bodies = sorted(bodies(got) + mine)
     target.record_finding(
         CREDIT_FORMULA,

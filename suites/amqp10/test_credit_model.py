@@ -239,9 +239,8 @@ class Run:
                 faults = self.model.came(queue, delivery)
                 for requirement in (NO_TRANSFER_WITHOUT_CREDIT, REMOTE_INCOMING_WINDOW, *faults):
                     fault = faults.get(requirement, "as it should")
-                    self.target.require(
-                        requirement, requirement not in faults, f"after {after}: {fault}"
-                    )
+                    words = f"after {after}: {fault}"
+                    self.target.require(requirement, requirement not in faults, words)
         place = "" if self.place == MEMORY else f" from {self.place}"
         detail = f"after {after}, {got} arrived{place}; expected {due}; {self.peer.instead()}"
         self.target.require(judged_by or limit, got == due, detail)

@@ -31,17 +31,11 @@ def answered_and_ended(
 ) -> Frame | None:
     """The broker should answer with its own header and end the connection. Return the header."""
     header = peer.watch_for(frame(HEADER))
-    target.record_finding(
-        answers,
-        header is not None and header["id"] in KNOWN_IDS,
-        f"{what}: {peer.instead() if header is None else header.brief()}; expected a header",
-    )
+    detail = f"{what}: {peer.instead() if header is None else header.brief()}; expected a header"
+    target.record_finding(answers, header is not None and header["id"] in KNOWN_IDS, detail)
     ended = target.wait_until(lambda: peer.ended is not None, ms(10_000))
-    target.record_finding(
-        ends or answers,
-        ended,
-        f"after {what}, the broker {'ended' if ended else 'did not end'} the connection",
-    )
+    detail = f"after {what}, the broker {'ended' if ended else 'did not end'} the connection"
+    target.record_finding(ends or answers, ended, detail)
     return header
 
 
@@ -110,9 +104,8 @@ def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
             answered_version = version(header)
             words = f"version {dotted(asked)} was answered with {dotted(answered_version)}"
             target.record_finding(UNSUPPORTED_VERSION, answered_version != asked, words)
-            target.record_finding(
-                HIGHEST_VERSION, answered_version == OURS, f"{words}; expected {dotted(OURS)}"
-            )
+            detail = f"{words}; expected {dotted(OURS)}"
+            target.record_finding(HIGHEST_VERSION, answered_version == OURS, detail)
 
 
 def dotted(numbers: tuple[int, ...]) -> str:

@@ -94,9 +94,8 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     got = bodies(collect(target, peer, link, due))
     sizes = [len(body) for body in got]
     wrong = [body[:4] for body in got if body not in expected]
-    target.require(
-        WHOLE, not wrong, f"of messages of {listed(sizes)} bytes, {listed(wrong)} arrived changed"
-    )
+    words = f"of messages of {listed(sizes)} bytes, {listed(wrong)} arrived changed"
+    target.require(WHOLE, not wrong, words)
     detail = f"{due} credits were granted; {len(got)} messages arrived; {peer.instead()}"
     target.record_finding(GRANTED, got == expected[:due], detail)
     if drained:

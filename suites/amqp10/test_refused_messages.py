@@ -78,9 +78,8 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
         if outcome is None and (peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox))):
             target.record_not_applicable(SETTLED, f"{kind} ended it: {peer.instead()}")
             return
-        target.require(
-            SETTLED, outcome is not None, f"{kind} was {outcome or 'not settled'}; {peer.instead()}"
-        )
+        detail = f"{kind} was {outcome or 'not settled'}; {peer.instead()}"
+        target.require(SETTLED, outcome is not None, detail)
     if kind == FULL:
         small_addresses.drain_queue(target, node, 1)
         small_addresses.room_again(target, node.address)
@@ -88,11 +87,8 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
     payload = message(b"taken", properties={"to": node.address})
     delivery = peer.transfer(link, payload, rcv_settle_mode=FIRST)
     outcome = _outcome(target, peer, link, delivery)
-    target.record_finding(
-        SETTLED,
-        outcome is not None,
-        f"after {count} refused messages, the next one was {outcome or 'not settled'}",
-    )
+    detail = f"after {count} refused messages, the next one was {outcome or 'not settled'}"
+    target.record_finding(SETTLED, outcome is not None, detail)
     target.control(outcome == "accepted", f"an address with room should accept: {outcome}")
     reader.flow(receiver, link_credit=10)
     arrived = bodies(collect(target, reader, receiver, 1))
@@ -125,11 +121,8 @@ def test_refused_messages_give_their_credit_back(target: Bench, rounds: int, tak
     link = peer.attach(SENDER)
     for number in range(rounds * most):
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
-        target.require(
-            CREDIT,
-            link.credit > 0,
-            f"{link.credit} credits before message {number}, of {most}; {peer.instead()}",
-        )
+        detail = f"{link.credit} credits before message {number}, of {most}; {peer.instead()}"
+        target.require(CREDIT, link.credit > 0, detail)
         to = {"to": node.address} if taken and number % 2 else {}
         delivery = peer.transfer(link, message(b"x", properties=to))
         target.control(

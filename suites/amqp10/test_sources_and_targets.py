@@ -65,11 +65,8 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     if named is None and not copies:
         target.record_not_applicable(DISTRIBUTION_MODE, "the broker has one mode and names none")
     else:
-        target.record_finding(
-            DISTRIBUTION_MODE,
-            named in ("copy", "move"),
-            f"asked for {mode}, the broker answered with the distribution-mode {named}",
-        )
+        detail = f"asked for {mode}, the broker answered with the distribution-mode {named}"
+        target.record_finding(DISTRIBUTION_MODE, named in ("copy", "move"), detail)
     peer.flow(link, link_credit=count)
     got = collect(target, peer, link, count, quiet=0)
     target.control(bodies(got) == sent, f"of {listed(sent)}, {listed(bodies(got))} arrived")

@@ -70,9 +70,8 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
             answer.brief(),
         )
         ids.append(bytes(state["txn-id"]))
-    target.record_finding(
-        DECLARE_ANSWERED, len(set(ids)) == count, f"{count} transactions have the ids {shown(ids)}"
-    )
+    detail = f"{count} transactions have the ids {shown(ids)}"
+    target.record_finding(DECLARE_ANSWERED, len(set(ids)) == count, detail)
     for number, id in enumerate(ids):
         how = fail or number == 0
         answer = coordinator.answered(coordinator.say("discharge", txn_id=id, fail=how))
@@ -327,9 +326,8 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
     accepted = f"it was {'' if retire else 'not '}accepted"
     words = f"after {how}, {listed(available)} could be received; expected 'held'; {accepted}"
     target.record_finding(judged, available == [b"held"], words)
-    target.record_finding(
-        judged, not posted, f"received after {how}, of the posted messages: {listed(posted)}"
-    )
+    detail = f"received after {how}, of the posted messages: {listed(posted)}"
+    target.record_finding(judged, not posted, detail)
 
 
 def _cannot_be_discharged(target: Bench, peer: AmqpPeer, id: bytes, how: str, judged: str) -> None:
@@ -414,11 +412,8 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
         condition = None if answer is None else answer.condition
-        target.record_finding(
-            DISCHARGE_FAILS,
-            condition is not None,
-            f"an outcome in an unknown transaction: {observed}",
-        )
+        detail = f"an outcome in an unknown transaction: {observed}"
+        target.record_finding(DISCHARGE_FAILS, condition is not None, detail)
         peer.close_socket()
         back = waiting(target, node, 1)
         words = f"received after an outcome in an unknown transaction: {listed(back)}"
@@ -482,11 +477,8 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
             and answer.name == "detach"
             and answer.condition == "amqp:transaction:rollback"
         )
-        target.record_finding(
-            DISCHARGE_OF_INCOMPLETE_DELIVERY,
-            fine,
-            f"a discharge before the last transfer: {observed}",
-        )
+        detail = f"a discharge before the last transfer: {observed}"
+        target.record_finding(DISCHARGE_OF_INCOMPLETE_DELIVERY, fine, detail)
 
 
 @case(OUTCOME_IN_SECOND_TRANSACTION, needs=SEEN_AGAIN)
@@ -511,9 +503,8 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
             and answer.name == "detach"
             and answer.condition == "amqp:transaction:rollback"
         )
-        target.record_finding(
-            OUTCOME_IN_SECOND_TRANSACTION, fine, f"outcomes in two transactions: {observed}"
-        )
+        detail = f"outcomes in two transactions: {observed}"
+        target.record_finding(OUTCOME_IN_SECOND_TRANSACTION, fine, detail)
 
 
 @case(TRANSACTIONAL_ACQUISITION, needs={"amqp", "amqp-transactions"})
@@ -537,9 +528,8 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
             and answer.name == "detach"
             and answer.condition == "amqp:not-implemented"
         )
-        target.record_finding(
-            TRANSACTIONAL_ACQUISITION, acquired or refused, f"a flow with a txn-id: {observed}"
-        )
+        detail = f"a flow with a txn-id: {observed}"
+        target.record_finding(TRANSACTIONAL_ACQUISITION, acquired or refused, detail)
 
 
 @case(FAILED_SETTLED_POST, needs=SEEN_AGAIN)

@@ -98,10 +98,8 @@ def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
     for body, delivery in zip(bodies(got), got, strict=True):
         other.disposition(delivery, "accepted" if body == BEHIND else "released")
     other.close()
-    target.control(
-        count > 0 or BEHIND in bodies(got),
-        f"{BEHIND.decode()} was accepted and could not be received",
-    )
+    detail = f"{BEHIND.decode()} was accepted and could not be received"
+    target.control(count > 0 or BEHIND in bodies(got), detail)
     return [body for body in bodies(got) if body != BEHIND]
 
 

@@ -31,9 +31,8 @@ def open_page(target: Bench, acceptor: str | None = None) -> StompJsPeer:
     connected = page.expect(event_named("connected"), proves=WEBSOCKET_ACCEPTED)
     version, protocol = connected.detail["headers"].get("version"), connected.detail["protocol"]
     held = version == "1.2" and protocol in ("", "v12.stomp", "v11.stomp", "v10.stomp")
-    target.record_finding(
-        WEBSOCKET_ACCEPTED, held, f"STOMP {version} over the sub-protocol {protocol!r}"
-    )
+    detail = f"STOMP {version} over the sub-protocol {protocol!r}"
+    target.record_finding(WEBSOCKET_ACCEPTED, held, detail)
     return page
 
 
@@ -85,9 +84,8 @@ def test_a_page_sends_and_receives(target: Bench) -> None:
     page.expect(event_named("deactivated"))
     plain.subscribe(back, "after", ack="client")
     left = plain.message()
-    target.record_finding(
-        WEBSOCKET_ACCEPTED, left.body == b"second", f"the next consumer got {left.body!r}"
-    )
+    detail = f"the next consumer got {left.body!r}"
+    target.record_finding(WEBSOCKET_ACCEPTED, left.body == b"second", detail)
 
 
 @case(WEBSOCKET_ACCEPTED, needs={"websocket", "tls-fixtures"})

@@ -34,10 +34,7 @@ def judge_beats(
     if peer.ended is not None:
         until = min(until, peer.ended.at)
     marks = signs_of_life(target, peer)
-    target.record_finding(
-        agreed,
-        len(marks) > 1,
-        f"stomp.py sent STOMP; {len(marks) - 1} signs of life arrived after CONNECTED",
-    )
+    detail = f"stomp.py sent STOMP; {len(marks) - 1} signs of life arrived after CONNECTED"
+    target.record_finding(agreed, len(marks) > 1, detail)
     label = "longest silence of the server"
     return target.judge_period(at_least, label, marks, (0, period), until=until)

@@ -73,9 +73,8 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
             why=f"{prefetch} messages are unacknowledged",
         )
         fine = tags == sorted({*tags})
-        target.record_finding(
-            PREFETCH_REPLENISHED, fine, f"part {part}: the tags are {shown(tags)}"
-        )
+        detail = f"part {part}: the tags are {shown(tags)}"
+        target.record_finding(PREFETCH_REPLENISHED, fine, detail)
         for tag in tags[-1:] if multiple else tags:
             peer.ack(tag, multiple=multiple)
 
@@ -93,18 +92,12 @@ def test_pika_gets_confirms_and_returns(target: Bench) -> None:
     )
     peer.publish(full, b"first")
     confirm = peer.expect(event_named("confirmed", tag=1), proves=PUBLISHER_CONFIRMS).detail
-    target.record_finding(
-        PUBLISHER_CONFIRMS,
-        confirm["name"] == "ack",
-        f"the first message was answered with {confirm}",
-    )
+    detail = f"the first message was answered with {confirm}"
+    target.record_finding(PUBLISHER_CONFIRMS, confirm["name"] == "ack", detail)
     peer.publish(full, b"second")
     confirm = peer.expect(event_named("confirmed", tag=2), proves=REJECT_PUBLISH).detail
-    target.record_finding(
-        REJECT_PUBLISH,
-        confirm["name"] == "nack",
-        f"the message for a full queue was answered with {confirm}",
-    )
+    detail = f"the message for a full queue was answered with {confirm}"
+    target.record_finding(REJECT_PUBLISH, confirm["name"] == "nack", detail)
     peer.publish(target.fresh_name(), b"nowhere", mandatory=True)
     peer.expect(event_named("returned", body="nowhere"), proves=MANDATORY_RETURNED)
     peer.expect(event_named("confirmed", tag=3), proves=PUBLISHER_CONFIRMS)
@@ -132,9 +125,6 @@ def test_pika_and_its_heart_beats(target: Bench) -> None:
     peer.open_channel()
     target.advance(seconds(5 * interval))
     target.record_finding(SERVER_HEARTBEATS, peer.ended is None, f"pika gave up: {peer.instead()}")
-    target.record_finding(
-        ANY_BYTE_KEEPS_ALIVE,
-        peer.connection.is_open,
-        f"the connection should be open: {peer.instead()}",
-    )
+    detail = f"the connection should be open: {peer.instead()}"
+    target.record_finding(ANY_BYTE_KEEPS_ALIVE, peer.connection.is_open, detail)
     peer.declare(exclusive=True, proves=ANY_BYTE_KEEPS_ALIVE)

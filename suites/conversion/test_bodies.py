@@ -95,9 +95,8 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     content-length if they were data."""
     frame = to_stomp(target, message(body), "1.0")
     data = body if isinstance(body, bytes) else body.encode()
-    target.record_finding(
-        BODY_CONVERSION, frame.body == data, f"{body!r} arrived as {frame.body[:80]!r}"
-    )
+    detail = f"{body!r} arrived as {frame.body[:80]!r}"
+    target.record_finding(BODY_CONVERSION, frame.body == data, detail)
     has = frame.get("content-length")
     fine = (has == str(len(data))) if isinstance(body, bytes) else has is None
     words = f"{type(body).__name__} of {len(data)} bytes arrived with content-length {shown(has)}"
@@ -164,9 +163,8 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     post(target, through, message(STRANGE[kind]))
     answer = peer.watch_for(MESSAGE)
     observed = peer.instead() if answer is None else answer.brief()
-    target.record_finding(
-        STOMP_SUBSCRIPTION, answer is not None, f"{kind} in an amqp-value: {observed}"
-    )
+    detail = f"{kind} in an amqp-value: {observed}"
+    target.record_finding(STOMP_SUBSCRIPTION, answer is not None, detail)
     if peer.ended is None:
         post(target, through, message(b"behind"))
         peer.message(body=b"behind", proves=STOMP_SUBSCRIPTION)
@@ -198,11 +196,8 @@ def test_a_body_that_crosses_twice_is_as_it_was(target: Bench, body: str | bytes
     data = body if isinstance(body, bytes) else body.encode()
     first = to_amqp(target, data, counted=isinstance(body, bytes))
     frame = to_stomp(target, first.message.bare)
-    target.record_finding(
-        (BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES),
-        frame.body == data,
-        f"{body!r} became {kind(first)} and then {frame.body[:80]!r}",
-    )
+    detail = f"{body!r} became {kind(first)} and then {frame.body[:80]!r}"
+    target.record_finding((BODY_CONVERSION, CONTENT_LENGTH_MEANS_BYTES), frame.body == data, detail)
 
 
 @case(BARE_MESSAGE, STOMP_HEADERS_KEPT, needs=CONVERSION)
@@ -259,14 +254,8 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
         kind(delivery) == ("data" if counted else "amqp-value")
         and delivery.message.body == expected
     )
-    target.record_finding(
-        (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
-        right,
-        f"{what} arrived as {kind(delivery)} of {len(delivery.payload)} bytes",
-    )
+    detail = f"{what} arrived as {kind(delivery)} of {len(delivery.payload)} bytes"
+    target.record_finding((BODY_CONVERSION, LARGE_STOMP_MESSAGE), right, detail)
     back = to_stomp(target, message(expected))
-    target.record_finding(
-        (BODY_CONVERSION, LARGE_STOMP_MESSAGE),
-        back.body == body,
-        f"{len(body)} bytes as {type(expected).__name__}: {len(back.body)} arrived",
-    )
+    detail = f"{len(body)} bytes as {type(expected).__name__}: {len(back.body)} arrived"
+    target.record_finding((BODY_CONVERSION, LARGE_STOMP_MESSAGE), back.body == body, detail)

@@ -85,19 +85,13 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     absolute-expiry-time have the same value, in both directions."""
     properties = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     value = properties.get("absolute-expiry-time")
-    target.record_finding(
-        HEADER_CONVERSION,
-        value == expires,
-        f"expires:{expires} arrived with the absolute-expiry-time {value}",
-    )
+    detail = f"expires:{expires} arrived with the absolute-expiry-time {value}"
+    target.record_finding(HEADER_CONVERSION, value == expires, detail)
     expires_header = to_stomp(
         target, message(b"x", properties={"absolute-expiry-time": expires})
     ).get("expires")
-    target.record_finding(
-        HEADER_CONVERSION,
-        expires_header == str(expires),
-        f"absolute-expiry-time {expires} arrived with expires:{expires_header}",
-    )
+    detail = f"absolute-expiry-time {expires} arrived with expires:{expires_header}"
+    target.record_finding(HEADER_CONVERSION, expires_header == str(expires), detail)
 
 
 @case(HEADER_CONVERSION, TTL_REMAINING, needs=CONVERSION)
@@ -132,11 +126,8 @@ def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
     rest = to_amqp(target, b"x", {"expires": str(instants[0])}).message.fields("header").get("ttl")
     low = ttls[0] - (target.now() - sent[0]) // NS_PER_MS - 1
     fine = rest is not None and low <= rest <= ttls[0] + 1
-    target.record_finding(
-        TTL_REMAINING,
-        fine,
-        f"a message with {low} to {ttls[0]} ms left to live arrived with the ttl {rest}",
-    )
+    detail = f"a message with {low} to {ttls[0]} ms left to live arrived with the ttl {rest}"
+    target.record_finding(TTL_REMAINING, fine, detail)
 
 
 @case(PROPERTY_CONVERSION, needs=CONVERSION)
@@ -151,9 +142,8 @@ def test_known_headers_are_properties_of_amqp(target: Bench, headers: dict[str, 
     properties = to_amqp(target, b"x", headers).message.fields("properties")
     for header, name in PROPERTY.items():
         value, expected = properties.get(name), headers.get(header)
-        target.record_finding(
-            PROPERTY_CONVERSION, value == expected, f"{header}:{expected} arrived as {name}={value}"
-        )
+        detail = f"{header}:{expected} arrived as {name}={value}"
+        target.record_finding(PROPERTY_CONVERSION, value == expected, detail)
 
 
 @case(PROPERTY_CONVERSION, needs=CONVERSION)
@@ -173,9 +163,8 @@ def test_known_properties_are_headers_of_stomp(target: Bench, texts: dict[str, s
         same = value == expected or (
             header == "reply-to" and expected is not None and f"{value}".endswith(f"://{expected}")
         )
-        target.record_finding(
-            PROPERTY_CONVERSION, same, f"{PROPERTY[header]}={expected} arrived as {header}:{value}"
-        )
+        detail = f"{PROPERTY[header]}={expected} arrived as {header}:{value}"
+        target.record_finding(PROPERTY_CONVERSION, same, detail)
 
 
 @case(APPLICATION_PROPERTIES, needs=CONVERSION)

@@ -27,9 +27,8 @@ def hold(target: Bench, reader: QueueClient, plan: list[tuple[str, int]], lost: 
         target.control(got >= count, f"{protocol}: {count} messages should arrive; {got} did")
         had.append(got)
         back = eventually(reader.peer, lambda: reader.peer.count(name) == SENT)
-        target.control(
-            back, f"{shown(plan)}: {reader.peer.count(name)} of {SENT} messages wait again"
-        )
+        detail = f"{shown(plan)}: {reader.peer.count(name)} of {SENT} messages wait again"
+        target.control(back, detail)
     return max(had)
 
 

@@ -167,18 +167,12 @@ def test_deliveries_by_stomp_that_failed_count_by_amqp(
         peer.close_socket(how)
     other = target.amqp()
     deliveries = collect(target, other, other.receiver(through.node, credit=1), 1)
-    target.record_finding(
-        RELEASED_AVAILABLE,
-        bodies(deliveries) == [b"unlucky"],
-        f"after {lost} consumers were lost, {listed(bodies(deliveries))} arrived",
-    )
+    detail = f"after {lost} consumers were lost, {listed(bodies(deliveries))} arrived"
+    target.record_finding(RELEASED_AVAILABLE, bodies(deliveries) == [b"unlucky"], detail)
     if deliveries:
         count = deliveries[0].message.fields("header").get("delivery-count", 0)
-        target.record_finding(
-            FAILED_ATTEMPTS,
-            0 <= count <= lost,
-            f"after {lost} consumers were lost, the delivery-count is {count}",
-        )
+        detail = f"after {lost} consumers were lost, the delivery-count is {count}"
+        target.record_finding(FAILED_ATTEMPTS, 0 <= count <= lost, detail)
 
 
 @case(STOMP_AUTO_ACK, TERMINAL_STATE_KEPT, needs={"stomp", "amqp", "crossing"})
@@ -197,8 +191,5 @@ def test_what_went_out_in_mode_auto_is_gone(target: Bench, count: int, how: Clos
     peer.close_socket(how)
     other = target.amqp()
     received = bodies(collect(target, other, other.receiver(through.node, credit=count), 0))
-    target.record_finding(
-        (STOMP_AUTO_ACK, TERMINAL_STATE_KEPT),
-        not received,
-        f"{count} messages were delivered in mode auto; {listed(received)} arrived over AMQP",
-    )
+    detail = f"{count} messages were delivered in mode auto; {listed(received)} arrived over AMQP"
+    target.record_finding((STOMP_AUTO_ACK, TERMINAL_STATE_KEPT), not received, detail)

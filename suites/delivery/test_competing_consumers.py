@@ -80,10 +80,8 @@ def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     publish_all(producer, queue, numbered(12))
     target.wait_until(lambda: sum(consumer.messages_seen for consumer in consumers) >= 12, PATIENCE)
     shares = [consumer.take_messages() for consumer in consumers]
-    target.control(
-        sum(map(len, shares)) == 12,
-        f"twelve messages were sent; the shares are {listed(map(len, shares))}",
-    )
+    detail = f"twelve messages were sent; the shares are {listed(map(len, shares))}"
+    target.control(sum(map(len, shares)) == 12, detail)
     if shares[0]:
         steady.ack(shares[0][-1], receipt=True)
     steady.request("UNSUBSCRIBE", {"id": "0"})
@@ -114,9 +112,8 @@ def test_a_consumer_that_takes_nothing_more_stops_nobody(target: Bench) -> None:
     publish_all(target.stomp("1.2"), queue, sent)
     arrived = all_of(target, [full, free], 10)
     shares = [len(received) for received in arrived]
-    target.control(
-        shares[0] <= 1, f"a window of 0 should let one message out; {shares[0]} were sent"
-    )
+    detail = f"a window of 0 should let one message out; {shares[0]} were sent"
+    target.control(shares[0] <= 1, detail)
     target.record_finding(
         ONE_CONSUMER,
         sorted(arrived[0] + arrived[1]) == sent,

@@ -39,10 +39,8 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
     consumer = target.amqp()
     receiver = consumer.receiver(node, credit=10)
     received = [bytes(delivery.message.body) for delivery in collect(target, consumer, receiver, 3)]
-    target.control(
-        {b"0", b"2"} <= set(received),
-        f"0 and 2 have a ttl of a minute; {listed(received)} arrived; {consumer.instead()}",
-    )
+    detail = f"0 and 2 have a ttl of a minute; {listed(received)} arrived; {consumer.instead()}"
+    target.control({b"0", b"2"} <= set(received), detail)
     words = f"of 0, 1, 2 with ttls of {MINUTE}, {ttl} and {MINUTE} ms, {listed(received)} arrived"
     target.record_finding(ONE_CONSUMER, received == [b"0", b"1", b"2"], words)
 

@@ -79,9 +79,8 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
         consumer.ack(message, receipt=True)
     received += bodies(receive(target, consumer, 10))
     expected = numbered(10, "old") + numbered(10, "new")
-    target.record_finding(
-        FIFO, received == expected, f"{listed(expected)} were sent; {listed(received)} arrived"
-    )
+    detail = f"{listed(expected)} were sent; {listed(received)} arrived"
+    target.record_finding(FIFO, received == expected, detail)
 
 
 @case(FIFO, needs={"queue-semantics", "transactions"})
@@ -116,8 +115,5 @@ def test_every_subscription_of_a_topic_gets_the_same_order(target: Bench) -> Non
     sent = numbered(30)
     publish_all(producer, topic, sent)
     arrived = [bodies(collect(target, listener, 30, quiet=0)) for listener in listeners]
-    target.record_finding(
-        FIFO,
-        all(received == sent for received in arrived),
-        f"m0 to m29 were sent; the subscriptions got {'; '.join(map(listed, arrived))}",
-    )
+    detail = f"m0 to m29 were sent; the subscriptions got {'; '.join(map(listed, arrived))}"
+    target.record_finding(FIFO, all(received == sent for received in arrived), detail)

@@ -143,9 +143,8 @@ def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, 
         for number in sorted(others)
         if where[number] and not target.world.page_files(mark(to, number))
     ]
-    target.record_finding(
-        REMOVED, not lost, f"of the unacknowledged messages, {lost} are in no file"
-    )
+    detail = f"of the unacknowledged messages, {lost} are in no file"
+    target.record_finding(REMOVED, not lost, detail)
     done = set(taker.take(count))
     target.control(done == set(range(count)), f"{paging.brief(sorted(done))} arrived in all")
     left = set(pages(target, to))

@@ -63,28 +63,23 @@ def test_what_was_paged_comes_once_and_in_order(
         peer, link = small_addresses.producer(target, small_addresses.same(to))
         for number in range(count):
             state = small_addresses.send(target, peer, link, small_addresses.body(number, size))
-            target.record_finding(
-                POLICIES, state == "accepted", f"a message to an address under PAGE was {state}"
-            )
+            detail = f"a message to an address under PAGE was {state}"
+            target.record_finding(POLICIES, state == "accepted", detail)
     beside = small_addresses.destination(target, "page")
     target.stomp().publish(beside, small_addresses.body(0, 10))
     if not paging.paged(target, admin, to.name):
         return
     other = admin.address(beside.name)
-    target.record_finding(
-        ENTERS,
-        not other.paging and other.pages == 0,
-        f"{to.name} pages; the state of {beside.name} is {other}",
-    )
+    detail = f"{to.name} pages; the state of {beside.name} is {other}"
+    target.record_finding(ENTERS, not other.paging and other.pages == 0, detail)
     target.record_held(POLICIES, count, f"the address pages; {count} were accepted")
     taken = (
         Taker(target, to).all(count)
         if protocol == "stomp"
         else small_addresses.drain_queue(target, small_addresses.same(to), count)
     )
-    target.record_finding(
-        KEEPS, taken == list(range(count)), f"{count} messages were paged; {brief(taken)} arrived"
-    )
+    detail = f"{count} messages were paged; {brief(taken)} arrived"
+    target.record_finding(KEEPS, taken == list(range(count)), detail)
 
 
 @case(ENTERS, needs={"amqp", "address-full", "admin", "paging"})
@@ -106,19 +101,15 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
         f"the address should hold {limit_of(target) + gap} bytes; it has {state}",
     )
     if gap < 0:
-        target.record_finding(
-            ENTERS,
-            not state.paging and state.pages == 0,
-            f"one byte below the limit, the address has {state}",
-        )
+        detail = f"one byte below the limit, the address has {state}"
+        target.record_finding(ENTERS, not state.paging and state.pages == 0, detail)
     else:  # new messages go to disk; whether the address already reports that depends on the broker
         small_addresses.send(target, peer, link, small_addresses.body(9, SMALLEST))
         state, reached = target.admin().until(
             place.address, lambda status: status.paging and status.pages > 0
         )
-        target.record_finding(
-            ENTERS, reached, f"above the limit, another message was sent; the address has {state}"
-        )
+        detail = f"above the limit, another message was sent; the address has {state}"
+        target.record_finding(ENTERS, reached, detail)
 
 
 @case(KEEPS, needs=NEEDS)
@@ -229,15 +220,11 @@ def test_a_browser_sees_pages_and_takes_nothing(target: Bench, count: int) -> No
     if not paging.paged(target, admin, to.name):
         return
     seen = _browsed(target, to, count)
-    target.record_finding(
-        BROWSES, seen == list(range(count)), f"a browser saw {brief(seen)} of {count} messages"
-    )
+    detail = f"a browser saw {brief(seen)} of {count} messages"
+    target.record_finding(BROWSES, seen == list(range(count)), detail)
     received = Taker(target, to).all(count)
-    target.record_finding(
-        BROWSES,
-        received == list(range(count)),
-        f"a consumer got {brief(received)} of {count} messages afterwards",
-    )
+    detail = f"a consumer got {brief(received)} of {count} messages afterwards"
+    target.record_finding(BROWSES, received == list(range(count)), detail)
 
 
 def _browsed(target: Bench, to: Destination, count: int) -> list[int]:
@@ -288,12 +275,10 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
             taker.take(count, within=QUIET)
     red.rest()
     blue.rest()
-    target.record_finding(
-        SELECTS, red.found == expected, f"red is {brief(red.found)}; expected {brief(expected)}"
-    )
-    target.record_finding(
-        KEEPS, blue.found == others, f"blue is {brief(blue.found)}; expected {brief(others)}"
-    )
+    detail = f"red is {brief(red.found)}; expected {brief(expected)}"
+    target.record_finding(SELECTS, red.found == expected, detail)
+    detail = f"blue is {brief(blue.found)}; expected {brief(others)}"
+    target.record_finding(KEEPS, blue.found == others, detail)
 
 
 @case(NARROW, needs=NEEDS | {"selectors", "amqp", "amqp-copy"})
@@ -318,21 +303,14 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
     target.record_note(f"before anything was consumed, the selector got {brief(early)}")
     if not early:
         seen = _browsed(target, to, blue + 1)
-        target.record_finding(
-            NARROW,
-            seen == list(range(blue + 1)),
-            f"a browser saw {brief(seen)} of {blue + 1} messages",
-        )
+        detail = f"a browser saw {brief(seen)} of {blue + 1} messages"
+        target.record_finding(NARROW, seen == list(range(blue + 1)), detail)
     others = Taker(target, to, headers={"selector": "colour = 'blue'"}).all(blue)
-    target.control(
-        others == list(range(blue)), f"the blue messages should arrive; {brief(others)} did"
-    )
+    detail = f"the blue messages should arrive; {brief(others)} did"
+    target.control(others == list(range(blue)), detail)
     received = picky.all(1)
-    target.record_finding(
-        NARROW,
-        received == [last],
-        f"nothing is in the way, and the selector for red got {brief(received)}",
-    )
+    detail = f"nothing is in the way, and the selector for red got {brief(received)}"
+    target.record_finding(NARROW, received == [last], detail)
 
 
 @case(LAZY, KEEPS, needs=NEEDS | {"multicast"})
@@ -349,29 +327,19 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
         return
     for number, taker in enumerate(others):
         received = taker.take(40)
-        target.record_finding(
-            LAZY,
-            received == list(range(40)),
-            f"eager subscription {number} got {brief(received)} of 40 messages",
-        )
+        detail = f"eager subscription {number} got {brief(received)} of 40 messages"
+        target.record_finding(LAZY, received == list(range(40)), detail)
     paging.send(to, producer, range(40, 80))
     state = admin.address(to.name)
-    target.record_finding(
-        LAZY, state.paging, f"one subscription has not taken its messages; the address has {state}"
-    )
+    detail = f"one subscription has not taken its messages; the address has {state}"
+    target.record_finding(LAZY, state.paging, detail)
     for number, taker in enumerate(others):
         received = taker.all(80)
-        target.record_finding(
-            LAZY,
-            received == list(range(80)),
-            f"eager subscription {number} got {brief(received)} of 80 messages",
-        )
+        detail = f"eager subscription {number} got {brief(received)} of 80 messages"
+        target.record_finding(LAZY, received == list(range(80)), detail)
     received = lazy.all(80)
-    target.record_finding(
-        KEEPS,
-        received == list(range(80)),
-        f"the lazy subscription got {brief(received)} of 80 messages",
-    )
+    detail = f"the lazy subscription got {brief(received)} of 80 messages"
+    target.record_finding(KEEPS, received == list(range(80)), detail)
 
 
 @case(LAZY, KEEPS, needs=NEEDS | {"multicast", IN_VIRTUAL_TIME})
@@ -399,10 +367,8 @@ def test_a_subscription_that_ends_takes_nothing_along(
     if not paging.paged(target, admin, to.name):
         return
     before = leaver.take(taken)
-    target.control(
-        before == list(range(taken)),
-        f"the subscription that ends got {brief(before)} of {taken} messages",
-    )
+    detail = f"the subscription that ends got {brief(before)} of {taken} messages"
+    target.control(before == list(range(taken)), detail)
     if early:
         eager.take(40)
     leaver.peer.request("UNSUBSCRIBE", {"id": "0"})
@@ -445,11 +411,8 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
         if len(taker.found) == before:
             break
     received = taker.rest()
-    target.record_finding(
-        KEEPS,
-        received == list(range(count)),
-        f"{count} messages were paged; {brief(received)} arrived",
-    )
+    detail = f"{count} messages were paged; {brief(received)} arrived"
+    target.record_finding(KEEPS, received == list(range(count)), detail)
     target.judge_count(
         KEEPS, "bytes charged to an address that pages", max(readings), (0, most), "bytes"
     )

@@ -138,9 +138,8 @@ def test_a_transaction_across_the_limit_is_whole(
         [number for number in delivered if number >= 1000],
     )
     words = f"of a transaction over {protocol} that was {end},"
-    target.record_finding(
-        KEEPS, received[0] == mine, f"{words} {brief(received[0])} arrived; expected {brief(mine)}"
-    )
+    detail = f"{words} {brief(received[0])} arrived; expected {brief(mine)}"
+    target.record_finding(KEEPS, received[0] == mine, detail)
     others = list(range(1000, 1030))
     target.record_finding(
         KEEPS,
@@ -181,11 +180,8 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
     received = Taker(target, to).all(count - held)
     expected = list(range(held, count))
     fine = received == expected if how is None else sorted(received) == expected
-    target.record_finding(
-        KEEPS,
-        fine,
-        f"{brief(expected)} were not acknowledged; the next consumer got {brief(received)}",
-    )
+    detail = f"{brief(expected)} were not acknowledged; the next consumer got {brief(received)}"
+    target.record_finding(KEEPS, fine, detail)
 
 
 @dataclass(frozen=True)

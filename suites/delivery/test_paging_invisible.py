@@ -235,18 +235,13 @@ def judge(target: Bench, reader: str, kinds: list[str]) -> None:
     for queue in (in_memory, on_pages):
         without_fillers(target, queue)
     expected = Reader(target, in_memory, reader).read(len(kinds))
-    target.control(
-        len(expected) == 2 * len(kinds),
-        f"{len(kinds)} messages should arrive twice from memory; {len(expected)} deliveries did",
-    )
+    words = f"{len(kinds)} messages should arrive twice from memory; {len(expected)} deliveries did"
+    target.control(len(expected) == 2 * len(kinds), words)
     received = Reader(target, on_pages, reader).read(len(kinds))
     for kind in kinds:
         target.reached(kind)
-    target.record_finding(
-        NONE_LOST,
-        len(received) == len(expected),
-        f"{len(kinds)} messages were paged; {reader} read them twice and got {len(received)}",
-    )
+    words = f"{len(kinds)} messages were paged; {reader} read them twice and got {len(received)}"
+    target.record_finding(NONE_LOST, len(received) == len(expected), words)
     for number, (right, seen) in enumerate(zip(expected, received, strict=False)):
         time, kind = number // len(kinds), kinds[number % len(kinds)]
         what = f"{kind}, delivery {1 + time}, read by {reader}"

@@ -77,9 +77,8 @@ def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
     publish_all(producer, queue, sent)
     consumer.subscribe(queue, ack="client")
     seen = len(receive(target, consumer, 5))
-    target.control(
-        seen >= 5, f"five of twenty messages should arrive before any is acknowledged, not {seen}"
-    )
+    detail = f"five of twenty messages should arrive before any is acknowledged, not {seen}"
+    target.control(seen >= 5, detail)
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     after = target.stomp("1.2")
     after.subscribe(queue)
@@ -100,9 +99,8 @@ def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -
     by = ", ".join(
         f"{message.body.decode()} by {message.get('subscription')}" for message in shares
     )
-    target.control(
-        len(shares) == 3, f"three subscriptions with room for one message each hold {by}"
-    )
+    detail = f"three subscriptions with room for one message each hold {by}"
+    target.control(len(shares) == 3, detail)
     for name in leaving:
         consumer.request("UNSUBSCRIBE", {"id": name})
     after = target.stomp("1.2")

@@ -79,11 +79,8 @@ def test_the_headers_decide_what_a_new_destination_is(target: Bench, kind: str) 
     to = fresh(target, kind)
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
-    target.record_finding(
-        (ROUTING_HEADERS, NAME_IS_ADDRESS),
-        got == EXPECTED[kind],
-        f"{kind}: two subscriptions got {got} copies of ten messages",
-    )
+    detail = f"{kind}: two subscriptions got {got} copies of ten messages"
+    target.record_finding((ROUTING_HEADERS, NAME_IS_ADDRESS), got == EXPECTED[kind], detail)
 
 
 @case(ROUTING_HEADERS, needs={"routing-headers"})
@@ -136,11 +133,8 @@ def test_without_headers_the_address_setting_decides(target: Bench, kind: str) -
     to = fresh(target, None, prefix=f"{kind.lower()}.")
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
-    target.record_finding(
-        DEFAULT_ROUTING,
-        got == EXPECTED[kind],
-        f"{to.name} without headers: two subscriptions got {got} copies of ten messages",
-    )
+    detail = f"{to.name} without headers: two subscriptions got {got} copies of ten messages"
+    target.record_finding(DEFAULT_ROUTING, got == EXPECTED[kind], detail)
 
 
 @case(DEFAULT_ROUTING, needs=FIXTURES)
@@ -202,9 +196,8 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
             producer.publish(place(name, kind), f"{kind} {number}".encode())
     received = {kind: bodies(collect(target, listener, 2)) for kind, listener in listeners.items()}
     expected = {kind: [f"{kind} {number}".encode() for number in range(2)] for kind in listeners}
-    target.record_finding(
-        SUBSCRIPTION_TYPE, received == expected, f"{name} as queue and topic: {shown(received)}"
-    )
+    detail = f"{name} as queue and topic: {shown(received)}"
+    target.record_finding(SUBSCRIPTION_TYPE, received == expected, detail)
 
 
 @case(PREFIXES, needs=FIXTURES)
@@ -218,11 +211,8 @@ def test_a_prefix_decides_and_is_no_part_of_the_name(target: Bench, prefix: str,
     got = copies(
         target, target.stomp("1.2", acceptor="prefixes"), prefixed, listeners, EXPECTED[kind]
     )
-    target.record_finding(
-        PREFIXES,
-        got == EXPECTED[kind],
-        f"{prefixed.name}: two subscriptions got {got} copies of ten messages",
-    )
+    detail = f"{prefixed.name}: two subscriptions got {got} copies of ten messages"
+    target.record_finding(PREFIXES, got == EXPECTED[kind], detail)
     got = copies(target, target.stomp("1.2"), plain, listeners, EXPECTED[kind])
     target.record_finding(
         PREFIXES,
@@ -255,11 +245,8 @@ def test_elsewhere_a_prefix_is_part_of_the_name(target: Bench) -> None:
     producer.publish(whole, b"whole")
     producer.publish(plain, b"plain")
     received = bodies(collect(target, of_whole, 1)), bodies(collect(target, of_plain, 1))
-    target.record_finding(
-        PREFIXES,
-        received == ([b"whole"], [b"plain"]),
-        f"{whole.name} got {listed(received[0])}; {plain.name} got {listed(received[1])}",
-    )
+    detail = f"{whole.name} got {listed(received[0])}; {plain.name} got {listed(received[1])}"
+    target.record_finding(PREFIXES, received == ([b"whole"], [b"plain"]), detail)
 
 
 @case(ADDRESS_MATCH, needs=FIXTURES)
@@ -405,11 +392,8 @@ def test_all_three_versions_are_spoken(target: Bench) -> None:
     for version, peer in peers.items():
         connected = peer.connect(target.connect_headers(version), proves=ALL_VERSIONS)
         value = connected.get("version") or "1.0"
-        target.record_finding(
-            ALL_VERSIONS,
-            value == version,
-            f"a client of version {version} was answered with version {value}",
-        )
+        detail = f"a client of version {version} was answered with version {value}"
+        target.record_finding(ALL_VERSIONS, value == version, detail)
         peer.subscribe(queues[version])
     for version, peer in peers.items():
         for name, queue in queues.items():

@@ -61,10 +61,8 @@ def test_a_message_waits_from_the_very_octet(
     for size in data:
         producer.send(to, size, proves=(ANSWERED, ONE_AT_A_TIME))
     held = statistics.destination(to.name)
-    target.control(
-        held.memory.used == limit + gap,
-        f"the queue should hold {limit + gap} bytes; it holds {held.memory}",
-    )
+    detail = f"the queue should hold {limit + gap} bytes; it holds {held.memory}"
+    target.control(held.memory.used == limit + gap, detail)
     if gap < 0:
         data.append(body(len(data), 20))
         producer.send(to, data[-1], proves=WAITS)
@@ -269,9 +267,8 @@ def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str)
         FILES, "bytes in memory where messages wait in files", most, (0, limit - 1), "bytes"
     )
     held = statistics.destination(files.name).messages
-    target.record_finding(
-        FILES, held == count, f"{count} messages were accepted; the queue has {held}"
-    )
+    detail = f"{count} messages were accepted; the queue has {held}"
+    target.record_finding(FILES, held == count, detail)
     waiting = producer.offer(memory, body(filled(target, producer, statistics, memory, size), 20))
     producer.waits(waiting, FILES, "beside it a queue whose messages wait in memory is full")
     received = CONSUMERS[protocol](target, files).rest(count)

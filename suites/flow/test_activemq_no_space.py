@@ -57,9 +57,8 @@ def refused(
     if producer.protocol == "amqp":
         link, delivery = offered
         error = link.session.outcomes[delivery].part("state").get("error")
-        target.record_finding(
-            proves, "resource-limit-exceeded" in str(error), f"it was rejected with {error}"
-        )
+        detail = f"it was rejected with {error}"
+        target.record_finding(proves, "resource-limit-exceeded" in str(error), detail)
 
 
 @case(AT_ONCE, needs={*NEEDS, "send-fail"})

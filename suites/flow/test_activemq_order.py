@@ -55,10 +55,8 @@ def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, p
     last = producer.offer(to, body(count, 20))
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(last, "taken", "once there was room again, the last message")
-    target.control(
-        sorted(received) == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(received)} arrived",
-    )
+    words = f"{count + 1} messages were sent; {listed(received)} arrived"
+    target.control(sorted(received) == list(range(count + 1)), words)
     detail = (
         f"the queue had {count - waiting - pushed} messages when it was full:"
         f" {out_of_place(received)}"
@@ -79,14 +77,11 @@ def test_who_waits_is_not_overtaken_by_who_comes_later(
     for kind in ("off", "vm", "off"):
         result = streamed(target, protocol, place(target, kind), count, size)
         if kind == "vm":
-            target.record_finding(
-                ORDER, result == sorted(result), f"{detail}: {out_of_place(result)}"
-            )
+            words = f"{detail}: {out_of_place(result)}"
+            target.record_finding(ORDER, result == sorted(result), words)
         else:
-            target.control(
-                result == sorted(result),
-                f"{detail} to a queue without flow control: {out_of_place(result)}",
-            )
+            words = f"{detail} to a queue without flow control: {out_of_place(result)}"
+            target.control(result == sorted(result), words)
 
 
 def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> list[int]:
@@ -100,8 +95,6 @@ def streamed(target: Bench, protocol: str, to: Place, count: int, size: int) -> 
         else:
             producer.offer(to, body(number, size))
     received = consumer.rest(count)
-    target.control(
-        sorted(received) == list(range(count)),
-        f"{count} messages were sent; {len(received)} arrived; {producer.instead()}",
-    )
+    detail = f"{count} messages were sent; {len(received)} arrived; {producer.instead()}"
+    target.control(sorted(received) == list(range(count)), detail)
     return received

@@ -60,9 +60,8 @@ def empty(target: Bench, statistics: Statistics, kind: str) -> int:
     limit, deadline = broker_limit(target, kind), target.now() + PATIENCE
     while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
         target.advance(QUIET)
-    target.control(
-        before <= limit // 2, f"{before} bytes of {kind} are in use before anything was sent"
-    )
+    detail = f"{before} bytes of {kind} are in use before anything was sent"
+    target.control(before <= limit // 2, detail)
     return before
 
 
@@ -141,9 +140,8 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     before = empty(target, statistics, "store")
     count, waiting = on_disk(target, producer, to, "store", before, (LIMITS, WAITS))
     full = statistics.broker()["store"]
-    target.record_finding(
-        LIMITS, full.full, f"a persistent message waits while the store uses {full}"
-    )
+    detail = f"a persistent message waits while the store uses {full}"
+    target.record_finding(LIMITS, full.full, detail)
     other.send(beside, body(0, SIZE), proves=LIMITS)
     received = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "once the store had room, a message", (LIMITS, WAITS))
@@ -189,10 +187,8 @@ def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind:
     delivered = StompConsumer(target, to).rest(count + 1)
     producer.expect(waiting, "taken", "once there was room on disk, a message")
     producer.expect(behind, "taken", "once there was room on disk, the messages after them")
-    target.control(
-        delivered == list(range(count + 1)),
-        f"{count + 1} messages were sent; {listed(delivered)} arrived",
-    )
+    words = f"{count + 1} messages were sent; {listed(delivered)} arrived"
+    target.control(delivered == list(range(count + 1)), words)
     StompConsumer(target, beside).rest(2)
 
 

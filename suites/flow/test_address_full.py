@@ -35,9 +35,8 @@ def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[Am
     peer, link = small_addresses.producer(target, place)
     for size in bodies:
         state = small_addresses.send(target, peer, link, size)
-        target.require(
-            POLICIES, state == "accepted", f"a message to an address that is not full was {state}"
-        )
+        detail = f"a message to an address that is not full was {state}"
+        target.require(POLICIES, state == "accepted", detail)
     return peer, len(bodies)
 
 
@@ -202,9 +201,8 @@ def test_the_threshold_rejects_above_its_very_octet(
     target.record_finding(REFUSED, state == expected, words)
     kept = count + (gap < 0)
     state = small_addresses.send(target, peer, link, small_addresses.body(kept, SMALLEST))
-    target.record_finding(
-        REFUSED, state == "rejected", f"above the threshold, a message was {state}"
-    )
+    detail = f"above the threshold, a message was {state}"
+    target.record_finding(REFUSED, state == "rejected", detail)
     peer.publish(link, small_addresses.body(kept, SMALLEST), settled=True)
     peer.settle()
     received = small_addresses.drain_queue(target, place, kept)

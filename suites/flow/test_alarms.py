@@ -163,7 +163,6 @@ def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
     words = f"the client was silent for four intervals while blocked: {peer.instead()}"
     target.record_finding(proves, peer.ended is None, words)
     beats = beats_received(target, peer, since)
-    target.record_finding(
-        proves, len(beats) >= 3, f"{len(beats)} heartbeats of the server arrived meanwhile"
-    )
+    detail = f"{len(beats)} heartbeats of the server arrived meanwhile"
+    target.record_finding(proves, len(beats) >= 3, detail)
     return peer

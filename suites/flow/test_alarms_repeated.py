@@ -139,9 +139,8 @@ def test_alarms_come_again_and_clients_live(
     def goes_on(when: str) -> None:
         target.require(CONNECTION_BLOCKED, peer.ended is None, f"{when}: {peer.instead()}")
         early = told and peer.take(UNBLOCKED) is not None
-        target.record_finding(
-            NOTIFIED, not early, f"{when}, connection.unblocked was {'' if early else 'not '}sent"
-        )
+        detail = f"{when}, connection.unblocked was {'' if early else 'not '}sent"
+        target.record_finding(NOTIFIED, not early, detail)
         count = owner.count(name)
         target.require(BLOCKED_ON_MEMORY, count == 0, f"{when}, {count} messages passed")
 

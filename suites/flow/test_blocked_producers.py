@@ -100,9 +100,8 @@ def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers:
     crowd.answered(OVERSHOOT)
     target.advance(QUIET)
     left = crowd.credit()
-    target.record_finding(
-        NO_CREDIT, not any(left), f"the address is full; the producers hold {listed(left)} credits"
-    )
+    detail = f"the address is full; the producers hold {listed(left)} credits"
+    target.record_finding(NO_CREDIT, not any(left), detail)
     target.judge_count(
         OVERSHOOT, "messages into a full address", sum(crowd.sent), (given, given), "messages"
     )

@@ -108,9 +108,8 @@ def everything_comes(
         f"at {rate} messages a second and a window of {options.consumer_window_size}, a consumer"
         f" got {listed(received)}"
     )
-    target.record_finding(
-        RATE, received == list(sent), f"{detail} of {len(sent)}; {consumer.peer.instead()}"
-    )
+    words = f"{detail} of {len(sent)}; {consumer.peer.instead()}"
+    target.record_finding(RATE, received == list(sent), words)
     target.control(
         took >= takes(len(sent), rate), f"our own consumer took {took} ns for {len(sent)} at {rate}"
     )
@@ -370,8 +369,6 @@ def _shared(target: Bench, speeds: tuple[int, int], sent: list[bytes]) -> list[l
     for consumer, rate in zip(consumers, speeds, strict=True):
         keeps_its_rate(target, consumer.peer.conn, rate)
     got = [of_stomp(consumer) for consumer in consumers]
-    target.control(
-        sorted([*got[0], *got[1]]) == sorted(sent),
-        f"two consumers got {listed(got[0])} and {listed(got[1])} of {len(sent)} messages",
-    )
+    detail = f"two consumers got {listed(got[0])} and {listed(got[1])} of {len(sent)} messages"
+    target.control(sorted([*got[0], *got[1]]) == sorted(sent), detail)
     return got

@@ -135,9 +135,8 @@ class Used:
             )
             if free or state.messages == 0:
                 break
-        self.target.control(
-            free or state.messages == 0, f"messages are left; the address has {state}"
-        )
+        words = f"messages are left; the address has {state}"
+        self.target.control(free or state.messages == 0, words)
         history = ", ".join(self.history) or "sent and taken"
         detail = (
             f"{self.kind}: after messages were {history} and all are gone, the address has {state}"

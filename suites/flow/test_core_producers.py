@@ -113,9 +113,8 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
     for amount in asked:
         peer.request_credits(name, amount)
     got = grants(target, peer, len(asked))
-    target.record_finding(
-        COST, got == asked, f"{listed(asked)} bytes were requested; {listed(got)} were granted"
-    )
+    detail = f"{listed(asked)} bytes were requested; {listed(got)} were granted"
+    target.record_finding(COST, got == asked, detail)
     judge_trace(target, peer, core_credit.producers)
 
 
@@ -241,9 +240,8 @@ def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
     # the fourth was sent without credit: the address has room once two are consumed
     drain(target, name, 2)
     got = grants(target, peer, 1)
-    target.record_finding(
-        BLOCKS, got == [100], f"once there was room again, the credits granted were {shown(got)}"
-    )
+    detail = f"once there was room again, the credits granted were {shown(got)}"
+    target.record_finding(BLOCKS, got == [100], detail)
 
 
 @case(BLOCKS, OVERSHOOT, needs=FULL | {"admin"})
@@ -360,9 +358,8 @@ def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
         )
     expected = {"block": ([], False), "fail": ([], True)}.get(policy, ([100], False))
     detail = f"credits granted: {shown(got)}{'; 100 were refused' if refused else ''}"
-    target.record_finding(
-        ONLY_BLOCK, (got, refused) == expected, f"a full address under {policy.upper()}: {detail}"
-    )
+    words = f"a full address under {policy.upper()}: {detail}"
+    target.record_finding(ONLY_BLOCK, (got, refused) == expected, words)
 
 
 @case(OVERDRAWN, BLOCKS, needs=FULL)

@@ -300,8 +300,7 @@ def test_an_address_setting_names_another_window(target: Bench) -> None:
     peer.credit(reported[1] if reported[1] is not None else SMALL, 1)
     got = take(target, peer, -(-SMALL // 600), 1)
     sizes = {delivery.size for delivery in got}
-    target.control(
-        sizes == {600}, f"packets of 600 bytes were sent; packets of {listed(sizes)} bytes arrived"
-    )
+    detail = f"packets of 600 bytes were sent; packets of {listed(sizes)} bytes arrived"
+    target.control(sizes == {600}, detail)
     target.judge_count(OVERRIDDEN, "messages within the window", len(got), (4, 4), "messages")
     judge_trace(target, peer, core_credit.consumers)

@@ -147,9 +147,8 @@ def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> 
         target.wait_until(lambda: link.credit > 0, QUIET)
         full = model.is_full(0)
         detail = f"with {shown(where.overrides)}, empty: {link.credit} credits; expected"
-        target.record_finding(
-            NO_CREDIT, (link.credit == 0) is full, f"{detail} {'none' if full else 'some'}"
-        )
+        words = f"{detail} {'none' if full else 'some'}"
+        target.record_finding(NO_CREDIT, (link.credit == 0) is full, words)
         if full:
             return
     judged = (REJECTED,) if model.policy == "BLOCK" else (POLICIES, FIRST_LIMIT)

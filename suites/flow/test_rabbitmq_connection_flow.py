@@ -173,9 +173,8 @@ def test_how_far_a_connection_may_be_ahead_of_its_queue(
     )
     target.wait_until(lambda: False, PATIENCE)
     depth = owner.count(queue)
-    target.record_finding(
-        HELD_BACK_BY_QUEUE, depth == count, f"the queue has {depth} messages of {count}"
-    )
+    detail = f"the queue has {depth} messages of {count}"
+    target.record_finding(HELD_BACK_BY_QUEUE, depth == count, detail)
 
 
 @case(HELD_BACK_BY_QUEUE, SILENCE_ALLOWED, needs={"alarms", "readings", RECONFIGURABLE})
@@ -192,6 +191,5 @@ def test_silence_in_flow_does_not_count(target: Bench, where: Where) -> None:
     target.record_finding((HELD_BACK_BY_QUEUE, SILENCE_ALLOWED), peer.ended is None, words)
     peer.expect_end(within=seconds(5), proves=SILENCE_ALLOWED)
     depth = target.amqp091().count(queue)
-    target.record_finding(
-        HELD_BACK_BY_QUEUE, depth == 8000, f"the queue has {depth} messages of 8000"
-    )
+    detail = f"the queue has {depth} messages of 8000"
+    target.record_finding(HELD_BACK_BY_QUEUE, depth == 8000, detail)

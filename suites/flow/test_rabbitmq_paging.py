@@ -85,9 +85,8 @@ def test_where_paging_begins(
     expected = ratio <= 1.0 and above >= 0
     if short:
         if expected:
-            target.record_finding(
-                SHORT_OF_DISK, left == 20, f"{label} while disk space is short; expected all"
-            )
+            detail = f"{label} while disk space is short; expected all"
+            target.record_finding(SHORT_OF_DISK, left == 20, detail)
         return
     target.record_finding(
         NEVER_PAGED if ratio > 1.0 else PAGED_BEFORE_BLOCKING,

@@ -98,9 +98,8 @@ def test_memory_is_short_above_the_mark(
         f" used; the limit is {limit}"
     )
     held = held_back(peer, queue)
-    target.record_finding(
-        proves, held is short, f"{label}: {'held back' if held else 'not held back'}"
-    )
+    detail = f"{label}: {'held back' if held else 'not held back'}"
+    target.record_finding(proves, held is short, detail)
     if not held or not short:
         return
     if limit:  # memory in use is never negative

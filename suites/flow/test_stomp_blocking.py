@@ -153,9 +153,7 @@ def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> 
     for holder in holders:
         peer.expect_nothing(for_=QUIET, proves=BLOCKS, why="a subscriber has not acknowledged")
         held = receive(target, holder, count)
-        target.control(
-            len(held) == count,
-            f"{count} messages were sent; {len(held)} arrived; {holder.instead()}",
-        )
+        detail = f"{count} messages were sent; {len(held)} arrived; {holder.instead()}"
+        target.control(len(held) == count, detail)
         holder.ack(held[-1], receipt=True)
     peer.expect(frame("RECEIPT", {"receipt-id": receipt}), within=PATIENCE, proves=UNBLOCKS)

@@ -56,9 +56,8 @@ def send_and_take(target: Bench, node: Node) -> None:
     )
     target.control(counted, f"a message was sent; the address has {state}")
     numbers = small_addresses.drain_queue(target, node, 1)
-    target.control(
-        numbers == [LAST], f"the messages of the address were {listed(numbers)}; expected {LAST}"
-    )
+    detail = f"the messages of the address were {listed(numbers)}; expected {LAST}"
+    target.control(numbers == [LAST], detail)
 
 
 @case(FREE_AGAIN, needs={"amqp", "amqp-transactions", "stomp-1.2", ADMIN})

@@ -272,6 +272,5 @@ def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small:
     peer.disposition(held[0], last=held[-1].id)
     here = target.wait_until(lambda: all(late.credit > 0 for _, late in waiting), PATIENCE)
     credit = [late.credit for _, late in waiting]
-    target.record_finding(
-        UNBLOCKS, here, f"all messages elsewhere are consumed; credits: {shown(credit)}"
-    )
+    detail = f"all messages elsewhere are consumed; credits: {shown(credit)}"
+    target.record_finding(UNBLOCKS, here, detail)

@@ -24,12 +24,10 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
     encoding options. Nothing precedes it."""
     peer = target.openwire_peer()
     theirs = peer.negotiate(proves=WIRE_FORMAT_FIRST)
-    target.record_finding(
-        WIRE_FORMAT_FIRST, theirs["magic"] == MAGIC, f"its magic is {theirs['magic']!r}"
-    )
-    target.record_finding(
-        WIRE_FORMAT_FIRST, theirs["version"] >= 1, f"its version is {theirs['version']}"
-    )
+    detail = f"its magic is {theirs['magic']!r}"
+    target.record_finding(WIRE_FORMAT_FIRST, theirs["magic"] == MAGIC, detail)
+    detail = f"its version is {theirs['version']}"
+    target.record_finding(WIRE_FORMAT_FIRST, theirs["version"] >= 1, detail)
     options = read_map(theirs["marshalledProperties"] or b"\0\0\0\0")
     target.record_behaviour("openwire.version", theirs["version"])
     for field in ("MaxFrameSize", "MaxInactivityDuration"):
@@ -75,9 +73,6 @@ def test_the_smaller_version_is_spoken(target: Bench, client_version: int) -> No
         {"n": 5},
         str(sent["messageId"]),
     )
-    target.record_finding(
-        (LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED),
-        same,
-        f"in version {peer.version}, it arrived as {received.brief()}",
-    )
+    detail = f"in version {peer.version}, it arrived as {received.brief()}"
+    target.record_finding((LOWER_VERSION, ENCODING_OPTIONS, MESSAGE_UNCHANGED), same, detail)
     peer.close(proves=ENCODING_OPTIONS)

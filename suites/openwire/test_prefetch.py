@@ -43,10 +43,8 @@ def test_no_more_than_the_limit_is_out(
             "messages",
         )
         order = [number_of(dispatched) for dispatched in held]
-        target.control(
-            order == list(range(seen, seen + len(held))),
-            f"the messages {listed(order)} arrived after {seen}",
-        )
+        detail = f"the messages {listed(order)} arrived after {seen}"
+        target.control(order == list(range(seen, seen + len(held))), detail)
         done = (len(held) + 1) // 2
         if cumulative:
             peer.ack(held[done - 1], type=STANDARD, first=held[0], count=done)

@@ -95,6 +95,5 @@ def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind:
         peer.remove(consumer)
     heir = target.openwire()
     got = sorted(map(number_of, take(target, heir, len(rest), heir.open_consumer(place))))
-    target.record_finding(
-        proves, got == rest, f"{words}: {listed(got)} arrived; expected {listed(rest)}"
-    )
+    detail = f"{words}: {listed(got)} arrived; expected {listed(rest)}"
+    target.record_finding(proves, got == rest, detail)

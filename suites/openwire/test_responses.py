@@ -141,9 +141,8 @@ def test_what_cannot_be_done_is_told(target: Bench, kind: str, response: bool) -
                 command("ConnectionError"), proves=(COMMAND_FAILED, NO_STACK_TRACE)
             )
         failed = answer["exception"]
-        target.record_finding(
-            COMMAND_FAILED, failed is not None, f"a {kind} was answered with {answer.brief()}"
-        )
+        detail = f"a {kind} was answered with {answer.brief()}"
+        target.record_finding(COMMAND_FAILED, failed is not None, detail)
         peer.expect_nothing(
             for_=QUIET, proves=COMMAND_FAILED, why=f"a {kind} was answered and the connection stays"
         )

@@ -133,9 +133,8 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
     words = f"within 5000 ms, {len(peer.beats)} KeepAliveInfo answered one with responseRequired"
     target.record_finding(KEEPALIVE_KEEPS, answered, words)
     asks = any(keepalive["responseRequired"] for keepalive in peer.beats)
-    target.record_finding(
-        KEEPALIVE_KEEPS, not asks, f"the answer has responseRequired {shown(asks)}"
-    )
+    detail = f"the answer has responseRequired {shown(asks)}"
+    target.record_finding(KEEPALIVE_KEEPS, not asks, detail)
 
 
 @case(BROKER_NEVER_SILENT, needs={OPENWIRE})
@@ -185,15 +184,9 @@ def test_a_duration_of_zero_switches_it_off(target: Bench, duration_ms: int) -> 
     connected, and no KeepAliveInfo arrives."""
     peer = watched(target, duration_ms, 0)
     target.advance(seconds(86_400) if target.virtual else seconds(3))
-    target.record_finding(
-        ZERO_DISABLES,
-        peer.ended is None,
-        f"the client was silent with a duration of {duration_ms}: {peer.instead()}",
-    )
-    target.record_finding(
-        ZERO_DISABLES,
-        not peer.beats,
-        f"{len(peer.beats)} KeepAliveInfo arrived with a duration of {duration_ms}",
-    )
+    detail = f"the client was silent with a duration of {duration_ms}: {peer.instead()}"
+    target.record_finding(ZERO_DISABLES, peer.ended is None, detail)
+    detail = f"{len(peer.beats)} KeepAliveInfo arrived with a duration of {duration_ms}"
+    target.record_finding(ZERO_DISABLES, not peer.beats, detail)
     if peer.ended is None:
         peer.settle()

@@ -21,9 +21,8 @@ COUNT = 6
 def agree(target: Bench, capture: Capture) -> None:
     """Check that both recordings contain the same frames and get the same verdicts."""
     live, passive = spoken(capture.live), spoken(capture.passive)
-    target.control(
-        len(live) == len(passive), f"{len(live)} connections were recorded, {len(passive)} captured"
-    )
+    detail = f"{len(live)} connections were recorded, {len(passive)} captured"
+    target.control(len(live) == len(passive), detail)
     for ours, theirs in zip(live, passive, strict=True):
         target.control(ours == theirs, f"recorded and captured: {_first_difference(ours, theirs)}")
     target.control(bool(live), "frames crossed the wire")
@@ -70,9 +69,8 @@ def test_stomp_py(target: Bench) -> None:
     ]
     target.record_held(receipts, captured_receipts, f"{len(captured_receipts)} receipts arrived")
     beat_count = sum(isinstance(event, HeartBeatReceived) for event in capture.passive)
-    target.record_finding(
-        beats, beat_count >= 2, f"{beat_count} heart-beats of the broker were captured"
-    )
+    detail = f"{beat_count} heart-beats of the broker were captured"
+    target.record_finding(beats, beat_count >= 2, detail)
 
 
 @case("AMQP10-MSG-02", "AMQP10-CREDIT-09", needs={"amqp", "sockets"})
@@ -99,9 +97,8 @@ def test_proton(target: Bench) -> None:
     wrong = [
         kind for kind, uncertain in verdicts(capture.passive, of_family(target)) if not uncertain
     ]
-    target.record_finding(
-        credit, "over the credit" not in wrong, f"the capture shows {wrong or 'nothing wrong'}"
-    )
+    detail = f"the capture shows {wrong or 'nothing wrong'}"
+    target.record_finding(credit, "over the credit" not in wrong, detail)
 
 
 @case("AMQP091-TAG-01", needs={"amqp091", "sockets"})
@@ -148,9 +145,8 @@ def judge_tags(target: Bench, capture: Capture) -> None:
     """Each captured delivery has its own tag."""
     tags = [dict(frame.headers)["delivery-tag"] for frame in capture.passive if _delivers(frame)]
     fine = len(tags) == len(set(tags)) == COUNT and "0" not in tags
-    target.record_finding(
-        target.cited[0], fine, f"the deliveries that were captured have the tags {', '.join(tags)}"
-    )
+    detail = f"the deliveries that were captured have the tags {', '.join(tags)}"
+    target.record_finding(target.cited[0], fine, detail)
 
 
 def _delivers(event: Event) -> TypeGuard[FrameReceived]:

@@ -409,15 +409,12 @@ class Scale:
         for size in self.SIZES:
             producer.send(scratch, body(0, size))
             held, fine = statistics.until(scratch.name, _uses_at_least(before + size))
-            target.control(
-                fine, f"a message of {size} bytes is charged {held.memory.used - before} bytes"
-            )
+            detail = f"a message of {size} bytes is charged {held.memory.used - before} bytes"
+            target.control(fine, detail)
             result.add(held.memory.used - before - size)
             before = held.memory.used
-        target.control(
-            len(result) == 1,
-            f"messages of {self.SIZES} bytes are charged {sorted(result)} bytes more",
-        )
+        detail = f"messages of {self.SIZES} bytes are charged {sorted(result)} bytes more"
+        target.control(len(result) == 1, detail)
         self.extra = result.pop()
         target.record_note(
             f"a message over {producer.protocol} is charged the bytes of its body and {self.extra}"

@@ -157,10 +157,8 @@ def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str
     target.require_capability("anycast")
     peer.subscribe(queue, ack=ack)
     messages = receive(target, peer, count)
-    target.control(
-        len(messages) == count,
-        f"{count} messages were sent and {len(messages)} arrived; {peer.instead()}",
-    )
+    detail = f"{count} messages were sent and {len(messages)} arrived; {peer.instead()}"
+    target.control(len(messages) == count, detail)
     return messages
 
 
@@ -248,8 +246,6 @@ def left_in(target: Bench, queue: Destination, version: str, count: int) -> list
             break
     missing = count - sum(body != SENTINEL for body in received)
     received += bodies(collect(target, consumer, missing))
-    target.control(
-        SENTINEL in received,
-        f"the message sent last should reach the only consumer; it got {received!r}",
-    )
+    detail = f"the message sent last should reach the only consumer; it got {received!r}"
+    target.control(SENTINEL in received, detail)
     return [body for body in received if body != SENTINEL]

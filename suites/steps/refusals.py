@@ -115,9 +115,8 @@ def _answered(
         target.record_finding(answers, False, detail)
         return False
     closed = target.wait_until(lambda: peer.ended is not None, PATIENCE)
-    target.record_finding(
-        answers, closed, f"{detail}, {'and closed' if closed else 'but did not close within 10 s'}"
-    )
+    words = f"{detail}, {'and closed' if closed else 'but did not close within 10 s'}"
+    target.record_finding(answers, closed, words)
     return False
 
 

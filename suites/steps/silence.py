@@ -34,9 +34,8 @@ def judge_close(
     # A broker that was given no CPU in the meantime could not close, either.
     if not target.wait_until(lambda: peer.ended is not None, target.world.lateness(since)):
         waited = (target.now() - since) // ms(1)
-        target.record_finding(
-            proves, False, f"silent for {waited} ms with {agreed}, but not disconnected"
-        )
+        detail = f"silent for {waited} ms with {agreed}, but not disconnected"
+        target.record_finding(proves, False, detail)
         return
     assert peer.ended is not None
     target.judge_duration(proves, "silence until the close", peer.ended.at - since, bounds, since)
@@ -84,11 +83,8 @@ def judge_spread_closes(
         before = [instant for instant in instants if end is not None and instant < end]
         if end is not None and before:
             silences.append((before[-1], end - before[-1]))
-    target.require(
-        proves,
-        len(silences) == len(peers),
-        f"{len(silences)} of {len(peers)} silent clients were disconnected",
-    )
+    detail = f"{len(silences)} of {len(peers)} silent clients were disconnected"
+    target.require(proves, len(silences) == len(peers), detail)
     lengths = [length for _, length in silences]
     granularity = (max(lengths) - min(lengths)) * SPREAD // (SPREAD - 1)
     low = bounds[0]

@@ -103,11 +103,8 @@ def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
 
     def judge(requirement: str, bad: list[WsFrame], what: str) -> None:
         if requirement in target.cited:
-            target.record_finding(
-                requirement,
-                not bad,
-                f"{len(frames)} frames, {what}: {bad[0].brief() if bad else 'none'}",
-            )
+            detail = f"{len(frames)} frames, {what}: {bad[0].brief() if bad else 'none'}"
+            target.record_finding(requirement, not bad, detail)
 
     judge("RFC6455-FRAME-02", [ws_frame for ws_frame in frames if ws_frame.masked], "masked")
     judge(

@@ -234,9 +234,8 @@ def test_in_mode_client_an_ack_covers_what_came_before(
     consumer.close_socket(CloseHow.RESET)
     left = left_in(target, queue, version, count - last - 1)
     words = f"m{last} of {count} messages was acknowledged; the next consumer got {listed(left)}"
-    target.control(
-        sent[last] not in left, f"acknowledged messages should not be redelivered: {words}"
-    )
+    detail = f"acknowledged messages should not be redelivered: {words}"
+    target.control(sent[last] not in left, detail)
     target.record_finding(CUMULATIVE[version], not set(left) & set(sent[:last]), words)
     target.record_finding(UNSETTLED_IS_KEPT[version], set(sent[last + 1 :]) <= set(left), words)
 
@@ -267,11 +266,8 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
     scope = {0: "connection", 3: "subscription"}.get(len(left_one))
     if scope and not left_two:
         target.record_behaviour("stomp.scope-of-ack", scope)
-    target.record_finding(
-        CUMULATIVE[version],
-        not left_two,
-        f"{listed(left_two)} remained in the queue of the acknowledged subscription",
-    )
+    detail = f"{listed(left_two)} remained in the queue of the acknowledged subscription"
+    target.record_finding(CUMULATIVE[version], not left_two, detail)
     target.record_finding(
         UNSETTLED_IS_KEPT[version],
         sorted(left_one) == numbered(3, "one"),
@@ -288,17 +284,13 @@ def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: st
         peer.subscribe(topic, name, ack="client-individual")
     peer.publish(topic, b"copied")
     copies = collect(target, peer, 2)
-    target.control(
-        len(copies) == 2, f"one message was sent to two subscriptions; {len(copies)} copies arrived"
-    )
+    detail = f"one message was sent to two subscriptions; {len(copies)} copies arrived"
+    target.control(len(copies) == 2, detail)
     for copy in copies:
         peer.request("ACK", peer.naming(copy), proves=COPY_NAMES[version])
     names = {peer.naming(copy) for copy in copies}
-    target.record_finding(
-        COPY_NAMES[version],
-        len(names) == 2,
-        f"the copies are acknowledged with {', '.join(sorted(map(str, names)))}",
-    )
+    detail = f"the copies are acknowledged with {', '.join(sorted(map(str, names)))}"
+    target.record_finding(COPY_NAMES[version], len(names) == 2, detail)
 
 
 @case(INDIVIDUAL_ACK, UNSETTLED_IS_KEPT)
@@ -357,8 +349,5 @@ def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
     )
     if words != "neither":
         target.record_behaviour("stomp.ack-of-1.0", words)
-    target.record_finding(
-        ACK_SCOPE_OPEN,
-        words != "neither",
-        f"ACK in 1.0 is {words}: the next consumer got {listed(left)}",
-    )
+    detail = f"ACK in 1.0 is {words}: the next consumer got {listed(left)}"
+    target.record_finding(ACK_SCOPE_OPEN, words != "neither", detail)

@@ -75,11 +75,8 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     seen = fate_of_stranger(target, peer)
     if admitted:
         target.record_finding(MAY_REFUSE[version], False, f"{how}: the client was admitted")
-        target.record_finding(
-            REFUSED_WITH_ERROR[version],
-            not seen.refused,
-            f"{how}: the client was admitted, and then {seen}",
-        )
+        detail = f"{how}: the client was admitted, and then {seen}"
+        target.record_finding(REFUSED_WITH_ERROR[version], not seen.refused, detail)
     else:
         target.record_finding(MAY_REFUSE[version], seen.refused, f"{how}: {seen}")
         target.record_finding(
@@ -132,11 +129,8 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
     smuggled = [message.brief() for message in consumer.take_messages()]
-    target.record_finding(
-        MAY_REFUSE[version],
-        seen.refused and not smuggled,
-        f"{seen}; {smuggled or 'none'} of its messages arrived",
-    )
+    detail = f"{seen}; {smuggled or 'none'} of its messages arrived"
+    target.record_finding(MAY_REFUSE[version], seen.refused and not smuggled, detail)
     target.record_finding(
         REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, str(seen)
     )
@@ -157,8 +151,5 @@ def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) 
         return  # this server admits everybody: nothing can be judged
     counts = "is-dropped" if judged[" "] else "counts"
     target.record_behaviour("stomp.blank-before-passcode", counts)
-    target.record_finding(
-        BLANKS_ARE_KEPT[version],
-        not judged[" "],
-        f"a passcode with a leading blank was {'accepted' if judged[' '] else 'refused'}",
-    )
+    detail = f"a passcode with a leading blank was {'accepted' if judged[' '] else 'refused'}"
+    target.record_finding(BLANKS_ARE_KEPT[version], not judged[" "], detail)

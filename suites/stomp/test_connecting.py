@@ -34,11 +34,8 @@ def test_connect_is_answered_with_connected(target: Bench, version: str) -> None
     connected = peer.connect(target.connect_headers(version), proves=ADMITTED[version])
     if version != "1.0":
         value = connected.get("version")
-        target.record_finding(
-            VERSION_NAMED[version],
-            value == version,
-            f"the client has {version}; CONNECTED says version:{value}",
-        )
+        detail = f"the client has {version}; CONNECTED says version:{value}"
+        target.record_finding(VERSION_NAMED[version], value == version, detail)
     peer.settle()
     count = 1 + (peer.take(CONNECTED) is not None)
     target.record_finding(ADMITTED[version], count == 1, f"{count} CONNECTED arrived")
@@ -112,17 +109,11 @@ def test_each_session_has_an_id_of_its_own(target: Bench, version: str) -> None:
         ids.append(peer.connected.get("session"))
     missing = sum(session_id is None for session_id in ids)
     target.record_behaviour("stomp.session-id", "some" if missing else "each")
-    target.record_finding(
-        SESSION_ID[version],
-        missing == 0,
-        f"{missing} of {len(ids)} CONNECTED have no session header",
-    )
+    detail = f"{missing} of {len(ids)} CONNECTED have no session header"
+    target.record_finding(SESSION_ID[version], missing == 0, detail)
     given = [session_id for session_id in ids if session_id is not None]
-    target.record_finding(
-        SESSION_ID[version],
-        len(set(given)) == len(given),
-        f"{len(given)} sessions have the ids {', '.join(sorted(given))}",
-    )
+    detail = f"{len(given)} sessions have the ids {', '.join(sorted(given))}"
+    target.record_finding(SESSION_ID[version], len(set(given)) == len(given), detail)
 
 
 @case(SERVER_HEADER, SERVER_NAME, SERVER_COMMENTS)
@@ -153,9 +144,8 @@ def test_connected_may_carry_heart_beat(target: Bench) -> None:
     header = peer.connected.get("heart-beat")
     target.record_behaviour("stomp.heart-beat-of-5000", header or "no header")
     held = header is not None and re.fullmatch(r"\d+,\d+", header) is not None
-    target.record_finding(
-        HEART_BEAT_HEADER, held, f"heart-beat:5000,5000 was answered with {shown(header)}"
-    )
+    detail = f"heart-beat:5000,5000 was answered with {shown(header)}"
+    target.record_finding(HEART_BEAT_HEADER, held, detail)
 
 
 STRANGE_HOST = "no-such-host.invalid"
@@ -179,11 +169,8 @@ def test_a_host_nobody_knows_is_taken_or_turned_away(
     answered = taken or (seen is not None and seen.refused)
     if answered and host == STRANGE_HOST:
         target.record_behaviour("stomp.unknown-host", "accepts" if taken else "refuses")
-    target.record_finding(
-        UNKNOWN_HOST[version],
-        answered,
-        f"host:{host!r} was {'accepted' if taken else f'answered with {seen}'}",
-    )
+    detail = f"host:{host!r} was {'accepted' if taken else f'answered with {seen}'}"
+    target.record_finding(UNKNOWN_HOST[version], answered, detail)
     target.stomp(version)
 
 

@@ -30,18 +30,12 @@ def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, versi
         peer.publish(queue, body, receipt=False)
     peer.send("DISCONNECT", {"receipt": "77"})
     confirmed = peer.watch_for(frame("RECEIPT", {"receipt-id": "77"}))
-    target.record_finding(
-        ORDERLY_DISCONNECT[version],
-        confirmed is not None,
-        f"DISCONNECT was {'confirmed' if confirmed else f'not confirmed: {peer.instead()}'}",
-    )
+    detail = f"DISCONNECT was {'confirmed' if confirmed else f'not confirmed: {peer.instead()}'}"
+    target.record_finding(ORDERLY_DISCONNECT[version], confirmed is not None, detail)
     target.wait_until(lambda: peer.ended is not None, QUIET)
     error = peer.take(ERROR)
-    target.record_finding(
-        ORDERLY_DISCONNECT[version],
-        error is None,
-        f"an orderly DISCONNECT got {error.brief() if error else 'no ERROR'}",
-    )
+    detail = f"an orderly DISCONNECT got {error.brief() if error else 'no ERROR'}"
+    target.record_finding(ORDERLY_DISCONNECT[version], error is None, detail)
     peer.close_socket()
     received = left_in(target, queue, version, 10)
     target.record_finding(
@@ -61,11 +55,8 @@ def test_disconnect_needs_no_header(target: Bench, version: str) -> None:
     held(target, peer, queue, 1, "client")
     peer.send("DISCONNECT")
     error = peer.watch_for(ERROR, within=QUIET)
-    target.record_finding(
-        BARE_DISCONNECT[version],
-        error is None,
-        f"DISCONNECT without a header got {error.brief() if error else 'no ERROR'}",
-    )
+    detail = f"DISCONNECT without a header got {error.brief() if error else 'no ERROR'}"
+    target.record_finding(BARE_DISCONNECT[version], error is None, detail)
     after = target.stomp(version)
     after.subscribe(queue)  # no sentinel: a session that still exists would take it
     left = bodies(collect(target, after, 1))

@@ -121,10 +121,8 @@ def test_a_durable_subscription_outlives_its_connection(
     first, second = numbered(before, "a"), numbered(after, "b")
     publish_all(producer, topic, first)
     received = receive(target, peer, before)
-    target.control(
-        bodies(received) == first,
-        f"the subscriber got {listed(bodies(received))}; expected {listed(first)}",
-    )
+    detail = f"the subscriber got {listed(bodies(received))}; expected {listed(first)}"
+    target.control(bodies(received) == first, detail)
     done = min(settled, before)
     for message in received[:done]:
         peer.ack(message, receipt=True)
@@ -132,11 +130,8 @@ def test_a_durable_subscription_outlives_its_connection(
     publish_all(producer, topic, second)
     expected = first[done:] + second
     delivered = kept(target, who, topic, {header: "s"}, version, count=len(expected))
-    target.record_finding(
-        OUTLIVES_BY_VERSION[version],
-        delivered == expected,
-        f"after {how}, the subscription kept {listed(delivered)}; expected {listed(expected)}",
-    )
+    detail = f"after {how}, the subscription kept {listed(delivered)}; expected {listed(expected)}"
+    target.record_finding(OUTLIVES_BY_VERSION[version], delivered == expected, detail)
     delete(target, who, ["s"])
 
 
@@ -221,9 +216,8 @@ def test_unsubscribe_with_the_name_deletes_it(
     peer.request("UNSUBSCRIBE", {"id": "0", header: "s"}, proves=DELETED)
     publish_all(producer, topic, numbered(2, "between"))
     received = kept(target, who, topic, {header: "s"}, spoken)
-    target.record_finding(
-        DELETED, not received, f"a subscription that was deleted kept {listed(received)}"
-    )
+    detail = f"a subscription that was deleted kept {listed(received)}"
+    target.record_finding(DELETED, not received, detail)
     delete(target, who, ["s"])
 
 
@@ -248,9 +242,8 @@ def test_unsubscribe_without_the_name_keeps_it(target: Bench) -> None:
     delete(target, who, ["s"])
     publish_all(producer, topic, numbered(3))
     received = kept(target, who, topic, {NAME: "s"})
-    target.record_finding(
-        DELETED, not received, f"after UNSUBSCRIBE with the name, it kept {listed(received)}"
-    )
+    detail = f"after UNSUBSCRIBE with the name, it kept {listed(received)}"
+    target.record_finding(DELETED, not received, detail)
     delete(target, who, ["s"])
 
 
@@ -338,11 +331,8 @@ def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
         for body in kept(target, "configured-client", topic, {NAME: "configured-name"})
         if body in sent
     ]
-    target.record_finding(
-        QUEUE,
-        received == sent,
-        f"{listed(sent)} were sent before the subscription existed; it kept {listed(received)}",
-    )
+    detail = f"{listed(sent)} were sent before the subscription existed; it kept {listed(received)}"
+    target.record_finding(QUEUE, received == sent, detail)
 
 
 REFUSED: Mapping[str, tuple[str, str, HeadersLike]] = {
@@ -543,8 +533,5 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
     second = {b"red": "keeps-the-first", b"blue": "takes-the-second"}.get(b"".join(got[1:]))
     if second:
         target.record_behaviour("stomp.durable-with-another-selector", second)
-    target.record_finding(
-        SELECTED,
-        got == [b"red", b"blue"],
-        f"the selectors for red and then blue selected {listed(got)}",
-    )
+    detail = f"the selectors for red and then blue selected {listed(got)}"
+    target.record_finding(SELECTED, got == [b"red", b"blue"], detail)

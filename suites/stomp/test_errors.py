@@ -115,11 +115,8 @@ def test_mistakes_are_answered_with_error(target: Bench, version: str) -> None:
     """Frames that cannot be processed may get ERROR; other connections are still served."""
     with bystander(target, version):
         received = [answer.mistake.words for answer in answers(target, version, receipts=True)]
-    target.record_finding(
-        MAY_SEND_ERROR[version],
-        bool(received),
-        f"{len(received)} of {len(MISTAKES) + 1} mistakes got an ERROR: {', '.join(received)}",
-    )
+    detail = f"{len(received)} of {len(MISTAKES) + 1} mistakes got an ERROR: {', '.join(received)}"
+    target.record_finding(MAY_SEND_ERROR[version], bool(received), detail)
 
 
 @case(CLOSE_AFTER_ERROR)
@@ -268,9 +265,8 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
     commands = [received.command for received in peer.inbox]
     target.control("ERROR" in commands, f"a wrong ack mode was answered with {shown(commands)}")
     follows = commands[commands.index("ERROR") + 1 :]
-    target.record_finding(
-        CLOSE_AFTER_ERROR, not follows, f"{', '.join(follows) or 'nothing'} arrived after the ERROR"
-    )
+    detail = f"{', '.join(follows) or 'nothing'} arrived after the ERROR"
+    target.record_finding(CLOSE_AFTER_ERROR, not follows, detail)
 
 
 @case(RECEIPTS, IN_PIECES, needs={"stomp-1.2"})

@@ -118,9 +118,8 @@ def test_any_header_text_survives_from_send_to_message(
     )
     line = raw_line(key, text, version)
     written = b"\n" + line + b"\n" in raw.replace(b"\r\n", b"\n")
-    target.record_finding(
-        ESCAPED[version], written, f"MESSAGE {'has' if written else 'lacks'} the line {line!r}"
-    )
+    detail = f"MESSAGE {'has' if written else 'lacks'} the line {line!r}"
+    target.record_finding(ESCAPED[version], written, detail)
 
 
 def _fate_of(name: str, value: str, received: str | None) -> str:
@@ -152,11 +151,8 @@ def test_header_text_survives_between_versions(
     consumer.message(body=b"control")
     producer.publish(to, b"body", {"x-word": f"<{text}>"}, receipt=False)
     received = consumer.message(body=b"body", proves=BETWEEN[version]).get("x-word")
-    target.record_finding(
-        BETWEEN[version],
-        received == f"<{text}>",
-        f"from {sender} to {version}: '<{text!r}>' arrived as {received!r}",
-    )
+    detail = f"from {sender} to {version}: '<{text!r}>' arrived as {received!r}"
+    target.record_finding(BETWEEN[version], received == f"<{text}>", detail)
 
 
 @case(AS_IT_IS_1_0, ESCAPED_1_1, ESCAPED_1_2, needs={"multicast"})
@@ -178,11 +174,8 @@ def test_each_subscriber_gets_header_text_in_its_own_writing(target: Bench) -> N
             for body in bodies:
                 message = consumers[version].message(body=body, proves=requirement)
                 received = message.get("x-word")
-                target.record_finding(
-                    requirement,
-                    received == text,
-                    f"a subscriber of {version} got {received!r} for {text!r}",
-                )
+                detail = f"a subscriber of {version} got {received!r} for {text!r}"
+                target.record_finding(requirement, received == text, detail)
 
 
 @case(VALUE_1_0)
@@ -315,9 +308,8 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
     if behaviour and place == "value" and (seen.refused or seen.answered):
         target.record_behaviour(behaviour, "refuses" if seen.refused else "accepts")
     # The case ends here on a violation: our consumer could not read the accepted message.
-    target.require(
-        UNDEFINED[version], seen.ended is not None, f"{escape!r} in a {place} of SEND: {seen}"
-    )
+    detail = f"{escape!r} in a {place} of SEND: {seen}"
+    target.require(UNDEFINED[version], seen.ended is not None, detail)
     accepted(b"after")
     consumer.expect_nothing(
         for_=ms(1) if target.virtual else MOMENT,

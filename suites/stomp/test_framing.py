@@ -230,9 +230,8 @@ def test_connect_may_mix_its_line_ends(target: Bench) -> None:
             if answered
             else f"was not answered with CONNECTED: {peer.instead()}"
         )
-        target.record_finding(
-            CR_LF, answered, f"CONNECT whose first line ends with {ends} {answer}"
-        )
+        detail = f"CONNECT whose first line ends with {ends} {answer}"
+        target.record_finding(CR_LF, answered, detail)
 
 
 def mixed(
@@ -260,9 +259,8 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     lines = [raw_line(*header, "1.1") for header in (("destination", to.name), *to.send_headers)]
     producer.write(raw_frame("SEND", [*lines, b"x-word:value\r", b"receipt:sent"], b"with a CR"))
     answer = producer.watch_for(frame("RECEIPT", {"receipt-id": "sent"}))
-    target.require(
-        CR_IN_LINE, answer is not None, f"a CR at the end of a value: {producer.instead()}"
-    )
+    words = f"a CR at the end of a value: {producer.instead()}"
+    target.require(CR_IN_LINE, answer is not None, words)
     # The case looks at the bytes themselves: a broker may turn the CR into something that is no 1.1
     # frame.
     target.wait_until(lambda: b"with a CR\x00" in raw, MOMENT * 10)
@@ -388,10 +386,8 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
     seen = fate(target, peer)
     frames = list(raw_frames(received))
     commands = [message.command.decode(errors="replace") for message in frames]
-    target.control(
-        commands[:1] == ["CONNECTED"] and "MESSAGE" in commands,
-        f"the server sent {', '.join(commands)}; {seen}",
-    )
+    detail = f"the server sent {', '.join(commands)}; {seen}"
+    target.control(commands[:1] == ["CONNECTED"] and "MESSAGE" in commands, detail)
     wrong = next((line for part in frames if (line := wrong_line(part, version)) is not None), None)
     target.record_finding(
         HEADER_GRAMMAR[version],
@@ -407,9 +403,8 @@ def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) ->
             "MESSAGE",
             "ERROR",
         }
-        target.record_finding(
-            SERVER_COMMANDS[version], known, f"the server's commands were {', '.join(commands)}"
-        )
+        detail = f"the server's commands were {', '.join(commands)}"
+        target.record_finding(SERVER_COMMANDS[version], known, detail)
         heads = b"".join(line for part in frames for line in part.lines)
         held = "only ASCII" if heads.isascii() else "more than ASCII"
         words = f"the headers of {len(frames)} frames contain {held}"

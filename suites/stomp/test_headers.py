@@ -160,11 +160,8 @@ def test_a_header_name_in_other_case_is_another_header(target: Bench, version: s
         f"SEND had a header Destination too; destination arrived as {message.get('destination')!r}",
     )
     lost = [name for name, value in other if message.get(name) != value]
-    target.record_finding(
-        NAMES_HAVE_CASE[version],
-        not lost,
-        f"of the headers in capitals, MESSAGE lacks {', '.join(lost) or 'none'}",
-    )
+    detail = f"of the headers in capitals, MESSAGE lacks {', '.join(lost) or 'none'}"
+    target.record_finding(NAMES_HAVE_CASE[version], not lost, detail)
     producer.settle()
     producer.expect_nothing(
         for_=MOMENT, of=frame("RECEIPT", {"receipt-id": "wrong"}), proves=NAMES_HAVE_CASE[version]
@@ -278,6 +275,5 @@ def test_text_in_utf_8_is_understood(target: Bench, version: str, text: str) -> 
     words = f"the body {mixed!r} arrived as {message.body!r}"
     target.record_finding(UTF_8[version], message.body == mixed.encode(), words)
     received = message.get(f"x-{mixed}")
-    target.record_finding(
-        requirements, received == mixed, f"the header {mixed!r} arrived as {received!r}"
-    )
+    detail = f"the header {mixed!r} arrived as {received!r}"
+    target.record_finding(requirements, received == mixed, detail)

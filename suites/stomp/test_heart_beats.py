@@ -136,11 +136,8 @@ def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     if cy == 0:
         target.advance(ms(1100))
         beats = heartbeats(target.events, peer.conn, 0)
-        target.record_finding(
-            REQUESTED[version],
-            not beats,
-            f"the client wants no heartbeats (cy=0) and got {len(beats)} in 1100 ms",
-        )
+        detail = f"the client wants no heartbeats (cy=0) and got {len(beats)} in 1100 ms"
+        target.record_finding(REQUESTED[version], not beats, detail)
 
 
 def _connected_at(target: Bench, peer: StompPeer) -> Instant:
@@ -189,11 +186,8 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     others = (
         bytes(received).replace(b"\n" if version == "1.1" else b"\r\n", b"").replace(b"\n", b"")
     )
-    target.record_finding(
-        BEAT_IS_EOL[version],
-        not others,
-        f"heartbeats of {bytes(received)[:20]!r} arrived; expected line ends",
-    )
+    detail = f"heartbeats of {bytes(received)[:20]!r} arrived; expected line ends"
+    target.record_finding(BEAT_IS_EOL[version], not others, detail)
 
 
 def _begin(peer: StompPeer, to: Destination, id: str) -> dict[str, str]:
@@ -296,9 +290,8 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
         )
     for client, words in ((peer, "no header"), (zeros, "0,0")):
         beats = heartbeats(target.events, client.conn, start)
-        target.record_finding(
-            SAME_AS_ZERO[version], not beats, f"{len(beats)} beats with {words} in 1300 ms"
-        )
+        detail = f"{len(beats)} beats with {words} in 1300 ms"
+        target.record_finding(SAME_AS_ZERO[version], not beats, detail)
     peer.settle()
 
 

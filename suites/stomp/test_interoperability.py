@@ -97,6 +97,5 @@ def test_by_default_a_message_has_no_number(target: Bench) -> None:
     producer.publish(queue, b"m")
     message = consumer.message(body=b"m")
     value = message.get(NUMBERED)
-    target.record_finding(
-        AMQ_MESSAGE_ID, value is None, f"the message arrived with {NUMBERED} {shown(value)}"
-    )
+    detail = f"the message arrived with {NUMBERED} {shown(value)}"
+    target.record_finding(AMQ_MESSAGE_ID, value is None, detail)

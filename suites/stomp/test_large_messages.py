@@ -111,14 +111,10 @@ def test_a_large_body_comes_whole(
         consumer.subscribe(queue)
     received = bodies(receive(target, consumer, 2))
     what = f"{size} bytes sent by {acceptor} as {'bytes' if as_bytes else 'text'}"
-    target.record_finding(
-        LARGE,
-        received[:1] == [body],
-        f"{what}: {difference(body, received[0]) if received else 'nothing arrived'}",
-    )
-    target.record_finding(
-        LARGE, received[1:] == [b"small"], f"{what}: after it, {listed(received[1:])} arrived"
-    )
+    detail = f"{what}: {difference(body, received[0]) if received else 'nothing arrived'}"
+    target.record_finding(LARGE, received[:1] == [body], detail)
+    detail = f"{what}: after it, {listed(received[1:])} arrived"
+    target.record_finding(LARGE, received[1:] == [b"small"], detail)
 
 
 @case(LARGE, needs=NEEDS)
@@ -142,11 +138,8 @@ def test_every_subscriber_gets_a_large_body_whole(
             if received
             else "nothing arrived"
         )
-        target.record_finding(
-            LARGE,
-            received == [(body, "red")],
-            f"{size} bytes sent through {acceptor}, subscriber {number}: {words}",
-        )
+        detail = f"{size} bytes sent through {acceptor}, subscriber {number}: {words}"
+        target.record_finding(LARGE, received == [(body, "red")], detail)
 
 
 @case(LARGE, needs=NEEDS)
@@ -167,11 +160,8 @@ def test_a_large_body_that_comes_again_is_still_whole(
         consumer.subscribe(queue, ack=INDIVIDUAL[spoken])
         messages = receive(target, consumer, 1)
         words = difference(body, messages[0].body) if messages else "nothing arrived"
-        target.require(
-            LARGE,
-            bodies(messages) == [body],
-            f"{size} bytes sent through {acceptor}, delivery {turn + 1}: {words}",
-        )
+        detail = f"{size} bytes sent through {acceptor}, delivery {turn + 1}: {words}"
+        target.require(LARGE, bodies(messages) == [body], detail)
         if turn == times:
             consumer.ack(messages[0], receipt=True)
         consumer.request("DISCONNECT")
@@ -180,9 +170,8 @@ def test_a_large_body_that_comes_again_is_still_whole(
     last.subscribe(queue)
     last.publish(queue, b"small")
     left = [body[:20] for body in bodies(collect(target, last, 1))]
-    target.record_finding(
-        LARGE, left == [b"small"], f"after its ACK, the next consumer got {listed(left)}"
-    )
+    detail = f"after its ACK, the next consumer got {listed(left)}"
+    target.record_finding(LARGE, left == [b"small"], detail)
 
 
 @case(LARGE, needs=NEEDS)
@@ -204,11 +193,8 @@ def test_a_body_larger_than_the_window_comes_all_the_same(
     for number, body in enumerate(sent):
         messages = receive(target, consumer, 1)
         words = difference(body, messages[0].body) if messages else "nothing arrived"
-        target.require(
-            LARGE,
-            bodies(messages)[:1] == [body],
-            f"body {number} of {size} bytes, window {window}: {words}",
-        )
+        detail = f"body {number} of {size} bytes, window {window}: {words}"
+        target.require(LARGE, bodies(messages)[:1] == [body], detail)
         for message in messages:
             consumer.ack(message, receipt=True)
         if len(messages) > 1:  # the window was larger than a body
@@ -247,11 +233,8 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
         else f"{len(received)} messages arrived; {consumer.instead()}"
     )
     target.require(LARGE, received[1:2] == [body], f"{what}: {words}")
-    target.record_finding(
-        LARGE,
-        received[::2] == [b"before", b"behind"],
-        f"{what}: around it, {listed(body[:9] for body in received[::2])} arrived",
-    )
+    detail = f"{what}: around it, {listed(body[:9] for body in received[::2])} arrived"
+    target.record_finding(LARGE, received[::2] == [b"before", b"behind"], detail)
     consumer.ack(messages[-1], receipt=True)
     consumer.request("DISCONNECT")
     left = left_in(target, queue, "1.2", 0)

@@ -55,9 +55,8 @@ def look_for(
                 judge(target, version, message, size)
             continue
         bystander.check()
-        target.control(
-            accepted > 0, f"{size} {what} are not a large frame, and were refused: {seen}"
-        )
+        words = f"{size} {what} are not a large frame, and were refused: {seen}"
+        target.control(accepted > 0, words)
         target.record_behaviour(f"stomp.most-{what.replace(' ', '-')}", accepted)
         _judge_refusal(target, version, f"{accepted} {what} are accepted and {size} are not", seen)
         return
@@ -89,11 +88,8 @@ def _judge_body(target: Bench, version: str, message: Frame, size: int) -> None:
 
 def _judge_refusal(target: Bench, version: str, words: str, seen: Fate) -> None:
     target.record_finding(MAY_LIMIT[version], seen.refused, words)
-    target.record_finding(
-        OVER_LIMIT[version],
-        seen.explained and seen.ended is not None,
-        f"{words}; beyond the limit {seen}",
-    )
+    detail = f"{words}; beyond the limit {seen}"
+    target.record_finding(OVER_LIMIT[version], seen.explained and seen.ended is not None, detail)
 
 
 def _send(

@@ -167,9 +167,8 @@ def test_a_message_to_be_acknowledged_says_how(target: Bench, ack: str) -> None:
     queue, peer = target.destination(), target.stomp("1.2")
     publish_all(peer, queue, numbered(5))
     values = [message.get("ack") for message in held(target, peer, queue, 5, ack)]
-    target.record_finding(
-        ACK_HEADER, all(values), f"the header ack of five messages in mode {ack}: {shown(values)}"
-    )
+    detail = f"the header ack of five messages in mode {ack}: {shown(values)}"
+    target.record_finding(ACK_HEADER, all(values), detail)
     words = f"five outstanding messages have the ack values {shown(values)}"
     target.record_finding(ACK_HEADER, len(set(values)) == 5, words)
 

@@ -74,11 +74,8 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
     peer = opened(target, ",".join(offered), highest)
     connected = peer.expect(CONNECTED, proves=HIGHEST_COMMON)
     value = connected.get("version", "1.0")
-    target.record_finding(
-        HIGHEST_COMMON,
-        value == highest,
-        f"accept-version:{','.join(offered)} was answered with version:{value}",
-    )
+    detail = f"accept-version:{','.join(offered)} was answered with version:{value}"
+    target.record_finding(HIGHEST_COMMON, value == highest, detail)
     if value == highest:
         judge_dialect(peer, highest)
 
@@ -110,14 +107,10 @@ def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
             peer.instead() if receipt is None else f"receipt-id:{receipt.get('receipt-id')}"
         )
     default, explicit = echoed
-    target.record_finding(
-        DEFAULT, default == explicit, f"got {default}; with accept-version:1.0, got {explicit}"
-    )
-    target.record_finding(
-        DIALECT_1_0,
-        default == f"receipt-id:{text}",
-        f"expected RECEIPT receipt-id:{text}, but got {default}",
-    )
+    detail = f"got {default}; with accept-version:1.0, got {explicit}"
+    target.record_finding(DEFAULT, default == explicit, detail)
+    detail = f"expected RECEIPT receipt-id:{text}, but got {default}"
+    target.record_finding(DIALECT_1_0, default == f"receipt-id:{text}", detail)
 
 
 @case(LISTS_VERSIONS, MAY_REFUSE, REFUSED_WITH_ERROR)
@@ -131,11 +124,8 @@ def test_without_a_common_version_there_is_no_session(
     peer = opened(target, ",".join(offered), version)
     connected = peer.watch_for(CONNECTED)
     asked = f"accept-version:{','.join(offered)}"
-    target.require(
-        (LISTS_VERSIONS[version], MAY_REFUSE[version]),
-        connected is None,
-        f"{asked}: {connected.brief() if connected else peer.instead()}",
-    )
+    detail = f"{asked}: {connected.brief() if connected else peer.instead()}"
+    target.require((LISTS_VERSIONS[version], MAY_REFUSE[version]), connected is None, detail)
     seen = fate_of_stranger(target, peer)
     target.record_finding(MAY_REFUSE[version], seen.refused, f"{asked}: {seen}")
     target.record_finding(

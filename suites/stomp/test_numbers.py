@@ -202,10 +202,8 @@ def judge(target: Bench, replaced: Replaced) -> None:
         if broken is not None:
             usual = Conversation(target, replaced, usual=True)
             usual.play()
-            target.control(
-                usual.outcome is Outcome.WORKED,
-                f"the conversation should work without the number: {usual.outcome}",
-            )
+            detail = f"the conversation should work without the number: {usual.outcome}"
+            target.control(usual.outcome is Outcome.WORKED, detail)
         for requirement in dict.fromkeys((*STAGES.values(), NEGATIVE_LIMIT)):
             if requirement in target.cited:
                 target.record_finding(requirement, requirement != broken, conversation.detail)

@@ -122,11 +122,8 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
             later.append(receipt)
         elif words != HELD:
             answer = peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=target.cited)
-            target.record_finding(
-                NO_BODY[version],
-                not answer.body,
-                f"the RECEIPT of {words} has the body {answer.body!r}",
-            )
+            detail = f"the RECEIPT of {words} has the body {answer.body!r}"
+            target.record_finding(NO_BODY[version], not answer.body, detail)
         while command == "COMMIT" and later:
             peer.expect(frame("RECEIPT", {"receipt-id": later.pop()}), proves=target.cited)
     target.wait_until(lambda: peer.ended is not None, QUIET)

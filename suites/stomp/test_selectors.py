@@ -150,11 +150,8 @@ def test_not_speaks_of_the_whole_comparison_behind_it(
     consumer.send("SUBSCRIBE", (*fields.items(), *topic.subscribe_headers))
     answer = consumer.watch_for(frame("RECEIPT", {"receipt-id": receipt}))
     if answer is None:
-        target.record_finding(
-            SYNTAX_OF_JMS,
-            False,
-            f"NOT without parentheses: {expression} was refused; {consumer.instead()}",
-        )
+        detail = f"NOT without parentheses: {expression} was refused; {consumer.instead()}"
+        target.record_finding(SYNTAX_OF_JMS, False, detail)
         return
     kind, expected = "NOT without parentheses", selected(expression, sent)
     judge_selected(target, "1.2", str(expression), sent, expected, kind, SYNTAX_OF_JMS)
@@ -267,11 +264,8 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
     for name in ("fits", "larger"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
     received = [message["subscription"] for message in consumer.take_messages()]
-    target.record_finding(
-        SELECTOR,
-        received == ["fits"],
-        f"a body of {size} bytes was selected by {listed(received)}; expected 'fits'",
-    )
+    detail = f"a body of {size} bytes was selected by {listed(received)}; expected 'fits'"
+    target.record_finding(SELECTOR, received == ["fits"], detail)
 
 
 @case(SELECTOR, needs=NEEDS)
@@ -286,11 +280,8 @@ def test_the_address_is_known(target: Bench) -> None:
     for name in ("this", "another"):
         consumer.expect(frame("MESSAGE", {"subscription": name}, body=LAST))
     received = [message["subscription"] for message in consumer.take_messages()]
-    target.record_finding(
-        SELECTOR,
-        received == ["this"],
-        f"a message to {topic.name} was selected by {listed(received)}",
-    )
+    detail = f"a message to {topic.name} was selected by {listed(received)}"
+    target.record_finding(SELECTOR, received == ["this"], detail)
 
 
 @case(SELECTOR, needs=NEEDS)
@@ -379,11 +370,8 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
         )  # no content-length: text
     end(producer, topic)
     received = until_last(consumer)
-    target.record_finding(
-        SELECTOR,
-        received == [b"<order><item price='3'/></order>"],
-        f"of three bodies, {listed(received)} arrived",
-    )
+    detail = f"of three bodies, {listed(received)} arrived"
+    target.record_finding(SELECTOR, received == [b"<order><item price='3'/></order>"], detail)
 
 
 # --- queues ---------------------------------------------------------------------------------------
@@ -465,10 +453,8 @@ def test_what_a_selective_consumer_held_comes_back_to_its_place(
         producer.publish(queue, blue, {"color": "blue"}, receipt=False)
         producer.publish(queue, red, {"color": "red"})
     received = receive(target, first, count)
-    target.control(
-        bodies(received) == reds,
-        f"the first consumer got {listed(bodies(received))}; expected {listed(reds)}",
-    )
+    detail = f"the first consumer got {listed(bodies(received))}; expected {listed(reds)}"
+    target.control(bodies(received) == reds, detail)
     for message in received[held:]:
         first.ack(message, receipt=True)
     expected = reds[:held]

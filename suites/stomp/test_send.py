@@ -222,9 +222,8 @@ def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, versi
     ]
     peer.write(b"".join(frames))
     received = [peer.message(proves=NUL_AFTER_BODY[version]).body for _ in sent]
-    target.record_finding(
-        NUL_AFTER_BODY[version], received == sent, f"{sent!r} was sent and {received!r} arrived"
-    )
+    detail = f"{sent!r} was sent and {received!r} arrived"
+    target.record_finding(NUL_AFTER_BODY[version], received == sent, detail)
 
 
 @case(NUL_ENDS_BODY)
@@ -236,8 +235,5 @@ def test_without_content_length_the_first_nul_ends_the_frame(target: Bench) -> N
     head = f"SEND\ndestination:{queue.name}\n{''.join(f'{k}:{v}{chr(10)}' for k, v in queue.send_headers)}\n".encode()  # noqa: E501
     peer.write(head + b"first\x00" + head + b"second\x00")
     received = [peer.message(proves=NUL_ENDS_BODY).body for _ in range(2)]
-    target.record_finding(
-        NUL_ENDS_BODY,
-        received == [b"first", b"second"],
-        f"'first' and 'second' were sent; {listed(received)} arrived",
-    )
+    detail = f"'first' and 'second' were sent; {listed(received)} arrived"
+    target.record_finding(NUL_ENDS_BODY, received == [b"first", b"second"], detail)

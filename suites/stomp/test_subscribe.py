@@ -392,10 +392,8 @@ def test_a_message_says_which_subscription_it_comes_by(target: Bench, version: s
     received = {
         message.body.decode(): message.get("subscription") for message in collect(target, peer, 2)
     }
-    target.control(
-        received.keys() == queues.keys(),
-        f"one message was sent to each of two subscriptions; {len(received)} arrived",
-    )
+    detail = f"one message was sent to each of two subscriptions; {len(received)} arrived"
+    target.control(received.keys() == queues.keys(), detail)
     target.record_finding(
         NAMES_SUBSCRIPTION[version],
         all(name == answer for name, answer in received.items()),

@@ -45,9 +45,8 @@ def without_login(target: Bench) -> tuple[tuple[str, str], ...]:
 def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> None:
     """Judge that this connection gets no session. TLS may end before STOMP can give a reason."""
     admitted = peer.watch_for(CONNECTED, within=seconds(3)) is not None
-    target.record_finding(
-        proves, not admitted, f"{why}: {'the client was admitted' if admitted else peer.instead()}"
-    )
+    detail = f"{why}: {'the client was admitted' if admitted else peer.instead()}"
+    target.record_finding(proves, not admitted, detail)
 
 
 @case(SSL, SHOWN, CERTIFICATE_OPTIONAL, needs={"tls-fixtures"})
@@ -58,11 +57,8 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
     there, back, body = target.destination(), target.destination(), b"\xa5" * size
     plain = target.stomp()
     peer = target.stomp(acceptor=MAY)
-    target.record_finding(
-        SHOWN,
-        bool(peer.channel.security),
-        f"TLS was agreed with {peer.channel.security or 'nothing'}",
-    )
+    detail = f"TLS was agreed with {peer.channel.security or 'nothing'}"
+    target.record_finding(SHOWN, bool(peer.channel.security), detail)
     assert peer.connected is not None
     target.record_held(
         CERTIFICATE_OPTIONAL,
@@ -88,9 +84,8 @@ def test_heart_beats_come_over_tls(target: Bench) -> None:
     peer = target.stomp(acceptor=MAY, heart_beat="2000,500")
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
-    target.control(
-        0 < promised <= 1000, f"the server promises too few beats: {peer.connected.brief()}"
-    )
+    detail = f"the server promises too few beats: {peer.connected.brief()}"
+    target.control(0 < promised <= 1000, detail)
     for _ in range(6):
         target.advance(ms(500))
         peer.beat()

@@ -165,11 +165,8 @@ def test_a_command_that_begins_like_a_listed_one_has_not_its_effect(
                 witness.publish(to, b"one")
                 witness = offender
         arrived = target.wait_until(lambda: witness.messages_seen > 0, QUIET)
-        target.record_finding(
-            OTHER_COMMAND[version],
-            not arrived,
-            f"with {word} in place of {command}, {witness.messages_seen} messages arrived",
-        )
+        detail = f"with {word} in place of {command}, {witness.messages_seen} messages arrived"
+        target.record_finding(OTHER_COMMAND[version], not arrived, detail)
         if witness is not offender:
             target.stomp(version).publish(to, b"after")
             witness.message(body=b"after")

@@ -88,17 +88,15 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
         ", ".join(reply.values("connection")).lower().split(", "),
     )
     held = [value.lower() for value in upgrade] == ["websocket"] and "upgrade" in connection
-    target.record_finding(
-        FIELDS, held, f"Upgrade: {shown(upgrade)}; Connection: {shown(connection)}"
-    )
+    detail = f"Upgrade: {shown(upgrade)}; Connection: {shown(connection)}"
+    target.record_finding(FIELDS, held, detail)
     answered_value = reply.values("sec-websocket-accept")
     words = f"key {key}: accept is {shown(answered_value)}"
     target.record_finding(ACCEPT_KEY, answered_value == [codec.accept(key)], words)
     agreed = reply.values("sec-websocket-protocol")
     if not set(offered) & set(SUB_PROTOCOLS):
-        target.record_finding(
-            NO_PROTOCOL, not agreed, f"offered {shown(offered)}, agreed {shown(agreed)}"
-        )
+        detail = f"offered {shown(offered)}, agreed {shown(agreed)}"
+        target.record_finding(NO_PROTOCOL, not agreed, detail)
     else:
         target.record_finding(
             CHOSEN_PROTOCOL,
@@ -106,9 +104,8 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
             f"offered {shown(offered)}, agreed {shown(agreed)}",
         )
     listed = reply.values("sec-websocket-extensions")
-    target.record_finding(
-        EXTENSIONS, not listed, f"no extension was offered; the answer lists {shown(listed)}"
-    )
+    detail = f"no extension was offered; the answer lists {shown(listed)}"
+    target.record_finding(EXTENSIONS, not listed, detail)
 
 
 BAD_REQUESTS: dict[str, dict[str, object]] = {
@@ -134,9 +131,8 @@ def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> N
     socket.ask(**BAD_REQUESTS[bad])  # type: ignore[arg-type]
     reply = socket.watch_for(REPLY)
     status = reply.status if isinstance(reply, Reply) else None
-    target.record_finding(
-        BAD_REQUEST, status is not None and status >= 400, f"{bad}: {_said(socket, reply)}"
-    )
+    detail = f"{bad}: {_said(socket, reply)}"
+    target.record_finding(BAD_REQUEST, status is not None and status >= 400, detail)
     target.websocket().close_socket()
 
 
@@ -210,9 +206,8 @@ def test_pings_are_answered_also_amid_a_message(target: Bench, payloads: list[by
 def _pong(target: Bench, socket: WebSocketPeer, payload: bytes, also: str) -> None:
     pong = socket.expect(ws(Op.PONG), proves="RFC6455-CTRL-02")
     assert isinstance(pong, WsFrame)
-    target.record_finding(
-        also, pong.payload == payload, f"Ping {payload!r} was answered with {pong.brief()}"
-    )
+    detail = f"Ping {payload!r} was answered with {pong.brief()}"
+    target.record_finding(also, pong.payload == payload, detail)
 
 
 @case(UNASKED_PONG, needs={"websocket"})
@@ -224,9 +219,8 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
         socket.send(Op.PONG, payload)
     peer.settle()
     answer = [ws_frame.name for ws_frame in socket.frames[before:] if ws_frame.is_control]
-    target.record_finding(
-        UNASKED_PONG, not answer, f"unsolicited Pongs were answered with {answer or 'nothing'}"
-    )
+    detail = f"unsolicited Pongs were answered with {answer or 'nothing'}"
+    target.record_finding(UNASKED_PONG, not answer, detail)
 
 
 @case(MASK_REQUIRED, NOT_PROCESSED, needs={"websocket"})
@@ -318,12 +312,10 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
         producer.publish(to, b"late %d" % number, receipt=False)
     close = socket.expect(CLOSE, proves=CLOSE_ANSWERED)
     assert isinstance(close, WsFrame)
-    target.record_finding(
-        SAME_CODE, close.code == code, f"Close {code} was answered with {close.brief()}"
-    )
-    target.record_finding(
-        CLOSE_BODY, len(close.payload) != 1, f"the Close that arrived: {close.brief()}"
-    )
+    detail = f"Close {code} was answered with {close.brief()}"
+    target.record_finding(SAME_CODE, close.code == code, detail)
+    detail = f"the Close that arrived: {close.brief()}"
+    target.record_finding(CLOSE_BODY, len(close.payload) != 1, detail)
     target.wait_until(lambda: socket.ended is not None, PATIENCE)
     state = "open" if socket.ended is None else "closed"
     words = f"Close {code} was answered, and the connection is {state}"
@@ -333,9 +325,8 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
         for ws_frame in socket.frames[socket.frames.index(close) + 1 :]
         if not ws_frame.is_control
     ]
-    target.record_finding(
-        NO_DATA_AFTER_CLOSE, not behind, f"after its Close, the server sent {behind or 'nothing'}"
-    )
+    detail = f"after its Close, the server sent {behind or 'nothing'}"
+    target.record_finding(NO_DATA_AFTER_CLOSE, not behind, detail)
     other = target.stomp()
     other.subscribe(to)
     other.message(body=b"one")

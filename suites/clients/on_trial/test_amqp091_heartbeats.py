@@ -99,11 +99,8 @@ def test_no_heart_beats_were_agreed(target: Bench) -> None:
     since = target.now()
     target.wait_until(lambda: trial.lost, seconds(8))
     signs = len(trial.signs_since(since)) - 1
-    target.require(
-        NONE_AGREED,
-        not trial.lost and not signs,
-        f"the client wrote {signs} times and {'left' if trial.lost else 'stayed'}",
-    )
+    detail = f"the client wrote {signs} times and {'left' if trial.lost else 'stayed'}"
+    target.require(NONE_AGREED, not trial.lost and not signs, detail)
     still_receives(trial)
 
 

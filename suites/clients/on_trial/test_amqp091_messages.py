@@ -133,11 +133,8 @@ def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
     again = trial.open_channel(5).channel
     target.record_finding(CHANNEL_MAX, again <= 3, f"the next channel has the number {again}")
     busy = {opened[0], opened[2]}
-    target.record_finding(
-        OPENED_ONCE,
-        again not in busy,
-        f"channel {again} was opened again while {listed(busy)} were open",
-    )
+    detail = f"channel {again} was opened again while {listed(busy)} were open"
+    target.record_finding(OPENED_ONCE, again not in busy, detail)
     still_works(trial, 5)
 
 

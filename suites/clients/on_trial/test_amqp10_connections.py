@@ -76,11 +76,8 @@ def test_a_frame_above_its_limit_ends_the_connection(target: Bench) -> None:
     trial.server.deliver(link, b"x" * 9000)
     target.wait_until(lambda: trial.server.closing is not None, seconds(5))
     error = trial.server.closing_condition
-    target.record_finding(
-        TOO_LARGE,
-        error == "amqp:connection:framing-error",
-        f"the client closed with {error or 'no error'}; {trial.driver.instead()}",
-    )
+    detail = f"the client closed with {error or 'no error'}; {trial.driver.instead()}"
+    target.record_finding(TOO_LARGE, error == "amqp:connection:framing-error", detail)
 
 
 @case(HANDLES, needs=TRIAL)
@@ -196,9 +193,8 @@ def test_a_close_of_the_server_is_answered(target: Bench, error: str | None) -> 
     target.wait_until(lambda: trial.server.closing is not None, seconds(3))
     target.wait_until(lambda: trial.server.ended is not None, seconds(1))
     closes = trial.server.named("close")
-    target.record_finding(
-        CLOSE, bool(closes), f"close was answered with {len(closes)} close frames"
-    )
+    detail = f"close was answered with {len(closes)} close frames"
+    target.record_finding(CLOSE, bool(closes), detail)
     if closes:
         judge_trace(target, trial.server, amqp_liveness.order)
     else:

@@ -40,9 +40,8 @@ def test_a_login_and_a_passcode_are_in_the_first_frame(target: Bench) -> None:
 def test_connect_has_no_body(target: Bench, version: str) -> None:
     """A client connects: its first frame has no body."""
     first = target.stomp_client(version).dial()
-    target.record_finding(
-        EMPTY_BODY[version], not first.body, f"the body has {len(first.body)} bytes"
-    )
+    detail = f"the body has {len(first.body)} bytes"
+    target.record_finding(EMPTY_BODY[version], not first.body, detail)
 
 
 @case(ACCEPT_VERSION, HOST, needs=TRIAL)
@@ -53,23 +52,18 @@ def test_connect_names_versions_and_host(target: Bench, version: str) -> None:
     """
     first = target.stomp_client(version).dial()
     named = (first.get("accept-version") or "").split(",")
-    target.record_finding(
-        ACCEPT_VERSION[version], version in named, f"the first frame is {first.brief()}"
-    )
-    target.record_finding(
-        HOST[version], first.get("host") is not None, f"the first frame is {first.brief()}"
-    )
+    detail = f"the first frame is {first.brief()}"
+    target.record_finding(ACCEPT_VERSION[version], version in named, detail)
+    detail = f"the first frame is {first.brief()}"
+    target.record_finding(HOST[version], first.get("host") is not None, detail)
 
 
 @case(CONNECT_FOR_OLD_SERVERS, needs=TRIAL)
 def test_the_first_frame_is_one_that_old_servers_know(target: Bench, version: str) -> None:
     """A 1.1 or 1.2 client's first frame is CONNECT, which 1.0 servers know, and not STOMP."""
     first = target.stomp_client(version).dial()
-    target.record_finding(
-        CONNECT_FOR_OLD_SERVERS[version],
-        first.command == "CONNECT",
-        f"the first frame is {first.command}",
-    )
+    detail = f"the first frame is {first.command}"
+    target.record_finding(CONNECT_FOR_OLD_SERVERS[version], first.command == "CONNECT", detail)
 
 
 @case(ASCENDING, needs=TRIAL)
@@ -133,6 +127,5 @@ def test_a_client_may_announce_heart_beats(target: Bench) -> None:
     first = trial.dial(heart_beat=(1000, 1000))
     trial.server.accept("1.2", (0, 0))
     trial.driver.expect(event_named("connected"))
-    target.record_finding(
-        HEART_BEAT_GIVEN, first.get("heart-beat") is not None, f"the first frame is {first.brief()}"
-    )
+    detail = f"the first frame is {first.brief()}"
+    target.record_finding(HEART_BEAT_GIVEN, first.get("heart-beat") is not None, detail)

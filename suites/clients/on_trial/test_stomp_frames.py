@@ -50,9 +50,8 @@ def test_send_names_its_destination(target: Bench, version: str) -> None:
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x")
     sent = trial.server.received("SEND", proves=DESTINATION[version])
-    target.record_finding(
-        DESTINATION[version], sent.get("destination") == "/queue/a", f"got {sent.brief()}"
-    )
+    detail = f"got {sent.brief()}"
+    target.record_finding(DESTINATION[version], sent.get("destination") == "/queue/a", detail)
 
 
 @case(CONTENT_LENGTH, NUL_BEHIND_BODY, needs=TRIAL)
@@ -64,11 +63,8 @@ def test_a_body_has_its_length(target: Bench, version: str, size: int) -> None:
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x" * size)
     sent = trial.server.received("SEND", proves=NUL_BEHIND_BODY[version])
-    target.record_finding(
-        CONTENT_LENGTH[version],
-        sent.get("content-length") == str(size),
-        f"content-length is {sent.get('content-length')!r} for {size} bytes",
-    )
+    detail = f"content-length is {sent.get('content-length')!r} for {size} bytes"
+    target.record_finding(CONTENT_LENGTH[version], sent.get("content-length") == str(size), detail)
     trial.driver.done("send", destination="/queue/b", body="y")
     trial.server.expect(frame("SEND", body=b"y"), proves=NUL_BEHIND_BODY[version])
 
@@ -106,9 +102,8 @@ def test_a_content_type_and_headers_of_the_application(target: Bench, version: s
     )
     sent = trial.server.received("SEND")
     given = sent.get("content-type")
-    target.record_finding(
-        CONTENT_TYPE[version], given == "text/plain", f"content-type is {given!r}"
-    )
+    detail = f"content-type is {given!r}"
+    target.record_finding(CONTENT_TYPE[version], given == "text/plain", detail)
     target.record_finding(OWN_HEADERS[version], sent.get("colour") == "red", f"got {sent.brief()}")
 
 
@@ -127,11 +122,8 @@ def test_headers_are_escaped(target: Bench, version: str) -> None:
         target.record_not_applicable(WRITTEN_ESCAPED[version], "the library refuses such a value")
         return
     sent = trial.server.received("SEND", proves=WRITTEN_ESCAPED[version])
-    target.record_finding(
-        WRITTEN_ESCAPED[version],
-        sent.get("special") == SPECIAL[version],
-        f"{SPECIAL[version]!r} arrived as {sent.get('special')!r}",
-    )
+    detail = f"{SPECIAL[version]!r} arrived as {sent.get('special')!r}"
+    target.record_finding(WRITTEN_ESCAPED[version], sent.get("special") == SPECIAL[version], detail)
 
 
 @case(BLANKS_STAY, needs=TRIAL)
@@ -143,11 +135,8 @@ def test_blanks_around_a_value_stay(target: Bench, version: str) -> None:
     sent = trial.server.received("SEND")
     trial.server.deliver(trial.subscribe(), b"x", {"wide": BLANKS})
     received = trial.message().detail["headers"].get("wide")
-    target.record_finding(
-        BLANKS_STAY[version],
-        sent.get("wide") == BLANKS == received,
-        f"{BLANKS!r} was sent as {sent.get('wide')!r} and reported as {received!r}",
-    )
+    detail = f"{BLANKS!r} was sent as {sent.get('wide')!r} and reported as {received!r}"
+    target.record_finding(BLANKS_STAY[version], sent.get("wide") == BLANKS == received, detail)
 
 
 @case(UTF8, needs=TRIAL)
@@ -227,9 +216,8 @@ def test_the_first_of_repeated_headers_counts(target: Bench, version: str) -> No
     trial.connect()
     trial.server.deliver(trial.subscribe(), b"x", [("foo", "first"), ("foo", "second")])
     reported = trial.message().detail["headers"].get("foo")
-    target.record_finding(
-        FIRST_COUNTS[version], reported == "first", f"the application got {reported!r}"
-    )
+    detail = f"the application got {reported!r}"
+    target.record_finding(FIRST_COUNTS[version], reported == "first", detail)
 
 
 @case(LENGTH_COUNTS, needs=TRIAL)
@@ -270,9 +258,8 @@ def test_messages_arrive_in_any_pieces(target: Bench, version: str, piece: int) 
         body_of(trial.driver.expect(event_named("message"), proves=WHOLE_FRAMES[version]))
         for _ in range(3)
     ]
-    target.record_finding(
-        WHOLE_FRAMES[version], bodies == [b"one", b"", b"three"], f"the bodies are {listed(bodies)}"
-    )
+    detail = f"the bodies are {listed(bodies)}"
+    target.record_finding(WHOLE_FRAMES[version], bodies == [b"one", b"", b"three"], detail)
 
 
 @case(CR_LF, needs=TRIAL | {"stomp-1.2"})

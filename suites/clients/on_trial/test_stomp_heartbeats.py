@@ -63,11 +63,8 @@ def test_a_client_with_nothing_to_send_beats(
     trial.judge_signs(SENT_IN_TIME[version], interval, since)
     written = b"".join(data for at, data in trial.server.heard if at > since)
     allowed = b"\n" if version == "1.1" else b"\r\n"
-    target.record_finding(
-        LINE_END[version],
-        bool(written) and not written.strip(allowed),
-        f"the client wrote {written[:40]!r}",
-    )
+    detail = f"the client wrote {written[:40]!r}"
+    target.record_finding(LINE_END[version], bool(written) and not written.strip(allowed), detail)
 
 
 @case(NONE_AGREED, needs=TRIAL)
@@ -99,11 +96,8 @@ def test_a_connected_without_heart_beats_agrees_on_none(target: Bench, version: 
     since = target.now()
     target.advance(seconds(3))
     signs = len(trial.signs_since(since)) - 1
-    target.require(
-        NO_HEADER[version],
-        not trial.lost and signs == 0,
-        f"the client wrote {signs} times and {'left' if trial.lost else 'stayed'}",
-    )
+    detail = f"the client wrote {signs} times and {'left' if trial.lost else 'stayed'}"
+    target.require(NO_HEADER[version], not trial.lost and signs == 0, detail)
     still_receives(target, trial)
 
 

@@ -58,9 +58,8 @@ def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str
         asked.get("destination") == "/queue/a" and (version == "1.0" or bool(asked.get("id"))),
         f"got {asked.brief()}",
     )
-    target.record_finding(
-        ACK_MODE[version], asked.get("ack", "auto") == ack, f"got {asked.brief()}"
-    )
+    detail = f"got {asked.brief()}"
+    target.record_finding(ACK_MODE[version], asked.get("ack", "auto") == ack, detail)
 
 
 @case(TWO_IDS, needs=TRIAL)
@@ -69,11 +68,8 @@ def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
     trial = target.stomp_client(version)
     trial.connect()
     first, second = trial.subscribe(id="s1"), trial.subscribe(id="s2")
-    target.record_finding(
-        TWO_IDS[version],
-        first.get("id") != second.get("id"),
-        f"the ids are {first.get('id')!r} and {second.get('id')!r}",
-    )
+    detail = f"the ids are {first.get('id')!r} and {second.get('id')!r}"
+    target.record_finding(TWO_IDS[version], first.get("id") != second.get("id"), detail)
 
 
 @case(UNSUBSCRIBE, needs=TRIAL)
@@ -158,12 +154,10 @@ def test_settlements_may_be_in_a_transaction(target: Bench, version: str) -> Non
     ack = trial.server.received("ACK")
     trial.driver.done("nack", message=2, transaction="t1")
     nack = trial.server.received("NACK")
-    target.record_finding(
-        TRANSACTION_IN_ACK[version], ack.get("transaction") == name, f"got {ack.brief()}"
-    )
-    target.record_finding(
-        TRANSACTION_IN_NACK[version], nack.get("transaction") == name, f"got {nack.brief()}"
-    )
+    detail = f"got {ack.brief()}"
+    target.record_finding(TRANSACTION_IN_ACK[version], ack.get("transaction") == name, detail)
+    detail = f"got {nack.brief()}"
+    target.record_finding(TRANSACTION_IN_NACK[version], nack.get("transaction") == name, detail)
 
 
 @case(BEGIN, COMMIT, ABORT, needs=TRIAL | {"transactions"})
@@ -189,12 +183,10 @@ def test_transactions_are_named(target: Bench, version: str) -> None:
     commit = trial.server.received("COMMIT", proves=COMMIT[version])
     trial.driver.done("abort", transaction="t2")
     abort = trial.server.received("ABORT", proves=ABORT[version])
-    target.record_finding(
-        COMMIT[version], commit.get("transaction") == names[0], f"got {commit.brief()}"
-    )
-    target.record_finding(
-        ABORT[version], abort.get("transaction") == names[1], f"got {abort.brief()}"
-    )
+    detail = f"got {commit.brief()}"
+    target.record_finding(COMMIT[version], commit.get("transaction") == names[0], detail)
+    detail = f"got {abort.brief()}"
+    target.record_finding(ABORT[version], abort.get("transaction") == names[1], detail)
 
 
 @case(NOTHING_BEHIND, needs=TRIAL)
