@@ -333,6 +333,7 @@ def _carried(delivery: Delivery) -> bytes:
 @case(MODE_FIRST_SETTLES, MODE_SECOND_ILLEGAL, needs={"amqp"})
 @over(
     examples=16,
+    always=lambda target: [{"count": 1, "size": 10, "asked": None}],
     count=st.integers(1, 4),
     size=st.sampled_from([10, 1500]),
     asked=st.sampled_from([FIRST, None]),

@@ -88,12 +88,11 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     """Proton drains a queue: it gets the waiting messages, up to its credit, and then the remaining
     credit is used up."""
     node = target.node()
-    peer = target.proton()
-    session = peer.session()
-    sender = peer.sender(session, node.address, capabilities=node.capabilities)
+    producer, peer = target.proton(), target.proton()
+    sender = producer.sender(producer.session(), node.address, capabilities=node.capabilities)
     for number in range(count):
-        peer.publish(sender, b"%d" % number)
-    receiver = peer.receiver(session, node.address, capabilities=node.capabilities)
+        producer.publish(sender, b"%d" % number)
+    receiver = peer.receiver(peer.session(), node.address, capabilities=node.capabilities)
     back = peer.drain(receiver, credit, proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT))
     got = peer.take_messages(receiver)
     fine = len(got) == min(count, credit) and back == credit - len(got)
@@ -131,10 +130,10 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
     if outcome.startswith("modified") and "amqp-modified" not in target.capabilities:
         outcome = "released"
     node = target.node()
-    peer = target.proton()
-    session = peer.session()
-    peer.publish(peer.sender(session, node.address, capabilities=node.capabilities), b"settled")
-    receiver = peer.receiver(session, node.address, capabilities=node.capabilities, credit=1)
+    producer, peer = target.proton(), target.proton()
+    sender = producer.sender(producer.session(), node.address, capabilities=node.capabilities)
+    producer.publish(sender, b"settled")
+    receiver = peer.receiver(peer.session(), node.address, capabilities=node.capabilities, credit=1)
     state, _, failed = outcome.partition(" as ")
     peer.settle(peer.message(receiver), state, failed=bool(failed))
     peer.close()
@@ -169,12 +168,12 @@ def test_messages_come_through_a_small_window(target: Bench, size: int, window: 
     whole as Proton opens the window, and the broker never exceeds it. One scenario: whole messages
     show that all four sentences are kept."""
     node = target.node()
-    peer = target.proton(max_frame_size=512)
+    producer, peer = target.proton(max_frame_size=512), target.proton(max_frame_size=512)
     session = peer.session(incoming_bytes=window)
-    sender = peer.sender(session, node.address, capabilities=node.capabilities)
+    sender = producer.sender(producer.session(), node.address, capabilities=node.capabilities)
     sent = [b"%d" % number + patterned(size) for number in range(8)]
     for body in sent:
-        peer.publish(sender, body, proves=SETTLED)
+        producer.publish(sender, body, proves=SETTLED)
     receiver = peer.receiver(session, node.address, capabilities=node.capabilities, credit=8)
     for body in sent:
         got = peer.message(receiver, proves=REMOTE_INCOMING_WINDOW)

@@ -146,8 +146,9 @@ def test_every_call_that_asks_gets_its_receipt(target: Bench, version: str) -> N
     transaction's message goes to a queue without a subscription, so that none is in flight when the
     client unsubscribes."""
     queue, peer = target.destination(), target.stomppy(version)
-    peer.publish(queue, b"1", proves=RECEIPT_ID[version])
+    peer.publish(target.destination(), b"1", proves=RECEIPT_ID[version])
     peer.subscribe(queue, ack="client", proves=RECEIPT_ID[version])
+    target.stomp(version).publish(queue, b"1")
     peer.ack(peer.message(), proves=RECEIPT_ID[version])
     if "transactions" in target.capabilities:
         kept, dropped = f"{peer.transaction}-kept", f"{peer.transaction}-dropped"

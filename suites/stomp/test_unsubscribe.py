@@ -248,13 +248,15 @@ def test_what_a_short_subscription_never_got_remains(
     target: Bench, version: str, position: int
 ) -> None:
     """Any number of messages waits in a queue; SUBSCRIBE, in each mode, and UNSUBSCRIBE arrive in
-    one write. The next consumer gets each message that this subscription did not get. Control: what
-    a subscription held at UNSUBSCRIBE also reaches the next consumer."""
+    one write. The next consumer gets each message that this subscription did not get. Only mode
+    auto is judged if what a subscription held at UNSUBSCRIBE reaches nobody."""
     returns = unsettled_comes_back(target, version, INDIVIDUAL[version], leaves=True)
-    target.control(returns, "what UNSUBSCRIBE gives back should reach the next consumer")
+    if not returns:
+        words = "a message that was held at UNSUBSCRIBE reached no other consumer"
+        target.record_not_applicable(UNACKNOWLEDGED[version], words)
     sent = numbered(amounts.at(target, position, least=1, most=600))
     target.used_amount("messages that wait for a short subscription", len(sent))
-    for ack in dict.fromkeys(("auto", "client", INDIVIDUAL[version])):
+    for ack in dict.fromkeys(("auto", "client", INDIVIDUAL[version]) if returns else ("auto",)):
         queue, peer = target.destination(), target.stomp(version)
         publish_all(target.stomp(version), queue, sent)
         receipt = peer.next_receipt()

@@ -374,10 +374,12 @@ class AmqpConnection(Conversation[Frame]):
     def _within(number: Any, told: Frame | None, name: str, default: int) -> None:
         most = default if told is None else told.get(name, default)
         if isinstance(number, int) and number > most:
-            raise ControlFailed(f"the case needs {name} {number}; the broker's is {most}")
+            words = f"the case needs {name} {number}; the broker's is {most}"
+            raise ControlFailed(words, Symptom.ABSENT)
 
     def sender(self, node: Node | str | None, **more: Any) -> Link:
-        return self.attach(SENDER, node, **more)
+        """Attach as a sender, by default with rcv-settle-mode first (0)."""
+        return self.attach(SENDER, node, **{"rcv_settle_mode": 0, **more})
 
     def receiver(self, node: Node | str | None, *, credit: int = 0, **more: Any) -> Link:
         """Attach as a receiver, and grant ``credit`` unless it is 0."""
