@@ -147,6 +147,9 @@ def barrier(peer: AmqpPeer) -> Frame | None:
     """Begin and end a session, as :meth:`AmqpPeer.settle` does. Return the error with which the
     broker ends anything else in the meantime, or None."""
     channel = peer.spare_channel()
+    if channel is None:
+        peer.settle()
+        return objection(peer)
     session = peer.begin(channel, answered=False)
     errors = (ending("detach"), ending("end"), ending("close"))
     error = peer.watch_for(either(frame("begin", remote_channel=channel), *errors))

@@ -317,18 +317,35 @@ class AmqpConnection(Conversation[Frame]):
         """Wait, via a session on a spare channel, until the broker has read all earlier frames and
         its own have arrived (a barrier). What it does in its own time, such as settling, may follow
         later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
-        scratch = self.begin(self.spare_channel())
+        channel = self.spare_channel()
+        if channel is None:
+            self._await_echo(self.session, {id(frame) for frame in self.inbox})
+            return
+        scratch = self.begin(channel)
         self.end(scratch)
         del self.sessions[scratch.channel]
 
-    def spare_channel(self) -> int:
-        """Return a channel without a session, for a session that is begun and ended immediately. It
-        is never the previous channel, because RabbitMQ drops frames on a channel whose last session
-        has just ended: a begin before 4.1.4, an end in 3.10."""
+    def _await_echo(self, session: Session, earlier: set[int]) -> None:
+        """A weaker barrier on a broker without a spare channel."""
+        sent = session.next_outgoing_id
+        self.flow(session=session, echo=True)
+        answer = frame("flow", channel=session.theirs, handle=None, next_incoming_id=sent)
+        unseen: Match[Frame] = Match(
+            answer.words, lambda it: id(it) not in earlier and answer.accepts(it)
+        )
+        self.watch_for(unseen)
+
+    def spare_channel(self) -> int | None:
+        """Return a channel without a session, for a session that is begun and ended immediately;
+        None if channel-max leaves none. It is never the previous channel, because RabbitMQ drops
+        frames on a channel whose last session has just ended: a begin before 4.1.4, an end in
+        3.10."""
         highest = 65535 if self.opened is None else self.opened.get("channel-max", 65535)
         free = max(self.sessions, default=-1) + 1
+        if free > highest:
+            return None
         first = max(free, min(_FIRST_BARRIER, highest + 1 - _BARRIER_CHANNELS))
-        return first + next(self._barriers) % max(1, min(_BARRIER_CHANNELS, highest - first + 1))
+        return first + next(self._barriers) % min(_BARRIER_CHANNELS, highest - first + 1)
 
     # links
 
@@ -342,9 +359,9 @@ class AmqpConnection(Conversation[Frame]):
         proves: Requirements | None = None,
         **fields: Any,
     ) -> Link:
-        """Attach a link, as ``SENDER`` to a target or as ``RECEIVER`` from a source; by default
-        wait for the answer. Raises :class:`ControlFailed` if the attach should be answered but its
-        handle exceeds the broker's handle-max."""
+        """Attach a link, as ``SENDER`` to a target, with rcv-settle-mode first (0), or as
+        ``RECEIVER`` from a source; by default wait for the answer. Raises :class:`ControlFailed` if
+        the attach should be answered but its handle exceeds the broker's handle-max."""
         session = session or self.session
         node = Node(node) if isinstance(node, str) else node
         if node is None and role is SENDER and "target" not in fields:
@@ -354,6 +371,7 @@ class AmqpConnection(Conversation[Frame]):
             "name": f"link-{self.conn}-{self._names}",
             "handle": session.free_handle(),
             "role": role,
+            "rcv-settle-mode": 0 if role is SENDER else None,
             "source": codec.composite("source", _terminus(node if role is RECEIVER else None)),
             "target": codec.composite("target", _terminus(node if role is SENDER else None)),
             "initial-delivery-count": 0 if role is SENDER else None,
@@ -378,8 +396,7 @@ class AmqpConnection(Conversation[Frame]):
             raise ControlFailed(words, Symptom.ABSENT)
 
     def sender(self, node: Node | str | None, **more: Any) -> Link:
-        """Attach as a sender, by default with rcv-settle-mode first (0)."""
-        return self.attach(SENDER, node, **{"rcv_settle_mode": 0, **more})
+        return self.attach(SENDER, node, **more)
 
     def receiver(self, node: Node | str | None, *, credit: int = 0, **more: Any) -> Link:
         """Attach as a receiver, and grant ``credit`` unless it is 0."""
