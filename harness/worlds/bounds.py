@@ -16,6 +16,8 @@ _KEPT_ACTIONS = 4096
 _SHARE_CHECKED_EVERY = 64
 """The number of frames between two checks of a case's share."""
 _UNLIMITED = 2**63 - 1
+BEHIND_A_FRAME = 4
+"""Ends of line that may follow each STOMP frame beyond the limit on heartbeats."""
 
 
 class LimitReached(Exception):
@@ -206,8 +208,10 @@ class CaseBounds:
         One read may contain thousands. So a case that received too many is ended only by
         :meth:`check`, if the case continues to wait: it may already have all that it needs for a
         verdict."""
+        frames = self._frames_on[conn] - self._heartbeats_on[conn]
         self._heartbeats_on[conn] += 1
-        exceeded = self._heartbeats_on[conn] > self._limits.connection_heartbeats
+        allowed = self._limits.connection_heartbeats + BEHIND_A_FRAME * frames
+        exceeded = self._heartbeats_on[conn] > allowed
         if exceeded and self._flooding is None:
             self._flooding = conn
         self.on_frame_received(at, conn)

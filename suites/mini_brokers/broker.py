@@ -101,6 +101,8 @@ class Queue:
 class Connection(asyncio.Protocol):
     keeps: bool | None = None
     """True if every destination is a queue, False if every one is a topic."""
+    beats_after = 0.95
+    """The share of the agreed interval after which the server beats."""
 
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
@@ -305,7 +307,7 @@ class Connection(asyncio.Protocol):
             self.send(self.beat())
             self.beat_every(period)
 
-        self.timers[:] = [self.broker.loop.call_later(period * 0.95, beat)]
+        self.timers[:] = [self.broker.loop.call_later(period * self.beats_after, beat)]
 
     def is_expired(self, now: float) -> bool:
         """True if the client has been silent for its TTL."""

@@ -107,8 +107,7 @@ class NoBeats(Connection):
 class EagerBeats(Connection):
     """The server beats three times as often as it must."""
 
-    def beat_every(self, period: float) -> None:
-        super().beat_every(period / 3)
+    beats_after = 0.3
 
 
 class NackReturns(Connection):

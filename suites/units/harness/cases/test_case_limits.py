@@ -12,7 +12,7 @@ from brokerproof.harness.model.time import ms
 from brokerproof.harness.model.verdicts import Seen, Verdict
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.trace.events import FrameReceived, HeartBeatReceived
-from brokerproof.harness.worlds.bounds import CaseBounds, LimitReached, RunBounds
+from brokerproof.harness.worlds.bounds import BEHIND_A_FRAME, CaseBounds, LimitReached, RunBounds
 from brokerproof.harness.worlds.virtual import VirtualWorld
 from brokerproof.suites.units.drivers.executed_case import MUST, RealTimeTwin, made, run_of
 
@@ -86,7 +86,8 @@ def test_a_case_waits_for_no_connection_with_more_heartbeats_than_a_client_may_a
                 bench.record(
                     FrameReceived(at_ns=at, conn=conn, protocol="STOMP", command="MESSAGE")
                 )
-                bench.record(HeartBeatReceived(at_ns=at, conn=conn, protocol="STOMP", size=1))
+                for _ in range(1 + BEHIND_A_FRAME):
+                    bench.record(HeartBeatReceived(at_ns=at, conn=conn, protocol="STOMP", size=1))
         bench.record_finding(MUST, True, "what was read is enough")
         if waits:
             bench.world.bounds.check(bench.now())
