@@ -146,7 +146,7 @@ def lasting_objection(peer: AmqpPeer) -> Frame | None:
 def barrier(peer: AmqpPeer) -> Frame | None:
     """Begin and end a session, as :meth:`AmqpPeer.settle` does. Return the error with which the
     broker ends anything else in the meantime, or None."""
-    channel = peer.spare_channel()
+    channel = peer.endpoint.spare_channel()
     if channel is None:
         peer.settle()
         return objection(peer)

@@ -8,7 +8,6 @@ anything else. The state does not judge: a wrong number is recorded as sent.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from typing import Any
 
 from brokerproof.harness.model.enums import CloseHow
@@ -34,9 +33,6 @@ from brokerproof.harness.protocols.conversation import (
 
 HEADER = "protocol-header"
 SASL_ID = 3
-_BARRIER_CHANNELS, _FIRST_BARRIER = 8, 8
-"""The number of channels that take turns in :meth:`AmqpConnection.spare_channel`, and the lowest of
-these channels. They are above the channels that cases name, if the broker allows so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,6 @@ class AmqpConnection(Conversation[Frame]):
         self.sent_fields: dict[str, Any] = {}
         self._recorder = AmqpTraceRecorder(judge, conn)
         self._names = 0
-        self._barriers = count()
 
     # Conversation
 
@@ -317,7 +312,7 @@ class AmqpConnection(Conversation[Frame]):
         """Wait, via a session on a spare channel, until the broker has read all earlier frames and
         its own have arrived (a barrier). What it does in its own time, such as settling, may follow
         later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
-        channel = self.spare_channel()
+        channel = self.endpoint.spare_channel()
         if channel is None:
             self._await_echo(self.session, {id(frame) for frame in self.inbox})
             return
@@ -334,18 +329,6 @@ class AmqpConnection(Conversation[Frame]):
             answer.words, lambda it: id(it) not in earlier and answer.accepts(it)
         )
         self.watch_for(unseen)
-
-    def spare_channel(self) -> int | None:
-        """Return a channel without a session, for a session that is begun and ended immediately;
-        None if channel-max leaves none. It is never the previous channel, because RabbitMQ drops
-        frames on a channel whose last session has just ended: a begin before 4.1.4, an end in
-        3.10."""
-        highest = 65535 if self.opened is None else self.opened.get("channel-max", 65535)
-        free = max(self.sessions, default=-1) + 1
-        if free > highest:
-            return None
-        first = max(free, min(_FIRST_BARRIER, highest + 1 - _BARRIER_CHANNELS))
-        return first + next(self._barriers) % min(_BARRIER_CHANNELS, highest - first + 1)
 
     # links
 
