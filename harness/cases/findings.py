@@ -13,7 +13,13 @@ from brokerproof.harness.model.finding import Finding, Measurement
 from brokerproof.harness.model.time import Duration, Instant, in_ms, ms
 from brokerproof.harness.model.verdicts import Seen
 from brokerproof.harness.protocols.byte_log import Expectation, Violation
-from brokerproof.harness.protocols.conversation import ControlFailed, Judge, Requirements, Violated
+from brokerproof.harness.protocols.conversation import (
+    ControlFailed,
+    Judge,
+    Requirements,
+    Symptom,
+    Violated,
+)
 from brokerproof.harness.targets.target import Target
 from brokerproof.harness.trace.events import (
     Event,
@@ -199,10 +205,11 @@ class CaseRecord(Judge):
         ):
             raise Violated(detail)
 
-    def control(self, held: bool, detail: str) -> None:
-        """Raise :class:`ControlFailed` if a condition on which the case relies is false."""
+    def control(self, held: bool, detail: str, *, optional: bool = False) -> None:
+        """Raise :class:`ControlFailed` if a condition on which the case relies is false. The case
+        is a SKIP if the condition is ``optional``: a broker need not meet it."""
         if not held:
-            raise ControlFailed(detail)
+            raise ControlFailed(detail, Symptom.ABSENT if optional else Symptom.REFUSED)
 
 
 def _interval(low: Duration, high: Duration | None) -> str:

@@ -235,7 +235,9 @@ class Shared:
                 missing_exchange(self.target, self.peer, BROKEN)
             case "other arguments":
                 fields: dict[str, object] = {"queue": self.queue, "exclusive": True}
-                fields |= {"arguments": {"x-max-length": 5}} if self.limited else {"durable": True}
+                fields |= (
+                    {"arguments": {"x-max-length": 5}} if self.limited else {"auto-delete": True}
+                )
                 send("queue.declare", fields, channel=BROKEN)
             case "exclusive use":
                 self.peer.consume(self.other, "first", channel=NEIGHBOUR, no_ack=True)

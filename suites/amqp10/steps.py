@@ -49,11 +49,11 @@ def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
 
 
 def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
-    """Wait until ``credit`` messages may be sent. Control: the credit is granted."""
+    """Wait until ``credit`` messages may be sent. Control: the credit is granted, or less of it."""
     target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
     if link.credit < credit:
         detail = f"the broker gave {link.credit} credit of the {credit} needed; {peer.instead()}"
-        target.control(False, detail)
+        target.control(False, detail, optional=link.credit > 0)
 
 
 def ready_sender(
@@ -71,6 +71,9 @@ def fill(target: Bench, node: Node, bodies: Sequence[bytes], **sections: Any) ->
     Control: each message is accepted."""
     peer = target.amqp()
     link = peer.sender(node)
+    most = (link.answer and link.answer.get("max-message-size")) or 2**64
+    fits = all(len(body) + 500 <= most for body in bodies)
+    target.control(fits, f"the broker takes messages of {most} bytes", optional=True)
     waiting = []
     for body in bodies:
         granted(target, peer, link)

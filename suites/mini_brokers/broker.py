@@ -103,6 +103,7 @@ class Connection(asyncio.Protocol):
     """True if every destination is a queue, False if every one is a topic."""
     beats_after = 0.95
     """The share of the agreed interval after which the server beats."""
+    versions: tuple[str, ...] = VERSIONS
 
     def __init__(self, broker: "Broker") -> None:
         self.broker = broker
@@ -269,10 +270,13 @@ class Connection(asyncio.Protocol):
         if self.is_connected:
             raise BadFrame("the session is already open")
         offered = (frame.get("accept-version") or "1.0").split(",")
-        common = [version for version in VERSIONS if version in offered]
+        common = [version for version in self.versions if version in offered]
         if not common:
             self.write(
-                Frame("ERROR", [("version", ",".join(VERSIONS)), ("message", "no common version")])
+                Frame(
+                    "ERROR",
+                    [("version", ",".join(self.versions)), ("message", "no common version")],
+                )
             )
             self.end()
             return

@@ -6,6 +6,7 @@ specification that allows it.
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import replace
 
 from brokerproof.suites.mini_brokers.broker import (
     Broker,
@@ -34,13 +35,17 @@ class SingleBytes(Connection):
 
 
 class ManyHeaders(Connection):
-    """Headers are in another order, and servers may add some that no specification names."""
+    """Headers are in another order, one is empty, and some are named by no specification. A message
+    repeats its headers, as relays may: the first one counts. Each frame has its length."""
 
     def encoded(self, frame: Frame) -> bytes:
-        more = [("x-of", f"{id(self)}" if frame.command == "CONNECTED" else "a:b\\c")]
-        return encode(
-            Frame(frame.command, [*more, *reversed(frame.headers)], frame.body), self.version
-        )
+        own = f"{id(self)}" if frame.command == "CONNECTED" else "a:b\\c"
+        headers = [("x-of", own), ("empty", ""), *reversed(frame.headers)]
+        if frame.command == "MESSAGE":
+            headers += [(name, f"{value}-of-old") for name, value in frame.headers]
+        if "content-length" not in dict(headers):
+            headers.append(("content-length", str(len(frame.body))))
+        return encode(Frame(frame.command, headers, frame.body), self.version)
 
 
 class CarriageReturns(Connection):
@@ -95,8 +100,64 @@ class OwnNumbers(Connection):
         return super().write(Frame(frame.command, headers, frame.body))
 
 
+class OddIds(Connection):
+    """Ids have spaces, colons and, from 1.1 on, line feeds and letters beyond ASCII; each MESSAGE
+    has a header ack."""
+
+    def next_id(self) -> str:
+        id = super().next_id()
+        return f"a:{id} b" if self.version == "1.0" else f" é:\\{id}\n "
+
+    def deliver(self, subscription: Subscription, message: Message) -> None:
+        headers = [("ack", self.next_id()), *message.headers]
+        super().deliver(subscription, replace(message, headers=headers))
+
+
+class Coalesced(Connection):
+    """Whatever is sent within 20 ms is one write. A receipt follows the messages that its frame
+    causes."""
+
+    unsent = b""
+
+    def send(self, data: bytes) -> None:
+        if not self.unsent:
+            self.broker.loop.call_later(0.02, self.flush)
+        self.unsent += data
+
+    def flush(self) -> None:
+        data, self.unsent = self.unsent, b""
+        super().send(data)
+
+    def confirm(self, frame: Frame) -> None:
+        for queue in self.broker.queues_of(self):
+            queue.dispatch()
+        super().confirm(frame)
+
+    def end(self) -> None:
+        self.flush()
+        super().end()
+
+
+class SmallLimits(Connection):
+    """A server of 1.0 that takes twenty headers of 1,000 bytes in a frame."""
+
+    versions = ("1.0",)
+
+    def handle(self, frame: Frame) -> None:
+        if len(frame.headers) > 20 or any(len(value) > 1000 for _, value in frame.headers):
+            raise BadFrame("a frame has at most twenty headers of 1,000 bytes")
+        super().handle(frame)
+
+
 class NoBeats(Connection):
-    """The server can send no heartbeats and wants none."""
+    """The server can send no heartbeats and wants none. CONNECTED has no more than it must have."""
+
+    def encoded(self, frame: Frame) -> bytes:
+        kept = ("version",) if self.version != "1.0" else ("session",)
+        headers = [pair for pair in frame.headers if pair[0] in kept]
+        if frame.command == "CONNECTED":
+            return encode(Frame("CONNECTED", headers), self.version)
+        return super().encoded(frame)
 
     def agree(self, asked: str) -> tuple[int, int]:
         super().agree(asked)
@@ -260,6 +321,9 @@ STYLES: Mapping[str, Parts] = {
     "carriage-returns": Parts(CarriageReturns),
     "no-length": Parts(NoLength),
     "own-numbers": Parts(OwnNumbers),
+    "odd-ids": Parts(OddIds),
+    "coalesced": Parts(Coalesced),
+    "small-limits": Parts(SmallLimits),
     "no-beats": Parts(NoBeats),
     "eager-beats": Parts(EagerBeats),
     "nack-returns": Parts(NackReturns),

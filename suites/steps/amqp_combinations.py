@@ -87,10 +87,20 @@ class Play:
         topic = row[PLACE] == TOPIC
         self.node = target.node(RoutingType.MULTICAST if topic else RoutingType.ANYCAST)
         self.other = target.node()
+        if row[DURABLE] == "true" and not self._takes_durable():
+            self.row = {**row, DURABLE: None}
         self.due = [
             number for number in range(MESSAGES) if not row.get(SELECTOR) or number % 3 != 1
         ]
         self.arrived: list[int] = []
+
+    def _takes_durable(self) -> bool:
+        """True unless the broker rejects a durable message, as one without a disk may."""
+        link = self.producer.sender(self.target.node())
+        granted(self.target, self.producer, link)
+        delivery = self.producer.post(link, b"kept", sections={"header": {"durable": True}})
+        outcome = self.producer.confirmed(link.session, delivery, None)
+        return outcome.kind("state") != "rejected"
 
     def run(self) -> None:
         neighbour = self._neighbour() if self.row[NEIGHBOUR] == FIRST else None

@@ -264,14 +264,15 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     # The case looks at the bytes themselves: a broker may turn the CR into something that is no 1.1
     # frame.
     target.wait_until(lambda: b"with a CR\x00" in raw, MOMENT * 10)
-    received = re.findall(rb"\nx-word:([^\n]*)\n", bytes(raw))
-    target.control(len(received) >= 1, "the control message should have its header")
-    detail = f"x-word:value CR arrived as {', '.join(map(repr, received[1:])) or 'nothing'}"
-    has_a_cr = target.record_finding(
-        CR_IN_LINE, received[1:] in ([b"value\r"], [b"value\\r"]), detail
-    )
+    before, _, later = bytes(raw).partition(b"control\x00")
+    target.control(b"\nx-word:" in before, "the control message should have its header")
+    received = re.findall(rb"\nx-word:([^\n]*)\n", later)[
+        :1
+    ]  # the first of repeated headers counts
+    detail = f"x-word:value CR arrived as {', '.join(map(repr, received)) or 'nothing'}"
+    has_a_cr = target.record_finding(CR_IN_LINE, received in ([b"value\r"], [b"value\\r"]), detail)
     if has_a_cr:
-        target.record_finding(ESCAPED_AS_THEY_CAME, received[1:] == [b"value\r"], detail)
+        target.record_finding(ESCAPED_AS_THEY_CAME, received == [b"value\r"], detail)
     else:
         target.record_not_applicable(ESCAPED_AS_THEY_CAME, detail)
 

@@ -288,10 +288,12 @@ def beats_by_its_own_time_out(asked):
     return ms(30_000) if 0 < asked < 30_000 else None
 
 
-@amqp_connections.through(_opening, "AMQP10-IDLE-06")
-def zero_is_a_time_out(asked):
-    """An idle-time-out of 0 or none is read as half a second."""
-    return None if asked else ms(250)
+@amqp_connections.after(AmqpConnection, "_open", breaks="AMQP10-IDLE-06")
+def zero_is_a_time_out(reached, self, opened, channel):
+    """An idle-time-out of 0 is read as half a second."""
+    if reached(opened.idle_time_out == 0):
+        self._beat_every = ms(250)
+        self._next_beat.move(self._sent_at + ms(250))
 
 
 @amqp_connections.before(AmqpConnection, "_open", breaks="AMQP10-IDLE-18")

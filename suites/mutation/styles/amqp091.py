@@ -80,3 +80,10 @@ def more_mechanisms(original, reached, shared, conn):
     """Other mechanisms are offered before PLAIN (1.4.2.1)."""
     reached()
     return ("X-OTHER", *reversed(original(shared, conn)))
+
+
+@amqp091.override(login, "greeting", breaks="")
+def nameless(original, reached, host, capabilities, mechanisms):
+    """The server states no property, so announces no extension, and two locales (1.4.2.1)."""
+    reached()
+    return commands.Connection.Start(0, 9, {}, " ".join(mechanisms), "de_DE en_US")

@@ -1,9 +1,12 @@
 """Legal styles of AMQP 1.0: choices that parts 2 to 5 leave open, made differently from the
 reference. Each docstring states the choice and where the text leaves it open."""
 
+import struct
 from dataclasses import replace
 
-from brokerproof.reference_broker.protocols.amqp10 import outgoing, session
+from brokerproof.harness.model.time import ms
+from brokerproof.reference_broker.protocols.amqp10 import encoder, framing, outgoing, session
+from brokerproof.reference_broker.protocols.amqp10.composite import Composite
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
 from brokerproof.reference_broker.protocols.amqp10.delivery import Batch
 from brokerproof.reference_broker.protocols.amqp10.messaging import Modified, Rejected
@@ -84,6 +87,53 @@ def dispositions_one_by_one(patch, reached):
     def add(original, self, delivery_id, state):
         reached()
         self._runs.append((delivery_id, delivery_id, state))
+
+
+@amqp10.override(Composite, "encode", breaks="")
+def other_forms(original, reached, self):
+    """Descriptors are symbols, lists are long, and absent fields are null (1.3, 1.4)."""
+    reached()
+    parts = []
+    for field in self.FIELDS:
+        value = getattr(self, field.attribute)
+        parts.append(b"\x40" if value in (None, field.keeps) else field.write(value))
+    size = len(b"".join(parts)) + 4
+    opening = b"\0" + encoder.symbol(f"amqp:{self.NAME}:list") + b"\xd0"
+    return opening + struct.pack(">II", size, len(parts)) + b"".join(parts)
+
+
+@amqp10.override(Session, "__init__", breaks="")
+def own_numbers(original, reached, self, connection, begun, channel, ours):
+    """Channels and handles are not those of the peer (2.5.1, 2.6.2)."""
+    if connection._peer_channel_max == 65535:
+        reached()
+        ours ^= 64
+    original(self, connection, begun, channel, ours)
+    self._handles = 500 if self._handle_max > 1000 else 0
+
+
+@amqp10.override(AmqpConnection, "send", breaks="")
+def padded_frames(original, reached, self, data):
+    """Small frames have an extended header, and empty frames follow them (2.3.1, 2.4.5)."""
+    kind, end = data[5:6], int.from_bytes(data[:4])
+    if kind != b"\0" or data[:4] == b"AMQP" or end > 500:
+        original(self, data)
+        return
+    reached()
+    empty = framing.EMPTY * (data[8:11] != b"\0\x53\x18")  # nothing follows close
+    wider = (end + 4).to_bytes(4) + b"\x03" + data[5:8] + b"more" + data[8:end] + empty
+    original(self, wider)
+    if data[end:]:
+        self.send(data[end:])
+
+
+@amqp10.override(Session, "flush", breaks="")
+def late_outcomes(original, reached, self):
+    """Outcomes are sent 30 ms late (2.6.12 names no time), or never if the session ends before."""
+    if self._batch:
+        reached()
+        later = self.shared.clock.now + ms(30)
+        self.shared.deadlines.call_at(later, lambda now: self.is_over or original(self))
 
 
 def _default_outcome(patch, reached, outcome):
