@@ -201,18 +201,21 @@ def test_acknowledgements_reach_as_far_as_they_say(
 @over(
     examples=20,
     always=lambda target: [
-        {"position": position, "back": {1, 2, 4}, "way": "recover"} for position in (amounts.FEW, 0)
+        {"position": position, "back": {1, 2, 4}, "way": "recover", "step": 2}
+        for position in (amounts.FEW, 0)
     ],
     position=st.integers(0, amounts.POSITIONS),
     back=st.sets(st.integers(0, 7), min_size=1),
     way=lambda target: st.sampled_from(settling(target, ["nack", "reject", "recover"])),
+    step=st.sampled_from([2, 3, amounts.POSITIONS]),
 )
 def test_what_is_requeued_comes_in_its_old_place(
-    target: Bench, position: int, back: set[int], way: str
+    target: Bench, position: int, back: set[int], way: str, step: int
 ) -> None:
-    """Any number of delivered messages is requeued by basic.nack, basic.reject or basic.recover.
-    All are delivered again in their order, before later messages, with redelivered set; the others
-    do not have redelivered set. One scenario: the sentences describe the same redeliveries."""
+    """Any number of delivered messages is requeued by basic.nack, basic.reject or basic.recover,
+    before which some are rejected. All are delivered again in their order, before later messages,
+    with redelivered set; the others do not have it set. One scenario: the sentences describe one
+    redelivery."""
     count = amounts.at(target, position, least=8, most=400)
     peer = target.amqp091(channels=2)
     queue = queue_of(peer)
@@ -224,11 +227,11 @@ def test_what_is_requeued_comes_in_its_old_place(
         if at not in chosen:
             peer.ack(tag, channel=2)
     peer.settle(channel=2)
-    if way == "recover":
+    name = f"basic.{way.replace('recover', 'reject')}"
+    for at in reversed(chosen[1::step] if way == "recover" else chosen):
+        peer.send(name, {"delivery-tag": taken[at], "requeue": True}, channel=2)
+    if way == "recover":  # the rest
         peer.call("basic.recover", {"requeue": True}, channel=2)
-    else:
-        for at in reversed(chosen):
-            peer.send(f"basic.{way}", {"delivery-tag": taken[at], "requeue": True}, channel=2)
     peer.settle(channel=2)
     expected = [*chosen, *range(len(taken), count)]
     eventually(peer, lambda: peer.count(queue) == len(expected), within=QUIET * 4)

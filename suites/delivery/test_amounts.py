@@ -590,3 +590,48 @@ def test_a_message_is_released_any_number_of_times(target: Bench, position: int)
         target.require("AMQP10-OUT-08", counted == 0, detail)
         if number < count:
             peer.disposition(delivery, "released")
+
+
+@case(ARTEMIS.back, "ARTEMIS-GROUPING-fifo-1", needs={"queue-semantics"})
+@over(
+    examples=6,
+    always=lambda target: [
+        {"position": position, "ends": "cab", "lost": lost, "spoken": spoken}
+        for spoken in artemis_protocols(target)
+        for position, lost in ((amounts.FEW, False), (amounts.SOME, True))
+    ],
+    position=positions,
+    ends=st.permutations("abc"),
+    lost=st.booleans(),
+    spoken=lambda target: st.sampled_from(artemis_protocols(target)),
+)
+def test_any_number_of_messages_returns_to_its_place(
+    target: Bench, position: int, ends: str, lost: bool, spoken: str
+) -> None:
+    """Three consumers of a queue hold any number of messages each, served in turn, and more wait.
+    They end in any order, or are lost. The next consumer gets all in the order of sending."""
+    count, name = amounts.at(target, position, least=1, most=300), target.fresh_name()
+    producer, *consumers = (CLIENTS[spoken](target, name) for _ in range(4))
+    for consumer in consumers:
+        consumer.join(count)
+    sent = [b"%05d" % number for number in range(5 * count)]
+    producer.send(sent)
+    shares = [len(consumer.receive(count // 2)) for consumer in consumers]
+    target.advance(QUIET)
+    target.used_amount("returned messages", sum(shares))
+    for end in ends:
+        consumers["abc".index(end)].leave(lost)
+    words = f"{spoken}: {listed(shares)} of {len(sent)} were held and {'lost' if lost else 'given'}"
+    heir = CLIENTS[spoken](target, name)
+    heir.join()
+    got = heir.receive(len(sent))
+    detail = f"{words} back in the order {''.join(ends)}; {len(got)} arrived"
+    target.record_finding(ARTEMIS.back, sorted(got) == sent, detail)
+    if lost and got != sent:  # the broker may notice only then that they are gone
+        heir.leave(False)
+        heir = CLIENTS[spoken](target, name)
+        heir.join()
+        got = heir.receive(len(sent))
+    late = [int(one) for one, other in zip(got, sent, strict=False) if one != other]
+    words = f"{detail}, of them out of place: {listed(late)}"
+    target.record_finding("ARTEMIS-GROUPING-fifo-1", got == sent, words)

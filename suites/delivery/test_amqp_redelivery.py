@@ -1,6 +1,6 @@
 """Messages returned by AMQP consumers resume their positions, with a count of failed attempts."""
 
-from itertools import groupby
+from itertools import cycle, groupby
 from operator import itemgetter
 
 from hypothesis import strategies as st
@@ -25,31 +25,34 @@ FATES = (*STATES, "kept")
 @over(
     examples=60,
     fates=st.lists(st.sampled_from(FATES), min_size=1, max_size=8),
+    times=st.sampled_from([1, 1, 1, 6]),
     waiting=st.integers(0, 4),
     order=st.permutations(list(range(8))),
     how=st.sampled_from(["detach", "end", "close", CloseHow.EOF, CloseHow.RESET]),
     ranges=st.booleans(),
     beside=st.integers(0, 2),
     always=lambda target: [
-        {"fates": [fate] * 3, "waiting": 1, "order": [*range(8)], "how": "detach", **more}
-        for fate in ("released", "kept")
+        {"fates": fates, "times": times, "waiting": 1, "order": [*range(8)], "how": "detach"} | more
+        for fates, times in ((["released"], 3), (["kept"], 3), (["released", "kept"], 30))
         for more in ({"ranges": True, "beside": 2}, {"ranges": False, "beside": 0})
     ],
 )
 def test_what_is_given_back_goes_to_its_place(
     target: Bench,
     fates: list[str],
+    times: int,
     waiting: int,
     order: list[int],
     how: str,
     ranges: bool,
     beside: int,
 ) -> None:
-    """A consumer accepts, releases or fails some of its messages, one by one or in groups with the
-    same outcome, keeps the rest and leaves, with or without other consumers that have no credit.
+    """A consumer accepts, releases or fails some of its messages, up to sixty, one by one or in
+    groups of one outcome, keeps the rest and leaves, beside others without credit or alone.
     The next consumer gets all but the accepted ones, in the order of sending, each with its number
     of failed attempts. One scenario: position, order and count belong to the same deliveries."""
-    node, count = target.node(), len(fates)
+    node, fates = target.node(), fates * times
+    count = len(fates)
     sent = numbered(count + waiting)
     fill(target, node, sent)
     peer, idle = target.amqp(), target.amqp()
@@ -62,7 +65,7 @@ def test_what_is_given_back_goes_to_its_place(
     )
     fate = dict(zip(sent, fates, strict=False))
     by_fate = groupby(got, key=lambda delivery: fate[delivery.message.body])
-    one_by_one = sorted(zip(order, got, strict=False), key=itemgetter(0))
+    one_by_one = sorted(zip(cycle(order), got, strict=False), key=itemgetter(0))
     groups = [list(group) for _, group in by_fate] if ranges else [[one] for _, one in one_by_one]
     for first, *_, last in (group * 2 for group in groups):
         if (state := STATES.get(fate[first.message.body])) is not None:

@@ -377,8 +377,9 @@ class CoreQueueClient(QueueClient):
         self._units.call("commit" if commit else "rollback", {})
 
     def join(self, window: int | None = None) -> None:
+        # Its settlements grant no more.
         self.peer.create_consumer(self.name)
-        self.peer.credit(-1)
+        self.peer.credit(-1 if window is None else window * FRAME)
 
     def taken(self) -> list[Arrived]:
         return [Arrived(one, one.message.body) for one in self._take(core_delivery(0))]

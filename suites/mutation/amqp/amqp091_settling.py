@@ -7,13 +7,14 @@ from unittest import mock
 from pamqp import commands
 
 from brokerproof.harness.model.enums import Outcome
-from brokerproof.reference_broker.kernel.queue import Queue
+from brokerproof.reference_broker.kernel.queue import Queue, ReadyEntries
 from brokerproof.reference_broker.protocols.amqp091 import message as content
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer, Prefetch
 from brokerproof.reference_broker.protocols.amqp091.errors import PRECONDITION_FAILED, Refusal
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
+from brokerproof.suites.mutation.flow.queues import many_returned_go_first
 from brokerproof.suites.mutation.mutant import Group, Reached, breaks
 
 amqp091_settling = Group("amqp091-settling", "reference-rabbitmq")
@@ -199,6 +200,11 @@ def what_is_requeued_comes_last(original, reached, self, settled, outcome):
     for entry in back:
         reached()
         entry.declared.queue.enqueue(entry.entry.message, entry.entry)
+
+
+amqp091_settling.override(ReadyEntries, "put_back", breaks="RABBITMQ-AMQP091-NACK-02")(
+    many_returned_go_first
+)
 
 
 @amqp091_settling.override(Channel, "settle", breaks="AMQP091-REJ-01")

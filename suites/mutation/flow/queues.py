@@ -7,7 +7,7 @@ from unittest import mock
 from brokerproof.reference_broker.kernel.address_book import AddressBook
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import LargeMessage, Message
-from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
+from brokerproof.reference_broker.kernel.queue import Queue, ReadyEntries, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.suites.mutation.mutant import Group, breaks
@@ -49,6 +49,17 @@ def overtaken_by_what_arrives(original, reached, self, message, *rest):
     original(self, message, *rest)
     if reached(waiting > 1 and len(self._ready) > waiting):
         self._ready.insert(1, self._ready.pop())
+
+
+def many_returned_go_first(original, reached, self, back):
+    """More than sixteen messages that return go to the head, before older ones that wait."""
+    if reached(len(back) > 16 and self and self[0].order < back[-1].order):
+        self.extendleft(reversed(back))
+    else:
+        original(self, back)
+
+
+queues.override(ReadyEntries, "put_back", breaks=ORDER)(many_returned_go_first)
 
 
 @queues.override(Queue, "enqueue", breaks=ONE)
