@@ -8,10 +8,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, Duration, Target, case, listed, ms, over
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    CloseHow,
+    Duration,
+    Target,
+    case,
+    listed,
+    ms,
+    over,
+)
 from brokerproof.suites.api.openwire import command
 from brokerproof.suites.api.openwire import queue as openwire_queue
-from brokerproof.suites.openwire.steps import COMMIT, begin
+from brokerproof.suites.openwire.steps import COMMIT, ROLLBACK, begin, transact
 from brokerproof.suites.steps.producer_flow import (
     PROMPTLY,
     QUIET,
@@ -37,6 +47,7 @@ STALLS = "ACTIVEMQ-PFC-8"
 AT_ONCE = "ACTIVEMQ-PFC-9"
 AFTER_A_WHILE = "ACTIVEMQ-PFC-10"
 COUNTS = "OPENWIRE-TX-1"
+UNDONE = "STOMP11-BEGIN-02"
 BASE = {"stomp-1.2", "amqp", "openwire", "statistics"}
 NEEDS = {*BASE, "producer-flow-control"}
 RESOURCE = "ResourceAllocationException"
@@ -286,6 +297,52 @@ def test_a_transaction_whose_message_finds_no_room_is_whole(
         f"the commit was {'' if confirmed else 'not '}confirmed ({peer.instead()}); {arrived} of"
         f" {before + behind} messages with room arrived, and {more} of the one without",
     )
+
+
+@case(COUNTS, UNDONE, needs=NEEDS)
+@over(
+    examples=6,
+    always=lambda target: [
+        {"protocol": protocol, "window": window, "lost": lost}
+        for protocol, window in (("openwire", 0), ("openwire", 4096), ("stomp", 0))
+        for lost in (False, True)
+    ],
+    protocol=st.sampled_from(["openwire", "stomp"]),
+    window=st.sampled_from([0, 4096]),
+    lost=st.booleans(),
+)
+def test_what_waited_for_room_ends_with_its_transaction(
+    target: Bench, protocol: str, window: int, lost: bool
+) -> None:
+    """A message of a transaction waits at a full queue, and its transaction is rolled back or its
+    connection is lost. Once there is room, it does not arrive, and takes no memory."""
+    statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
+    to, waiting = place(target, "vm"), target.stomp("1.1")
+    count = filled(target, StompProducer(target), statistics, to, 1000)
+    named = {"transaction": waiting.transaction}
+    if protocol == "stomp":
+        waiting.request("BEGIN", named)
+        asked = {**named, "receipt": "asked"}
+        waiting.publish(to.to, body(count, 20), asked, receipt=False)
+    else:
+        transaction, id = begin(producer.peer, 1), producer.producer(to)
+        data, goal = body(count, 20), openwire_queue(to.name)
+        message = producer.peer.message(id, goal, data, transactionId=transaction)
+        producer.peer.publish(message, response=not window)
+    target.advance(QUIET)
+    if lost:
+        (waiting if protocol == "stomp" else producer.peer).close_socket(CloseHow.RESET)
+    elif protocol == "stomp":
+        waiting.request("ABORT", named)
+    else:
+        transact(producer.peer, transaction, ROLLBACK)
+    numbers = StompConsumer(target, to).rest(count)
+    rule = COUNTS if protocol == "openwire" else UNDONE
+    words = f"{count} messages filled the queue, and one waited over {protocol} until it was "
+    words += f"{'lost' if lost else 'undone'}; {listed(numbers)} arrived"
+    target.record_finding(rule, numbers == list(range(count)), words)
+    usage, free = statistics.until(to.name, lambda usage: usage.memory.used == 0)
+    target.control(free, f"{words}, and {usage.memory.used} bytes are in use")
 
 
 @case(AFTER_A_WHILE, needs={*BASE, "send-fail-timeout"})

@@ -27,6 +27,7 @@ ENDINGS = {
     "UNSUBSCRIBE": POLICIES,
     "DISCONNECT": ENDS_WITH_CONNECTION,
     "a closed socket": ENDS_WITH_CONNECTION,
+    "UNSUBSCRIBE by name": POLICIES,
 }
 """How a subscription ends, and the requirement by which nothing is kept for it afterwards."""
 GAPS = (-1, 0, 1)
@@ -251,30 +252,42 @@ def _receipts(peer: StompPeer) -> int:
 
 
 def endings(target: Target) -> list[dict[str, Any]]:
-    return [{"ending": ending, "size": 1000} for ending in ENDINGS]
+    named = "durable-subscriptions" in target.identity.capabilities
+    kinds = list(ENDINGS)[: len(ENDINGS) - (not named)]
+    return [{"ending": end, "size": 1000, "held": held} for end in kinds for held in (0, 9)]
 
 
 @case(POLICIES, ENDS_WITH_CONNECTION, needs={"stomp-1.2", "address-full", "multicast"})
 @over(
-    examples=6, always=endings, ending=st.sampled_from(list(ENDINGS)), size=st.integers(500, 4000)
+    examples=6,
+    always=endings,
+    ending=st.sampled_from(["UNSUBSCRIBE", "DISCONNECT", "a closed socket"]),
+    size=st.integers(500, 4000),
+    held=st.integers(0, 2),
 )
-def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, size: int) -> None:
-    """The only subscription of a topic under FAIL ends. Once the broker notices, it accepts
-    messages of twice the limit. A topic whose subscription acknowledges nothing refuses them."""
+def test_a_subscription_that_ended_takes_no_room(
+    target: Bench, ending: str, size: int, held: int
+) -> None:
+    """The only subscription of a topic under FAIL ends, for which messages wait or not. Once the
+    broker notices, it accepts messages of twice the limit. A topic whose subscription acknowledges
+    nothing refuses them."""
     topic, full = (small_addresses.destination(target, "fail", MULTICAST) for _ in range(2))
     count = 2 * limit_of(target) // size + 1
     standing = target.stomp()
     standing.subscribe(full, "standing", ack="client")
-    subscriber = target.stomp()
-    subscriber.subscribe(topic, "ending", ack="client")
-    if ending == "UNSUBSCRIBE":
-        subscriber.request("UNSUBSCRIBE", {"id": "ending"})
+    named = {"durable-subscription-name": "s"} if ending == "UNSUBSCRIBE by name" else {}
+    subscriber = target.stomp(headers={"client-id": target.fresh_name()} if named else {})
+    subscriber.subscribe(topic, "ending", ack="client", headers=named)
+    for number in range(held):
+        standing.publish(topic, small_addresses.body(number, size))
+    if ending.startswith("UNSUBSCRIBE"):
+        subscriber.request("UNSUBSCRIBE", {"id": "ending", **named})
     else:
         if ending == "DISCONNECT":
             subscriber.request("DISCONNECT")
         subscriber.close_socket()
     got = _first_refusal(target, topic, count, size)
-    if ending != "UNSUBSCRIBE":
+    if not ending.startswith("UNSUBSCRIBE"):
         # No document says how soon a broker notices that a connection has ended.
         until = target.now() + PATIENCE
         while got is not None and target.now() < until:
@@ -284,6 +297,7 @@ def test_a_subscription_that_ended_takes_no_room(target: Bench, ending: str, siz
         ENDINGS[ending],
         got is None,
         f"of {count} messages of {size} bytes to a topic whose subscription ended by {ending}"
+        + (f" while {held} messages waited for it" if held else "")
         + (" all were accepted" if got is None else f" one got {got}"),
     )
     other = target.stomp()

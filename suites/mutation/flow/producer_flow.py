@@ -87,6 +87,21 @@ def what_was_refused_keeps_its_memory(reached, self, entries, outcome):
 # --- waiting producers ----------------------------------------------------------------------------
 
 
+@full_places.override(ProducerFlow, "send", breaks="OPENWIRE-TX-1 STOMP11-BEGIN-02")
+def what_waits_outlives_its_transaction(original, reached, self, sending):
+    """A message that waited for room while its transaction ended is published."""
+    if sending.transaction is None:
+        return original(self, sending)
+    lives, add = sending.is_live, sending.publish
+    owner = getattr(add.func, "__self__", None)
+    router = add.args[0] if owner is None else owner.shared.router
+
+    def publish():
+        return add() if lives() else router.publish(reached.instead(None, sending.message))
+
+    return original(self, replace(sending, is_live=lambda: True, publish=publish))
+
+
 @full_places.result(ProducerFlow, "parks", breaks=ONE_BY_ONE)
 def the_second_stalls(right, self, account, sending):
     """A send that waits for an answer stalls its connection if another send already waits
