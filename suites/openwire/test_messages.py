@@ -1,10 +1,11 @@
 """Messages arrive unchanged: content, properties and headers, in the encoding of every version."""
 
+import zlib
 from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.harness.protocols.openwire.values import Typed
+from brokerproof.harness.protocols.openwire.values import Typed, encode_map, long_utf
 from brokerproof.suites.api import Bench, case, over, shown
 from brokerproof.suites.api.openwire import Structure, dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, fresh_queue
@@ -24,6 +25,17 @@ VALUES = st.one_of(
     st.integers(-(2**15), 2**15 - 1).map(lambda value: Typed("short", value)),
     st.integers(-(2**31), 2**31 - 1).map(lambda value: Typed("int", value)),
 )
+PROPERTIES = st.dictionaries(TEXT.filter(bool), VALUES, max_size=5)
+BODIES = st.one_of(
+    st.tuples(st.just("Bytes"), st.none() | st.binary(max_size=2000)),
+    st.tuples(st.just("Text"), st.none() | TEXT.map(long_utf)),
+    st.tuples(st.just("Map"), st.none() | PROPERTIES.map(encode_map)),
+    st.tuples(st.just("Stream"), st.just(b"\x09\0\1s\x06" + bytes(8) + b"\x01\1")),
+    st.tuples(st.just("Object"), st.just(b"\xac\xed\0\x05t\0\2ok")),
+    st.tuples(st.just(""), st.none()),
+)
+"""Kinds of messages with their bodies: a stream of a string, a long and a boolean, and a serialised
+string; a message without a kind has properties alone."""
 HEADERS: dict[str, st.SearchStrategy[Any]] = {
     "correlationId": st.none() | TEXT,
     "groupID": st.none() | TEXT,
@@ -41,35 +53,51 @@ HEADERS: dict[str, st.SearchStrategy[Any]] = {
 @over(
     examples=60,
     always=lambda target: [
-        {"content": "\0 é € 😀", "properties": {"n\0": "😀"}, "headers": {}, "client_version": 12}
-        | {"anonymous": True}
+        {"body": body, "properties": {"n\0": "😀"}, "headers": {}, "client_version": 12}
+        | {"anonymous": True, "compressed": compressed}
+        for body in [
+            ("Text", long_utf("\0 é € 😀")),
+            ("Text", None),
+            ("Bytes", bytes(3000)),
+            ("Map", encode_map({"n\0": "😀", "b": True, "e": b""})),
+        ]
+        for compressed in (False, True)
     ],
-    content=st.one_of(st.binary(max_size=2000), TEXT),
-    properties=st.dictionaries(TEXT.filter(bool), VALUES, max_size=5),
+    body=BODIES,
+    compressed=st.booleans(),
+    properties=PROPERTIES,
     headers=st.fixed_dictionaries(HEADERS),
     client_version=st.sampled_from([1, 2, 3, 9, 10, 12]),
     anonymous=st.booleans(),
 )
 def test_a_message_arrives_as_it_was_sent(
     target: Bench,
-    content: bytes | str,
+    body: tuple[str, bytes | None],
+    compressed: bool,
     properties: dict[str, Any],
     headers: dict[str, Any],
     client_version: int,
     anonymous: bool,
 ) -> None:
-    """A bytes or text message with any properties and headers goes through a new queue; it may be
-    the message alone that names it. Its type, content, properties and headers arrive unchanged."""
+    """A message of any kind, compressed or not, with any properties and headers goes through a new
+    queue; it may be the message alone that names it. Its type, content, properties and headers
+    arrive unchanged."""
+    kind, content = body
+    if content is not None and compressed:
+        packed = zlib.compress(content)
+        content = len(content).to_bytes(4) + packed if kind == "Bytes" else packed
+    headers = {**headers, "content": content, "compressed": compressed and content is not None}
     peer, place = target.openwire(version=client_version), fresh_queue(target)
     producer = peer.open_producer(None if anonymous else place)
-    sent = peer.message(producer, place, content, properties=properties, **headers)
+    fields = peer.message(producer, place, properties=properties, **headers).fields
+    sent = Structure(f"ActiveMQ{kind}Message", fields)
     peer.answered(peer.publish(sent, response=True))
     consumer = peer.open_consumer(place)
     received = peer.expect(dispatch(consumer), proves=MESSAGE_UNCHANGED)["message"]
     target.record_finding(
         MESSAGE_UNCHANGED, received.name == sent.name, f"a {sent.name} arrived as {received.name}"
     )
-    for field in ("content", "messageId", "destination", *headers):
+    for field in ("messageId", "destination", *headers):
         ours, theirs = sent.get(field), received.get(field)
         if isinstance(ours, Structure):
             ours, theirs = str(ours), str(theirs)

@@ -35,7 +35,8 @@ SHRUNK = "a limit shrinks below what is out"
 PULLED_AGAIN = "a pull brings a message that came back"
 BOTH = "two consumers have messages out at once"
 AT_LIMIT = "messages wait for a consumer that is at its limit"
-SITUATIONS = (MIDDLE, SEEN_SETTLED, IN_TRANSACTION, SHRUNK, PULLED_AGAIN, BOTH, AT_LIMIT)
+PUSHED = "a consumer that pulled gets a limit"
+SITUATIONS = (*(MIDDLE, SEEN_SETTLED, IN_TRANSACTION, SHRUNK, PULLED_AGAIN, BOTH, AT_LIMIT), PUSHED)
 STOPPED = ms(50)
 """How long to wait for a surplus message at each stop; a later one is judged at the next."""
 
@@ -55,7 +56,7 @@ class Consume:
 
 @dataclass(frozen=True)
 class Change:
-    """Change a consumer's limit to another limit above 0."""
+    """Change a consumer's limit, which may be 0, to another one above 0."""
 
     which: int
     limit: int
@@ -216,8 +217,8 @@ class Run:
                 peer = self.peers[connection]
                 id = peer.open_consumer(self.place, prefetch=limit)
                 self.consumers.append(Consumer(id, peer, limit))
-            case Change(which, limit) if self._pushed():
-                self._change(self._pushed()[which % len(self._pushed())], limit)
+            case Change(which, limit) if self.consumers:
+                self._change(self.consumers[which % len(self.consumers)], limit)
             case See(which, count):
                 judged = SEEN_ACK
                 self._see(which, count)
@@ -252,6 +253,8 @@ class Run:
         consumer.peer.settle()
         if limit < len(consumer.out) - consumer.seen:
             self.target.reached(SHRUNK)
+        if not consumer.limit:
+            self.target.reached(PUSHED)
         consumer.limit = limit
 
     def _see(self, which: int, count: int) -> None:
@@ -423,7 +426,8 @@ def corners(target: Target) -> list[dict[str, object]]:
             *(Acknowledge(0, 1, 2, False, False), See(0, 2), Acknowledge(0, 2, 2, True, False)),
             *(Acknowledge(0, 1, 1, True, True), Acknowledge(0, 0, 4, False, True), Change(0, 1)),
             *(Pull(0), Acknowledge(0, 0, 1, False, False), Change(0, 4), See(0, 2), Poison(0)),
-            *(Poison(0), Remove(0)),
+            *(Poison(0), Remove(0), Pull(0), Change(0, 3), Acknowledge(0, 0, 3, False, False)),
+            Publish(3),
         ),
         hindrances.history(
             *(Consume(0, 4), Publish(14), Poison(0), Acknowledge(0, 0, 2, False, True)),

@@ -11,7 +11,7 @@ from brokerproof.reference_broker.protocols.openwire.connection import OpenWireC
 from brokerproof.reference_broker.protocols.openwire.consumer import OpenWireConsumer, Prefetch
 from brokerproof.reference_broker.protocols.openwire.encoding import CommandParser
 from brokerproof.reference_broker.protocols.openwire.keepalive import Signs
-from brokerproof.reference_broker.protocols.openwire.message import fields_of
+from brokerproof.reference_broker.protocols.openwire.message import MessageFields, fields_of
 from brokerproof.reference_broker.protocols.openwire.producer import Producer
 from brokerproof.suites.mutation.mutant import Group
 
@@ -315,3 +315,43 @@ def the_first_that_names_its_place_goes_astray(original, reached, self, place):
     if reached(new and any(item.destination is None for item in self._producers.values())):
         return original(self, place._replace(name="astray"))
     return right
+
+
+def _with_message(patch, reached, change):
+    @patch.override(MessageFields)
+    def encode(original, self, *rest):
+        was = self.type, self.content, self.compressed
+        self.type, self.content, self.compressed = change(*was)
+        reached.instead(was, (self.type, self.content, self.compressed))
+        try:
+            return original(self, *rest)
+        finally:
+            self.type, self.content, self.compressed = was
+
+
+@openwire.through(_with_message, breaks=SAME)
+def compressed_bodies_seem_plain(type, content, compressed):
+    """A compressed body is delivered as it is, and the message does not say so (ARTEMIS-1566)."""
+    return type, content, False
+
+
+@openwire.through(_with_message, breaks=SAME)
+def a_text_without_content_is_empty(type, content, compressed):
+    """A text message without a body gets an empty one (ARTEMIS-464)."""
+    return type, b"" if type == codes.TEXT_MESSAGE and content is None else content, compressed
+
+
+@openwire.through(_with_message, breaks=SAME)
+def other_kinds_are_bytes(type, content, compressed):
+    """Map, stream and object messages are delivered as bytes messages (ARTEMIS-981)."""
+    kinds = codes.MAP_MESSAGE, codes.STREAM_MESSAGE, codes.OBJECT_MESSAGE
+    return codes.BYTES_MESSAGE if type in kinds else type, content, compressed
+
+
+@openwire.override(Client, "control_consumer", breaks="OPENWIRE-PREFETCH-2")
+def who_pulls_gets_no_limit(original, reached, self, fields, request):
+    """A consumer that was created with a limit of 0 keeps it (ARTEMIS-2641)."""
+    pulls = [one for one in self._consumers.values() if one and not one.prefetch.limit]
+    original(self, fields, request)
+    for consumer in pulls:
+        consumer.prefetch.limit = reached.instead(consumer.prefetch.limit, 0)
