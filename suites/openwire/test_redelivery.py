@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over, shown
-from brokerproof.suites.api.openwire import dispatch
+from brokerproof.suites.api.openwire import Structure, dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
 RESENT = "OPENWIRE-REDELIVERY-1"
@@ -12,12 +12,15 @@ UNKNOWN = -2
 """The field of a RemoveInfo that does not state what was delivered."""
 LOST, SILENT = "its connection is lost", "it ends and tells nothing"
 SENT = 6
+ENDS = "consumer", "session", "connection"
 
 
 @case(RESENT, needs={OPENWIRE})
 @over(
     examples=16,
-    always=lambda target: [{"rounds": [(4, 2), (6, LOST), (3, 0), (5, SILENT)]}],
+    always=lambda target: [
+        {"rounds": [(4, 2), (6, LOST), (3, 0), (5, SILENT)], "what": what} for what in ENDS
+    ],
     rounds=st.lists(
         st.tuples(
             st.integers(1, SENT), st.one_of(st.integers(0, SENT), st.sampled_from([LOST, SILENT]))
@@ -25,11 +28,15 @@ SENT = 6
         min_size=1,
         max_size=4,
     ),
+    what=st.sampled_from(ENDS),
 )
-def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str]]) -> None:
-    """Consumers in turn hold some messages of a queue and acknowledge none. Each one ends: it names
-    the last message that its client saw, names none, or loses its connection. The redelivery
-    counter of each message is the number of its consumers that saw it or did not say."""
+def test_what_is_resent_says_so(
+    target: Bench, rounds: list[tuple[int, int | str]], what: str
+) -> None:
+    """Consumers in turn hold some messages of a queue and acknowledge none. Each one ends, alone or
+    with its session or connection: it names the last message that its client saw, names none, or is
+    lost. The redelivery counter of each message is the number of its consumers that saw it or did
+    not say."""
     place = fresh_queue(target)
     publish(target.openwire(), place, SENT)
     resent = dict.fromkeys(range(SENT), 0)
@@ -40,7 +47,8 @@ def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str
         target.control(len(held) == limit, f"{limit} messages should arrive; {len(held)} did")
         for one in held:
             told, due = one["redeliveryCounter"], resent[number_of(one)]
-            detail = f"{shown(rounds)}: message {number_of(one)}, resent {due} times, says {told}"
+            detail = f"{shown(rounds)}, {what}: message {number_of(one)}, resent {due} times,"
+            detail += f" says {told}"
             target.record_finding(RESENT, told == due, detail)
         seen = held[:end] if isinstance(end, int) else held
         for one in seen:
@@ -51,7 +59,9 @@ def test_what_is_resent_says_so(target: Bench, rounds: list[tuple[int, int | str
         last = UNKNOWN
         if isinstance(end, int):
             last = seen[-1]["message"]["messageId"]["brokerSequenceId"] if seen else -1
-        peer.request("RemoveInfo", {"objectId": consumer, "lastDeliveredSequenceId": last})
+        session = Structure("SessionId", {"connectionId": peer.name, "value": 1})
+        ends = dict(zip(ENDS, (consumer, session, peer.connection), strict=True))
+        peer.request("RemoveInfo", {"objectId": ends[what], "lastDeliveredSequenceId": last})
 
 
 @case(BROWSED, needs={OPENWIRE})
