@@ -6,7 +6,9 @@ import pytest
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import Bench, CloseHow, RoutingType, Target, case, listed, over
+from brokerproof.suites.api.core import delivery
 from brokerproof.suites.api.stomp import Frame
+from brokerproof.suites.steps.core import CORE, sized
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
     Consumer,
@@ -158,3 +160,37 @@ def test_what_comes_again_after_a_lost_connection_is_marked(
     target.record_finding(MARKED, not wrong, words)
     if durable:
         after.request("UNSUBSCRIBE", {"id": "0", **name})
+
+
+@case(MARKED, needs={"redelivered-header", CORE})
+@over(
+    examples=6,
+    always=lambda target: [{"ends": ["rollback", "rollback", CloseHow.EOF], "count": 3}],
+    ends=st.lists(st.sampled_from(["rollback", *CloseHow]), min_size=1, max_size=3),
+    count=st.integers(1, 30),
+)
+def test_what_a_core_transaction_gave_back_is_marked(
+    target: Bench, ends: list[str], count: int
+) -> None:
+    """A CORE consumer acknowledges messages in transactions, each of which is rolled back or lost.
+    Each redelivery says that it is not the first, and the first deliveries do not."""
+    name, producer = target.fresh_name(), target.core()
+    producer.create_queue(name)
+    for number in range(count):
+        producer.publish(sized(name, number, 100))
+    peer = None
+    for turn, end in enumerate([*ends, CloseHow.EOF]):
+        if peer is None:
+            peer = target.core(auto_commit_acks=False)
+            peer.create_consumer(name)
+            peer.credit(-1)
+        got = [peer.expect(delivery(0)) for _ in range(count)]
+        counts = [one["delivery-count"] for one in got]
+        detail = f"after {listed(ends[:turn])}, the delivery counts are {listed(counts)}"
+        target.record_finding(MARKED, all((one > 1) is (turn > 0) for one in counts), detail)
+        peer.acknowledge(got[-1])
+        if end == "rollback":
+            peer.call("rollback", {"last-delivered": False})
+        else:
+            peer.close_socket(CloseHow(end))
+            peer = None

@@ -2,6 +2,7 @@
 the session is stopped, and deliveries settled in part, rolled back, or repeated."""
 
 from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.protocols.core.consumer import ConsumerCredit, CoreConsumer
 from brokerproof.reference_broker.protocols.core.session import Session
 from brokerproof.suites.mutation.mutant import Group
@@ -114,3 +115,14 @@ def a_closed_consumer_keeps_all_but_one(reached, self, fields, response):
         while len(consumer._unsettled) > 1:
             reached()
             consumer.queue.settle([consumer._unsettled.popitem()[1]], Outcome.ACCEPTED)
+
+
+@core_histories.mutant("ARTEMIS-REDELIVERY-marked-1")
+def a_rollback_is_no_failure(patch, reached):
+    """What was acknowledged in a rolled-back transaction comes again as if for the first time."""
+    inside = patch.during(Session, "rollback")
+
+    @patch.override(Queue)
+    def settle(original, self, entries, outcome):
+        fails = reached(inside and outcome is Outcome.MODIFIED)
+        return original(self, entries, Outcome.RELEASED if fails else outcome)
