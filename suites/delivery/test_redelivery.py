@@ -178,9 +178,8 @@ def test_what_a_core_transaction_gave_back_is_marked(
     producer.create_queue(name)
     for number in range(count):
         producer.publish(sized(name, number, 100))
-    peer = None
     for turn, end in enumerate([*ends, CloseHow.EOF]):
-        if peer is None:
+        if not turn or ends[turn - 1] != "rollback":
             peer = target.core(auto_commit_acks=False)
             peer.create_consumer(name)
             peer.credit(-1)
@@ -193,4 +192,3 @@ def test_what_a_core_transaction_gave_back_is_marked(
             peer.call("rollback", {"last-delivered": False})
         else:
             peer.close_socket(CloseHow(end))
-            peer = None

@@ -8,17 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import (
-    PATIENCE,
-    Bench,
-    CloseHow,
-    Duration,
-    Target,
-    case,
-    listed,
-    ms,
-    over,
-)
+from brokerproof.suites.api import PATIENCE, Bench, Duration, Target, case, listed, ms, over
 from brokerproof.suites.api.openwire import command
 from brokerproof.suites.api.openwire import queue as openwire_queue
 from brokerproof.suites.openwire.steps import COMMIT, ROLLBACK, begin, transact
@@ -319,27 +309,25 @@ def test_what_waited_for_room_ends_with_its_transaction(
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, waiting = place(target, "vm"), target.stomp("1.1")
     count = filled(target, StompProducer(target), statistics, to, 1000)
-    named = {"transaction": waiting.transaction}
+    named, peer, data = {"transaction": waiting.transaction}, producer.peer, body(count, 20)
+    transaction, id = begin(peer, 1), producer.producer(to)
     if protocol == "stomp":
         waiting.request("BEGIN", named)
-        asked = {**named, "receipt": "asked"}
-        waiting.publish(to.to, body(count, 20), asked, receipt=False)
+        waiting.publish(to.to, data, {**named, "receipt": "asked"}, receipt=False)
     else:
-        transaction, id = begin(producer.peer, 1), producer.producer(to)
-        data, goal = body(count, 20), openwire_queue(to.name)
-        message = producer.peer.message(id, goal, data, transactionId=transaction)
-        producer.peer.publish(message, response=not window)
+        message = peer.message(id, openwire_queue(to.name), data, transactionId=transaction)
+        peer.publish(message, response=not window)
     target.advance(QUIET)
     if lost:
-        (waiting if protocol == "stomp" else producer.peer).close_socket(CloseHow.RESET)
-    elif protocol == "stomp":
-        waiting.request("ABORT", named)
+        waiting.close_socket()
+        peer.close_socket()
     else:
-        transact(producer.peer, transaction, ROLLBACK)
+        waiting.request("ABORT" if protocol == "stomp" else "BEGIN", named)
+        transact(peer, transaction, ROLLBACK)
     numbers = StompConsumer(target, to).rest(count)
-    rule = COUNTS if protocol == "openwire" else UNDONE
     words = f"{count} messages filled the queue, and one waited over {protocol} until it was "
     words += f"{'lost' if lost else 'undone'}; {listed(numbers)} arrived"
+    rule = COUNTS if protocol == "openwire" else UNDONE
     target.record_finding(rule, numbers == list(range(count)), words)
     usage, free = statistics.until(to.name, lambda usage: usage.memory.used == 0)
     target.control(free, f"{words}, and {usage.memory.used} bytes are in use")

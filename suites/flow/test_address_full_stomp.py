@@ -252,8 +252,7 @@ def _receipts(peer: StompPeer) -> int:
 
 
 def endings(target: Target) -> list[dict[str, Any]]:
-    named = "durable-subscriptions" in target.identity.capabilities
-    kinds = list(ENDINGS)[: len(ENDINGS) - (not named)]
+    kinds = list(ENDINGS)[: None if "durable-subscriptions" in target.identity.capabilities else 3]
     return [{"ending": end, "size": 1000, "held": held} for end in kinds for held in (0, 9)]
 
 
