@@ -206,48 +206,39 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
 
 
 @case(COPY_FOR_EACH, ENDS_WITH_CONNECTION, needs={"queue-semantics", "multicast"})
-def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench) -> None:
-    """A subscriber of a topic leaves and returns: it gets only the messages sent while it is
-    subscribed; a subscriber that stays gets all."""
-    topic, producer, staying = (
-        target.destination(RoutingType.MULTICAST),
-        target.stomp("1.2"),
-        target.stomp("1.2"),
-    )
+@over(
+    examples=1,
+    always=lambda target: [{"how": how} for how in (*CloseHow, *ENDS)],
+    how=st.sampled_from([*CloseHow, *ENDS]),
+)
+def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench, how: str) -> None:
+    """A subscriber of a topic leaves or is lost, and returns: it gets only the messages sent while
+    it is subscribed; a subscriber that stays gets all."""
+    topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
+    staying, first = target.stomp("1.2"), target.stomp("1.2")
     staying.subscribe(topic)
-    first = target.stomp("1.2")
     producer.publish(topic, b"before")
     first.subscribe(topic)
     producer.publish(topic, b"during")
     messages = bodies(receive(target, first, 1))
-    first.request("DISCONNECT")
-    first.close_socket()
+    if how in ENDS:
+        first.request(how, ENDS[how])
+    first.close_socket(CloseHow.EOF if how in ENDS else CloseHow(how))
     producer.publish(topic, b"meanwhile")
     second = target.stomp("1.2")
     second.subscribe(topic)
     producer.publish(topic, b"after")
     later = bodies(collect(target, second, 1))
     everything = bodies(collect(target, staying, 4))
-    target.record_finding(
-        COPY_FOR_EACH,
-        everything == [b"before", b"during", b"meanwhile", b"after"],
-        f"the subscription that stayed got {listed(everything)}",
-        expectation=expected_arrivals(
-            staying, everything, [b"before", b"during", b"meanwhile", b"after"]
-        ),
-    )
-    target.record_finding(
-        COPY_FOR_EACH,
-        messages == [b"during"],
-        f"the subscription in between got {listed(messages)}",
-        expectation=expected_arrivals(first, messages, [b"during"]),
-    )
-    target.record_finding(
-        ENDS_WITH_CONNECTION,
-        later == [b"after"],
-        f"the subscription that returned got {listed(later)}",
-        expectation=expected_arrivals(second, later, [b"after"]),
-    )
+    for rule, whose, peer, got, due in (
+        (COPY_FOR_EACH, "that stayed", staying, everything, "before during meanwhile after"),
+        (COPY_FOR_EACH, "in between", first, messages, "during"),
+        (ENDS_WITH_CONNECTION, "that returned", second, later, "after"),
+    ):
+        expected = due.encode().split()
+        words = f"the subscription {whose} got {listed(got)}"
+        expectation = expected_arrivals(peer, got, expected)
+        target.record_finding(rule, got == expected, words, expectation=expectation)
 
 
 @case(ONE_CONSUMER, needs={"amqp", "queue-semantics"})

@@ -4,11 +4,13 @@ from collections import OrderedDict
 from typing import Any
 from unittest import mock
 
+from brokerproof.reference_broker.kernel.address import Address
 from brokerproof.reference_broker.kernel.address_book import AddressBook
 from brokerproof.reference_broker.kernel.large_body import LargeBodySlice
 from brokerproof.reference_broker.kernel.message import LargeMessage, Message
 from brokerproof.reference_broker.kernel.queue import Queue, ReadyEntries, RoundRobin
 from brokerproof.reference_broker.kernel.router import Router
+from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
 from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.suites.mutation.mutant import Group, breaks
 
@@ -240,3 +242,19 @@ def order_lost_when_many_wait(original, reached, self, message, *rest):
     if reached(len(self._ready) > waiting >= 32):
         last = self._ready.pop()
         self._ready.insert(len(self._ready) - 1, last)
+
+
+@queues.mutant(COPIES)
+def the_lost_take_a_message_along(patch, reached):
+    """The first message to a topic after a subscriber was lost reaches nobody."""
+    lost = set()
+
+    @patch.before(StompConnection)
+    def on_peer_gone(self):
+        lost.update(subscription.destination for subscription in self.subscriptions.values())
+
+    @patch.override(Address)
+    def route(original, self, *rest):
+        was_lost = self.name in lost and bool(self.multicast)
+        lost.discard(self.name)
+        return reached(was_lost) or original(self, *rest)
