@@ -150,36 +150,24 @@ def test_every_subscription_of_a_topic_gets_every_message(
 ) -> None:
     """A topic has several subscriptions, on one connection or more. Each gets each message once."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
-    peers = (
-        [target.stomp("1.2")] * several
-        if together
-        else [target.stomp("1.2") for _ in range(several)]
-    )
-    for number, peer in enumerate(peers):
-        peer.subscribe(topic, f"s{number}")
+    distinct = [target.stomp("1.2") for _ in range(1 if together else several)]
+    for number in range(several):
+        distinct[number % len(distinct)].subscribe(topic, f"s{number}")
     sent = numbered(count)
     publish_all(producer, topic, sent)
-    distinct = list({id(peer): peer for peer in peers}.values())
     each_gets = count * several // len(distinct)
     messages = [
         message for peer in distinct for message in collect(target, peer, each_gets, quiet=0)
     ]
     target.advance(QUIET)
     messages += [message for peer in distinct for message in peer.take_messages()]
-    by_subscription: dict[int, list[bytes]] = (
-        {number: [] for number in range(several)} if together else {}
-    )
-    if together:
-        for message in messages:
-            by_subscription[int(message["subscription"].removeprefix("s"))].append(message.body)
-        copies = list(by_subscription.values())
-    else:
-        copies = [
-            bodies(messages)[start : start + count] for start in range(0, len(messages), count)
-        ]
+    copies = [
+        bodies(message for message in messages if message.get("subscription") == f"s{number}")
+        for number in range(several)
+    ]
     target.record_finding(
         COPY_FOR_EACH,
-        len(copies) == several and all(sorted(copy) == sorted(sent) for copy in copies),
+        all(sorted(copy) == sorted(sent) for copy in copies),
         f"{count} messages and {several} subscriptions on {'one' if together else 'as many'}"
         f" connection{'' if together else 's'}; copies received: {listed(map(len, copies))}",
     )

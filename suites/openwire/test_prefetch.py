@@ -57,23 +57,6 @@ def test_no_more_than_the_limit_is_out(
     target.control(seen == waiting, f"{seen} of {waiting} messages arrived")
 
 
-@case(PREFETCH_LIMIT, needs={OPENWIRE})
-def test_two_consumers_have_a_limit_each(target: Bench) -> None:
-    """Two consumers of one queue have limits of 2 and 5, and hold exactly that many of 20."""
-    peer, place = target.openwire(), fresh_queue(target)
-    one, two = peer.open_consumer(place, prefetch=2), peer.open_consumer(place, prefetch=5)
-    publish(peer, place, 20)
-    for consumer, limit in ((one, 2), (two, 5)):
-        held = take(target, peer, limit, consumer)
-        target.judge_count(
-            PREFETCH_LIMIT,
-            f"messages out with a limit of {limit}",
-            len(held),
-            (limit, limit),
-            "messages",
-        )
-
-
 @case(MESSAGE_PULL, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"pulls": 3}], pulls=st.integers(1, 5))
 def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> None:

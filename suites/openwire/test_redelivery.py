@@ -47,8 +47,7 @@ def test_what_is_resent_says_so(
         target.control(len(held) == limit, f"{limit} messages should arrive; {len(held)} did")
         for one in held:
             told, due = one["redeliveryCounter"], resent[number_of(one)]
-            detail = f"{shown(rounds)}, {what}: message {number_of(one)}, resent {due} times,"
-            detail += f" says {told}"
+            detail = f"{shown(rounds)}, {what}: {number_of(one)}, resent {due} times, says {told}"
             target.record_finding(RESENT, told == due, detail)
         seen = held[:end] if isinstance(end, int) else held
         for one in seen:
