@@ -65,9 +65,8 @@ class _Half:
         self.line.pass_on(1 - self.side, data)
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        silence = max(0, at - self.line.passed[self.side]) // ms(1)
-        ended = f"{SIDES[self.side]} ended the connection {silence} ms after the last byte"
-        self.line.ends.setdefault(self.side, f"{ended} of {SIDES[1 - self.side]}")
+        self.line.ends.append(self.side)
+        self.line.note_end(self.side, at)
         self.line.follow(Ended(at, self.side, how))
         self.line.end(1 - self.side, how)
 
@@ -84,8 +83,9 @@ class Line:
         self._followed = FollowedConnection(1, (nobody, nobody), self._world.now(), stream)
         self.pair = Pair()
         self.channels: list[Channel] = []
-        self.ends: dict[int, str] = {}
-        """The sides that closed the connection, in order, and how."""
+        self.ends: list[int] = []
+        """The sides that closed the connection, in order."""
+        self.ending = ""
         self.said: list[tuple[int, str]] = []
         self.refusal = ""
         self.is_over = False
@@ -101,6 +101,14 @@ class Line:
                 words = "; ".join(f"{name}: {value}" for name, value in event.headers if value)
                 if event.command in ("ERROR", "connection.close", "channel.close", "close"):
                     self.refusal = self.refusal or f"{event.command} ({words[:200]})"
+                    if event.command != "channel.close":
+                        self.note_end(self.said[-1][0], event.at_ns)
+
+    def note_end(self, side: int, at: Instant) -> None:
+        if not self.ending:
+            silence = max(0, at - self.passed[side]) // ms(1)
+            after = f"{silence} ms after the last byte of {SIDES[1 - side]}"
+            self.ending = f"{SIDES[side]} ended the connection {after}"
 
     def pass_on(self, side: int, data: bytes) -> None:
         size, gap = self._trial.pace[side]
@@ -352,7 +360,7 @@ class PairTrial:
 
     def _why(self) -> str:
         broken = [line for line in self.lines if not line.is_over]
-        ended = [next(iter(line.ends.values())) for line in broken if line.ends]
+        ended = [line.ending for line in broken if line.ends]
         refused = [line.refusal for line in broken if line.refusal]
         errors = ("failed", "error", "heartbeat-timeout")
         told = [one.brief()[:200] for one in self.drivers[-1].inbox if one.step in errors]

@@ -72,7 +72,7 @@ def test_a_client_that_acknowledges_nothing_deviates(broker: SocketTarget, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("fault", "steps", "expected"),
+    "trouble",
     [
         (lambda data: b"" if data == b"\n" else data, BEATS, "the broker is silent for"),
         (lambda data: data * (1 + data.startswith(b"MESSAGE")), QUICK, "message 0 arrived 2 times"),
@@ -80,13 +80,9 @@ def test_a_client_that_acknowledges_nothing_deviates(broker: SocketTarget, tmp_p
     ],
 )
 def test_a_broker_that_is_silent_doubles_or_leaves_deviates(
-    broker: SocketTarget,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: Any,
-    steps: list[str],
-    expected: str,
+    broker: SocketTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: tuple[Any, ...]
 ) -> None:
+    fault, steps, expected = trouble
     honest = pairs._Half.bytes_arrived
 
     def arrived(self: pairs._Half, at: int, data: bytes) -> None:
