@@ -41,6 +41,7 @@ TICK: Duration = ms(100)
 LATE: Duration = ms(500)
 TRIES = 3
 END = either(event_named("disconnected"), event_named("error"))
+CLOSING = ("ERROR", "DISCONNECT", "connection.close", "close")
 
 
 class Cell(StrEnum):
@@ -99,9 +100,9 @@ class Line:
             if isinstance(event, FrameSent | FrameReceived):
                 self.said.append((isinstance(event, FrameReceived), event.command))
                 words = "; ".join(f"{name}: {value}" for name, value in event.headers if value)
-                if event.command in ("ERROR", "connection.close", "channel.close", "close"):
+                if event.command in (*CLOSING, "channel.close"):
                     self.refusal = self.refusal or f"{event.command} ({words[:200]})"
-                    if event.command != "channel.close":
+                    if event.command in CLOSING:
                         self.note_end(self.said[-1][0], event.at_ns)
 
     def note_end(self, side: int, at: Instant) -> None:

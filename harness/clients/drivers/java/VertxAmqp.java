@@ -20,6 +20,8 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 
 final class VertxAmqp {
+    // Vert.x closes the connections of a client that nothing refers to.
+    private static AmqpClient client;
     private static volatile AmqpConnection connection;
     private static final Map<String, AmqpSender> senders = new ConcurrentHashMap<>();
     private static final Map<String, AmqpReceiver> receivers = new ConcurrentHashMap<>();
@@ -36,7 +38,8 @@ final class VertxAmqp {
                 .setPassword(asked.text("passcode"))
                 .setHeartbeat(asked.number("idle_ms"));
         if (asked.number("max_frame") > 0) options.setMaxFrameSize(asked.number("max_frame"));
-        AmqpClient.create(Vertx.vertx(), options).connect().onSuccess(made -> {
+        client = AmqpClient.create(Vertx.vertx(), options);
+        client.connect().onSuccess(made -> {
             connection = made;
             made.exceptionHandler(problem -> {
                 DriverLines.reportError(problem);

@@ -17,6 +17,8 @@ import java.util.concurrent.Executors;
 
 final class VertxStomp {
     private static volatile StompClientConnection connection;
+    // Vert.x closes the connections of a client that nothing refers to.
+    private static StompClient client;
     private static final List<Frame> received = new ArrayList<>();
     // Vert.x forbids blocking its event loop: a listener that works there would stop the heartbeats.
     private static final Executor listener = Executors.newSingleThreadExecutor();
@@ -31,7 +33,7 @@ final class VertxStomp {
                 .setVirtualHost(asked.text("vhost"))
                 .setAcceptedVersions(new ArrayList<>(List.of(asked.text("version"))))
                 .setHeartbeat(new JsonObject().put("x", beats[0]).put("y", beats[1]));
-        StompClient client = StompClient.create(Vertx.vertx(), options);
+        client = StompClient.create(Vertx.vertx(), options);
         client.errorFrameHandler(VertxStomp::error);
         client.connect().onSuccess(made -> {
             connection = made;
