@@ -39,9 +39,8 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
         (start["version-major"], start["version-minor"]) == (0, 9),
         detail,
     )
-    target.record_finding(
-        LOCALE_EN_US, "en_US" in start["locales"].split(), f"the locales are {start['locales']!r}"
-    )
+    detail = f"the locales are {start['locales']!r}"
+    target.record_finding(LOCALE_EN_US, "en_US" in start["locales"].split(), detail)
     known = start["server-properties"]
     named = " ".join(str(known[key]) for key in ("product", "version") if known.get(key))
     target.record_behaviour("amqp091.product", named)

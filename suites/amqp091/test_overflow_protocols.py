@@ -83,11 +83,8 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     if confirmed or error is not None or peer.ended is not None:
         answer = "confirms" if confirmed else "refuses"
         target.record_behaviour("stomp.send-to-full-queue", answer)
-    target.record_finding(
-        STOMP_SEND_ERROR,
-        error is not None,
-        f"the fourth message was refused: expected ERROR, but {observed}",
-    )
+    detail = f"the fourth message was refused: expected ERROR, but {observed}"
+    target.record_finding(STOMP_SEND_ERROR, error is not None, detail)
     received = kept(owner, queue)
     detail = f"{overflow}: {listed(received)} were kept; expected the first three"
     target.record_finding(REJECT_PUBLISH, received == [b"0", b"1", b"2"], detail)
@@ -142,11 +139,8 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     detail = f"{overflow}: the outcomes are {shown(outcomes)}; expected {shown(expected)}"
     target.record_finding(AMQP_SENDER_LEARNS, outcomes == expected, detail)
     closed = any(reply.name == "close" for reply in peer.inbox)
-    target.record_finding(
-        CLOSE_WRITTEN,
-        peer.ended is None or closed,
-        f"{overflow}: when a message was refused, {peer.instead()}",
-    )
+    detail = f"{overflow}: when a message was refused, {peer.instead()}"
+    target.record_finding(CLOSE_WRITTEN, peer.ended is None or closed, detail)
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     received = bodies(drained(owner, queue))
     words = f"{overflow}: {listed(received)} were kept; expected the first three"

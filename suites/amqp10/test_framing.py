@@ -173,11 +173,8 @@ def test_a_body_that_cannot_be_decoded_is_refused_or_harmless(
         ]
         observed = "; ".join(reply.brief() for reply in answers) or peer.instead()
         target.record_finding(DAMAGED_BODY, bool(answers), f"after a damaged begin: {observed}")
-        target.record_finding(
-            PERFORMATIVE,
-            not any(map(UNREAD.accepts, peer.inbox)),
-            f"the broker's frames: {peer.instead()}",
-        )
+        detail = f"the broker's frames: {peer.instead()}"
+        target.record_finding(PERFORMATIVE, not any(map(UNREAD.accepts, peer.inbox)), detail)
         closed = [reply for reply in answers if reply.name == "close"]
         target.record_finding(
             CLOSE_WRITTEN,
@@ -322,11 +319,8 @@ def test_large_messages_come_in_frames_that_fit(
         peer.receiver(target.node())
     link = peer.receiver(node, credit=len(sent))
     got = collect(target, peer, link, len(sent))
-    target.record_finding(
-        (MULTI_FRAME_MESSAGE, MULTI_FRAME_IDS),
-        bodies(got) == sent,
-        f"messages of {listed(sizes)} bytes arrived with {listed(map(len, bodies(got)))} bytes",
-    )
+    detail = f"messages of {listed(sizes)} bytes arrived with {listed(map(len, bodies(got)))} bytes"
+    target.record_finding((MULTI_FRAME_MESSAGE, MULTI_FRAME_IDS), bodies(got) == sent, detail)
     ids = [delivery.id for delivery in got]
     consecutive = all(later == (earlier + 1) % 2**32 for earlier, later in pairwise(ids))
     target.record_finding(
@@ -349,8 +343,5 @@ def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> Non
     peer = target.amqp()
     link = peer.receiver(node, credit=1)
     delivery = peer.delivery(link, proves=NO_MAX_FRAME_SIZE)
-    target.record_finding(
-        NO_MAX_FRAME_SIZE,
-        delivery.message.body == bytes(100_000),
-        f"{len(delivery.payload)} bytes in {len(delivery.frames)} frames",
-    )
+    detail = f"{len(delivery.payload)} bytes in {len(delivery.frames)} frames"
+    target.record_finding(NO_MAX_FRAME_SIZE, delivery.message.body == bytes(100_000), detail)

@@ -104,14 +104,10 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     words = f"the broker sent {'an' if peer.opened else 'no'} open"
     target.record_finding(NO_EMPTY_FRAME_BEFORE_OPEN, peer.opened is not None, words)
     seen = beats(target, peer)
-    target.record_finding(
-        EMPTY_FRAME_KEEPS_ALIVE, seen > 0, f"{seen} empty frames arrived in {3 * asked} ms"
-    )
-    target.record_finding(
-        TIMEOUTS_INDEPENDENT,
-        announced != asked or seen > 0,
-        f"the client asked for {asked} ms and the broker for {announced} ms",
-    )
+    detail = f"{seen} empty frames arrived in {3 * asked} ms"
+    target.record_finding(EMPTY_FRAME_KEEPS_ALIVE, seen > 0, detail)
+    detail = f"the client asked for {asked} ms and the broker for {announced} ms"
+    target.record_finding(TIMEOUTS_INDEPENDENT, announced != asked or seen > 0, detail)
 
 
 @case(PEERS_TIMEOUT_KEPT, TIMEOUT_RESTARTED_BY_FRAMES, needs={"amqp"})
@@ -148,9 +144,8 @@ def test_signs_of_life_go_on_whatever_a_connection_holds(target: Bench, asked: i
             f" broker's idle-time-out is {announced} ms"
         )
         uncertain = peer.overdue(ms(announced)) if announced else None
-        target.record_finding(
-            TIMEOUT_RESTARTED_BY_FRAMES, alive, f"{detail}; {peer.instead()}", uncertain=uncertain
-        )
+        words = f"{detail}; {peer.instead()}"
+        target.record_finding(TIMEOUT_RESTARTED_BY_FRAMES, alive, words, uncertain=uncertain)
 
 
 SENT = "has sent a message"
@@ -219,14 +214,10 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     seen = beats(target, peer)
     count = seen if seen < MANY else "hundreds of"
     taken = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
-    target.record_finding(
-        TIMEOUT_HAS_32_BITS, taken, f"an idle-time-out of {asked} was accepted; {peer.instead()}"
-    )
-    target.record_finding(
-        NO_STREAM_OF_FRAMES,
-        seen <= 1,
-        f"{count} empty frames arrived in 300 ms; the idle-time-out is {asked} ms",
-    )
+    detail = f"an idle-time-out of {asked} was accepted; {peer.instead()}"
+    target.record_finding(TIMEOUT_HAS_32_BITS, taken, detail)
+    detail = f"{count} empty frames arrived in 300 ms; the idle-time-out is {asked} ms"
+    target.record_finding(NO_STREAM_OF_FRAMES, seen <= 1, detail)
 
 
 def beats(target: Bench, peer: AmqpPeer) -> int:

@@ -273,12 +273,10 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         strange(peer, link, kind)
         answer = peer.watch_for(TROUBLE)
         observed = peer.instead() if answer is None else answer.brief()
-        target.record_finding(
-            SESSION_ERROR_ENDS, answer is not None, f"{kind}: {observed}; expected an error"
-        )
-        target.record_finding(
-            CLOSE_WRITTEN, answer is not None or peer.ended is None, f"{kind}: {observed}"
-        )
+        detail = f"{kind}: {observed}; expected an error"
+        target.record_finding(SESSION_ERROR_ENDS, answer is not None, detail)
+        detail = f"{kind}: {observed}"
+        target.record_finding(CLOSE_WRITTEN, answer is not None or peer.ended is None, detail)
 
 
 DOUBTFUL = (
@@ -402,19 +400,16 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
         peer = target.amqp()
         session = peer.session
         assert session.answer is not None
-        target.control(
-            session.answer.get("incoming-window") == 0,
-            f"the broker's begin: {session.answer.brief()}",
-        )
+        detail = f"the broker's begin: {session.answer.brief()}"
+        target.control(session.answer.get("incoming-window") == 0, detail)
         link = ready_sender(target, peer, node)
         for part in range(parts):
             peer.transfer(link, b"", settled=settled or None, more=part < parts - 1 or None)
         answer = peer.watch_for(either(ending("end"), ending("close")))
         observed = peer.instead() if answer is None else answer.brief()
         fine = answer is not None and answer.name == "end"
-        target.record_finding(
-            SESSION_ERROR_ENDS, fine, f"a transfer into a window of 0: {observed}"
-        )
+        detail = f"a transfer into a window of 0: {observed}"
+        target.record_finding(SESSION_ERROR_ENDS, fine, detail)
         target.record_finding(
             WINDOW_VIOLATION,
             fine and answer is not None and answer.condition == "amqp:session:window-violation",

@@ -129,11 +129,8 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
             target.record_behaviour(f"amqp.{kind.replace(' ', '-')}", taken)
         if answer is None or answer.name != "attach":
             observed = peer.instead() if answer is None else answer.brief()
-            target.record_finding(
-                (REFUSED_ATTACH, LINK_ERROR_DETACHES),
-                False,
-                f"{kind}: {observed}; expected attach and detach",
-            )
+            detail = f"{kind}: {observed}; expected attach and detach"
+            target.record_finding((REFUSED_ATTACH, LINK_ERROR_DETACHES), False, detail)
             return
         mine = _side(role)
         if answer.kind(mine) is not None:
@@ -145,15 +142,11 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
         gone = peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
         observed = peer.instead() if gone is None else gone.brief()
         fine = gone is not None and gone.name == "detach" and gone.get("closed") is True
-        target.record_finding(
-            REFUSED_ATTACH, fine, f"{kind}: an attach without {mine} arrived, then {observed}"
-        )
+        detail = f"{kind}: an attach without {mine} arrived, then {observed}"
+        target.record_finding(REFUSED_ATTACH, fine, detail)
         has_condition = gone is not None and gone.condition is not None
-        target.record_finding(
-            LINK_ERROR_DETACHES,
-            fine and has_condition,
-            f"{kind}: the end of the link was {observed}; expected an error in it",
-        )
+        detail = f"{kind}: the end of the link was {observed}; expected an error in it"
+        target.record_finding(LINK_ERROR_DETACHES, fine and has_condition, detail)
         if not fine:
             return
         peer.detach(link, answered=False)
@@ -194,9 +187,8 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
                 target.cited, f"the delivery-tag is an error of the session: {observed}"
             )
             return
-        target.require(
-            LINK_ERROR_DETACHES, fine, f"a delivery-tag of {len(LONG_TAG)} bytes: {observed}"
-        )
+        detail = f"a delivery-tag of {len(LONG_TAG)} bytes: {observed}"
+        target.require(LINK_ERROR_DETACHES, fine, detail)
         target.advance(QUIET)
         judge_trace(target, peer, amqp10_aftermath.endings)
         match behind:
@@ -212,9 +204,8 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         end = peer.watch_for(either(frame("end"), frame("close")))
         observed = peer.instead() if end is None else end.brief()
         fine = end is not None and end.name == "end" and end.condition == "amqp:session:errant-link"
-        target.record_finding(
-            ERRANT_LINK, fine, f"a {behind} for a link that ended with an error: {observed}"
-        )
+        detail = f"a {behind} for a link that ended with an error: {observed}"
+        target.record_finding(ERRANT_LINK, fine, detail)
 
 
 @case(LINK_STOLEN, LINK_CONDITIONS, needs={"amqp"})
@@ -264,9 +255,8 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
     )
     effect = "steals" if fine else "keeps-both" if gone is None else "other"
     target.record_behaviour(f"amqp.another-{where}", effect)
-    target.record_finding(
-        LINK_STOLEN, fine, f"after an attach on another {where}, for the first link: {observed}"
-    )
+    detail = f"after an attach on another {where}, for the first link: {observed}"
+    target.record_finding(LINK_STOLEN, fine, detail)
     if gone is None:
         target.record_not_applicable(LINK_CONDITIONS, "the first link got no error")
     judge_trace(target, peer, amqp_conditions.conditions)
@@ -370,20 +360,17 @@ def test_a_message_above_the_announced_size_ends_the_link(
             answer = trouble(peer, link)
             observed = peer.instead() if answer is None else answer.brief()
             fine = answer is not None and answer.name == "detach" and answer.condition == TOO_LARGE
-            target.record_finding(
-                (MAX_MESSAGE_SIZE, LINK_ERROR_DETACHES), fine, f"{detail}: {observed}"
-            )
+            words = f"{detail}: {observed}"
+            target.record_finding((MAX_MESSAGE_SIZE, LINK_ERROR_DETACHES), fine, words)
         else:
             target.advance(QUIET)
             peer.settle()
-            target.record_finding(
-                MAX_MESSAGE_SIZE, link.detached is None, f"{detail}: {peer.instead()}"
-            )
+            words = f"{detail}: {peer.instead()}"
+            target.record_finding(MAX_MESSAGE_SIZE, link.detached is None, words)
         other = target.amqp()
         came_out = len(collect(target, other, other.receiver(node, credit=1), int(beyond <= 0)))
-        target.record_finding(
-            MAX_MESSAGE_SIZE, came_out == (beyond <= 0), f"{detail}: the queue has {came_out}"
-        )
+        words = f"{detail}: the queue has {came_out}"
+        target.record_finding(MAX_MESSAGE_SIZE, came_out == (beyond <= 0), words)
 
 
 def sized(size: int) -> bytes:
@@ -479,11 +466,8 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     else:
         gone = link.detached
         condition = None if gone is None else gone.condition
-        target.record_finding(
-            MAX_MESSAGE_SIZE,
-            condition == TOO_LARGE,
-            f"the link ended with {condition or 'no error'}; {peer.instead()}",
-        )
+        detail = f"the link ended with {condition or 'no error'}; {peer.instead()}"
+        target.record_finding(MAX_MESSAGE_SIZE, condition == TOO_LARGE, detail)
         target.record_not_applicable(CLOSE_ANSWERED, "the broker ended the link itself")
     other = target.amqp()
     due = sent if copied else sent[before:]
@@ -537,8 +521,5 @@ def test_a_message_too_large_for_one_receiver_is_there_for_another(target: Bench
     small.close_socket()
     large = target.amqp()
     got = bodies(collect(target, large, large.receiver(node, credit=1), 1))
-    target.record_finding(
-        ONE_CONSUMER,
-        got == [bytes(5000)],
-        f"afterwards, {len(got)} messages arrived for a receiver without a limit",
-    )
+    detail = f"afterwards, {len(got)} messages arrived for a receiver without a limit"
+    target.record_finding(ONE_CONSUMER, got == [bytes(5000)], detail)

@@ -151,9 +151,8 @@ def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> N
         ("max-message-size", peer.sender(target.node()).answer),
     ):
         target.record_behaviour(f"amqp.{field}", None if answer is None else answer.get(field))
-    target.record_finding(
-        INITIAL_DELIVERY_COUNT, has, f"the broker's attach as a sender: {link.answer.brief()}"
-    )
+    detail = f"the broker's attach as a sender: {link.answer.brief()}"
+    target.record_finding(INITIAL_DELIVERY_COUNT, has, detail)
 
 
 @case(RECEIVERS_INITIAL_COUNT_IGNORED, needs={"amqp"})
@@ -187,9 +186,8 @@ def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
     )
     peer.flow(link, link_credit=2)
     got = collect(target, peer, link, 2)
-    target.record_finding(
-        NO_TRANSFER_WITHOUT_CREDIT, len(got) == 2, f"{len(got)} of 3 messages arrived for 2 credits"
-    )
+    detail = f"{len(got)} of 3 messages arrived for 2 credits"
+    target.record_finding(NO_TRANSFER_WITHOUT_CREDIT, len(got) == 2, detail)
 
 
 @dataclass(frozen=True)
@@ -292,11 +290,8 @@ def test_a_drain_uses_the_credit_up(
     if credit <= count:
         target.record_not_applicable(DRAIN_SET_BY_RECEIVER, "the credit was used up by messages")
     elif flows:
-        target.record_finding(
-            DRAIN_SET_BY_RECEIVER,
-            flows[-1].get("drain") is True,
-            f"the drain was answered with {flows[-1].brief()}",
-        )
+        detail = f"the drain was answered with {flows[-1].brief()}"
+        target.record_finding(DRAIN_SET_BY_RECEIVER, flows[-1].get("drain") is True, detail)
     else:
         target.record_not_applicable(DRAIN_SET_BY_RECEIVER, "no flow answered the drain")
     judge_trace(target, peer, amqp_credit.counts, amqp_credit.drains)
@@ -437,11 +432,8 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     count = count or min(2 * link.credit + 2, amounts.at(target, 0, most=1_000))
     for number in range(count):
         ready = target.wait_until(lambda: link.credit > 0 or peer.ended is not None, PATIENCE)
-        target.require(
-            DELIVERY_COUNT_WRAPS,
-            ready and link.credit > 0,
-            f"message {number} of {count}, begun at {start}: {link.credit} credit",
-        )
+        detail = f"message {number} of {count}, begun at {start}: {link.credit} credit"
+        target.require(DELIVERY_COUNT_WRAPS, ready and link.credit > 0, detail)
         peer.publish(link, b"%d" % number, proves=SETTLED)
     flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
     told_counts = [(flow.get("delivery-count"), flow.brief()) for flow in flows]

@@ -258,9 +258,8 @@ def test_the_bare_message_goes_on_as_it_came(
         target, peer, lambda: bool(peer.deliveries), CLOSE_WRITTEN, "a well-formed message arrived"
     )
     received_bare = delivered(target, peer, receiver).message.bare
-    target.record_finding(
-        BARE_MESSAGE, received_bare == bare, f"sent {bare.hex()}, got {received_bare.hex()}"
-    )
+    detail = f"sent {bare.hex()}, got {received_bare.hex()}"
+    target.record_finding(BARE_MESSAGE, received_bare == bare, detail)
 
 
 @case(BARE_MESSAGE, KEPT, needs={"amqp"})
@@ -337,9 +336,8 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     received_bare = carried(target, bare).message.bare
     same = received_bare == bare
     words = "unchanged" if same else "changed"
-    target.record_finding(
-        BARE_MESSAGE, same, f"{len(bare)} bytes went in; {len(received_bare)} arrived, {words}"
-    )
+    detail = f"{len(bare)} bytes went in; {len(received_bare)} arrived, {words}"
+    target.record_finding(BARE_MESSAGE, same, detail)
 
 
 @case(HEADER_DEFAULTS, FAILED_ATTEMPTS, KEPT, needs={"amqp"})
@@ -529,8 +527,7 @@ def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: 
         count = header.get("delivery-count", 0)
         words = f"with {number} receivers before it, the delivery-count is {count}"
         target.record_finding(FAILED_ATTEMPTS, 0 <= count <= number, words)
-        target.record_finding(
-            HEADER_DEFAULTS, header.get("priority", 4) == 4, f"the header is {shown(header)}"
-        )
+        detail = f"the header is {shown(header)}"
+        target.record_finding(HEADER_DEFAULTS, header.get("priority", 4) == 4, detail)
         other.close_socket()
         target.advance(QUIET)

@@ -84,9 +84,8 @@ def test_released_messages_can_be_had_again_unchanged(
         target.record_not_applicable(rows, "messages are sent settled: none can be released")
         return
     counts = list(map(failures, got))
-    target.record_finding(
-        FAILED_ATTEMPTS, not any(counts), f"the delivery-counts are {listed(counts)} at first"
-    )
+    detail = f"the delivery-counts are {listed(counts)} at first"
+    target.record_finding(FAILED_ATTEMPTS, not any(counts), detail)
     bare = {delivery.message.body: delivery.message.bare for delivery in got}
     expected = {body for body, fate in zip(sent, fates, strict=True) if fate}
     for _ in range(times):
@@ -291,20 +290,14 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     fields = {key: plain(value) for key, value in codec.fields_of(default).items()}
     peer.disposition(got[0], None if how == "none" else RECEIVED)
     error = objection(peer)
-    target.require(
-        DEFAULT_OUTCOME_APPLIES,
-        error is None,
-        f"settled with the state {how}, answered with {error.brief() if error else 'no error'}",
-    )
+    detail = f"settled with the state {how}, answered with {error.brief() if error else 'no error'}"
+    target.require(DEFAULT_OUTCOME_APPLIES, error is None, detail)
     back = again(
         target, peer, link, node, 0 if kind in ("accepted", "rejected") else 1, elsewhere=True
     )[2]
     gone = kind in ("accepted", "rejected") or fields.get("undeliverable-here", False)
-    target.record_finding(
-        DEFAULT_OUTCOME_APPLIES,
-        gone is not bool(back),
-        f"the default-outcome is {kind}; {len(back)} messages arrived again",
-    )
+    detail = f"the default-outcome is {kind}; {len(back)} messages arrived again"
+    target.record_finding(DEFAULT_OUTCOME_APPLIES, gone is not bool(back), detail)
     if back:
         failed = int(bool(fields.get("delivery-failed", False)))
         count = failures(back[0])
@@ -330,9 +323,8 @@ def test_a_source_names_outcomes_by_their_symbols(
     sender = ready_sender(target, peer, node)
     number = peer.post(sender, bytes(size))
     state = peer.confirmed(sender.session, number, None, proves=TERMINAL_STATES).kind("state")
-    target.record_finding(
-        TERMINAL_STATES, state in OUTCOMES, f"the broker settled a message with {state}"
-    )
+    detail = f"the broker settled a message with {state}"
+    target.record_finding(TERMINAL_STATES, state in OUTCOMES, detail)
     requested = source(node, outcomes=sorted(asked) or None)
     link = peer.receiver(node, source=requested, credit=1)
     assert link.answer is not None
@@ -347,11 +339,8 @@ def test_a_source_names_outcomes_by_their_symbols(
     target.record_finding(OUTCOMES_ARE_SYMBOLS, fine, words)
     kind = codec.name_of(inside.get("default-outcome"))
     target.record_behaviour("amqp.default-outcome", kind)
-    target.record_finding(
-        DEFAULT_OUTCOME,
-        kind in (None, *OUTCOMES),
-        f"the broker's source has the default-outcome {kind}",
-    )
+    detail = f"the broker's source has the default-outcome {kind}"
+    target.record_finding(DEFAULT_OUTCOME, kind in (None, *OUTCOMES), detail)
     got = peer.delivery(link)
     states = [transfer.kind("state") for transfer in got.frames if "state" in transfer.fields]
     detail = f"{len(got.frames)} transfers carry the states {shown(states)}"
@@ -369,9 +358,8 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     peer.disposition(got[1], "released")
     back = bodies(after_close(target, peer, node, 1))
     fine = back == [got[1].message.body]
-    target.record_finding(
-        ACCEPTED_SUPPORTED, fine, f"'one' was accepted; {listed(back)} arrived again"
-    )
+    detail = f"'one' was accepted; {listed(back)} arrived again"
+    target.record_finding(ACCEPTED_SUPPORTED, fine, detail)
 
 
 @case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
@@ -401,9 +389,8 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     target.record_finding(DISPOSITION_SETTLES, fine, detail)
     gone = state == "accepted"
     back = after_close(target, peer, node, 0 if gone else 1)
-    target.record_finding(
-        TERMINAL_STATE_KEPT, len(back) == (not gone), f"{state}: {len(back)} messages arrived again"
-    )
+    detail = f"{state}: {len(back)} messages arrived again"
+    target.record_finding(TERMINAL_STATE_KEPT, len(back) == (not gone), detail)
 
 
 @case(
@@ -578,9 +565,8 @@ def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count
     peer = target.amqp()
     link = peer.receiver(node, source=source(node, distribution_mode="copy"), credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(
-        bodies(got) == sent, f"copies of {listed(bodies(got))} arrived; expected {listed(sent)}"
-    )
+    detail = f"copies of {listed(bodies(got))} arrived; expected {listed(sent)}"
+    target.control(bodies(got) == sent, detail)
     for delivery in got:
         peer.disposition(delivery, "accepted")
     peer.settle()

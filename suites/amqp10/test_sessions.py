@@ -167,11 +167,8 @@ def test_a_session_that_failed_drops_what_still_comes(
         for reply in peer.inbox
         if reply.channel == end.channel and reply.name in ("attach", "disposition", "end")
     ]
-    target.record_finding(
-        DROPPED_AFTER_SESSION_ERROR,
-        not late,
-        f"after the end of a failed session, the broker sent {late or 'nothing'}",
-    )
+    detail = f"after the end of a failed session, the broker sent {late or 'nothing'}"
+    target.record_finding(DROPPED_AFTER_SESSION_ERROR, not late, detail)
     bodies_received = bodies(collect(target, peer, receiver, 1, within=QUIET))
     words = f"the queue has {listed(bodies_received)} of the messages sent after the error"
     target.record_finding(DROPPED_AFTER_SESSION_ERROR, not bodies_received, words)
@@ -318,11 +315,8 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     if flow is None:
         target.record_not_applicable(FLOW_NEXT_INCOMING_ID, NO_FLOW)
     else:
-        target.record_finding(
-            FLOW_NEXT_INCOMING_ID,
-            "next-incoming-id" in flow.fields,
-            f"the broker's flow after both begins is {flow.brief()}",
-        )
+        detail = f"the broker's flow after both begins is {flow.brief()}"
+        target.record_finding(FLOW_NEXT_INCOMING_ID, "next-incoming-id" in flow.fields, detail)
 
 
 @case(TRANSFER_IDS, WINDOW_AFTER_RECEIVING, FLOW_WINDOWS, DELIVERY_ID_WRAPS, needs={"amqp"})
@@ -356,11 +350,8 @@ def test_ids_of_the_client_may_run_over_the_end(
     if last is not None and last.get("link-credit") == 0:
         # It answers a flow that followed all transfers, so it knows of every one of them.
         id, ours = last.get("next-incoming-id"), peer.session.next_outgoing_id
-        target.record_finding(
-            WINDOW_AFTER_RECEIVING,
-            id == ours,
-            f"after our last transfer, a flow reports next-incoming-id {id}; expected {ours}",
-        )
+        detail = f"after our last transfer, a flow reports next-incoming-id {id}; expected {ours}"
+        target.record_finding(WINDOW_AFTER_RECEIVING, id == ours, detail)
     judge_trace(target, peer, amqp_windows.ids, amqp_deliveries.settlement)
     flows = frames_received(target, peer, "flow")
     detail = f"{len(flows)} flows arrived"
@@ -514,9 +505,8 @@ def test_end_is_answered_with_end(target: Bench) -> None:
     for error in (None, ("amqp:internal-error", "the client gives up")):
         end = peer.end(error=error, proves=SESSION_ERROR_ENDS)
         assert end is not None
-        target.record_finding(
-            SESSION_ERROR_ENDS, end.condition is None, f"the end was answered with {end.brief()}"
-        )
+        detail = f"the end was answered with {end.brief()}"
+        target.record_finding(SESSION_ERROR_ENDS, end.condition is None, detail)
         peer.begin(answered=False)
         answer = peer.watch_for(either(frame("begin", remote_channel=0), frame("close")))
         if error and answer is not None and answer.name == "close":
@@ -565,9 +555,8 @@ def test_a_flow_says_where_the_transfer_ids_are(
             f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker reports"
             f" {next_incoming_id}"
         )
-        target.record_finding(
-            WINDOW_FROM_FLOW, next_incoming_id == expected, f"{detail}; expected {expected}"
-        )
+        words = f"{detail}; expected {expected}"
+        target.record_finding(WINDOW_FROM_FLOW, next_incoming_id == expected, words)
 
 
 @case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp", RECONFIGURABLE})

@@ -97,9 +97,8 @@ def test_the_header_of_tls_begins_tls(target: Bench, pause: bool) -> None:
     peer.channel.secure()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     peer.open(proves=HEADERS_AFTER_SASL)
-    target.record_finding(
-        TLS_HEADER, bool(peer.channel.security), f"inside is {peer.channel.security}"
-    )
+    detail = f"inside is {peer.channel.security}"
+    target.record_finding(TLS_HEADER, bool(peer.channel.security), detail)
     peer.begin()
     peer.settle()
 
@@ -129,11 +128,8 @@ def test_a_client_in_the_clear_gets_no_session(target: Bench, id: int) -> None:
         peer = target.amqp_peer(acceptor=ACCEPTOR, plain=True)
         peer.header(id)
         served = peer.watch_for(frame(HEADER, id=id), within=seconds(3)) is not None
-        target.record_finding(
-            TLS_SESSION,
-            not served,
-            f"header {id} in the clear: {'it was answered' if served else peer.instead()}",
-        )
+        detail = f"header {id} in the clear: {'it was answered' if served else peer.instead()}"
+        target.record_finding(TLS_SESSION, not served, detail)
     before.settle()
     target.amqp(acceptor=ACCEPTOR).settle()
 
@@ -148,9 +144,8 @@ def test_wrong_credentials_are_refused_over_tls(target: Bench) -> None:
         response = plain_response(target, passcode="certainly not this")
         peer.send("sasl-init", {"mechanism": "PLAIN", "initial-response": response})
         outcome = peer.expect(frame("sasl-outcome"), proves=SASL_OUTCOME_CODE)
-        target.record_finding(
-            SASL_OUTCOME_CODE, outcome.get("code") == 1, f"a wrong password: {outcome.brief()}"
-        )
+        detail = f"a wrong password: {outcome.brief()}"
+        target.record_finding(SASL_OUTCOME_CODE, outcome.get("code") == 1, detail)
         peer.inbox.clear()
         peer.expect_end(proves=SECURITY_LAYER_CLOSES_TCP)
 
@@ -200,9 +195,8 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
                 for reply in peer.inbox
                 if reply.name == "close" and reply.condition is not None
             ]
-            target.record_finding(
-                SASL_EXTERNAL, not begun_ and bool(closed), f"{observed}, and then {peer.instead()}"
-            )
+            detail = f"{observed}, and then {peer.instead()}"
+            target.record_finding(SASL_EXTERNAL, not begun_ and bool(closed), detail)
         else:
             refused = outcome is not None or peer.ended is not None
             target.record_finding(SASL_EXTERNAL, refused, observed)
@@ -215,11 +209,8 @@ def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) ->
         peer = secured(target, STRANGER)
         peer.header(SASL_ID)
         served = peer.watch_for(frame("sasl-mechanisms"), within=seconds(3)) is not None
-        target.record_finding(
-            CLIENT_CERTIFICATE_REQUIRED,
-            not served,
-            f"{'mechanisms arrived' if served else peer.instead()}",
-        )
+        detail = f"{'mechanisms arrived' if served else peer.instead()}"
+        target.record_finding(CLIENT_CERTIFICATE_REQUIRED, not served, detail)
     secured(target, CERTIFIED).authenticate(
         target.target.identity.login, target.target.identity.passcode
     )
@@ -243,11 +234,8 @@ def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
         node.address, credit=1, capabilities=node.capabilities, proves=(TLS_SESSION, SASL_EXTERNAL)
     )
     got = peer.receive(receiver, proves=(TLS_SESSION, SASL_EXTERNAL))
-    target.record_finding(
-        (TLS_SESSION, SASL_EXTERNAL),
-        got.body == "over TLS " * 10_000,
-        f"{len(got.body)} characters arrived",
-    )
+    detail = f"{len(got.body)} characters arrived"
+    target.record_finding((TLS_SESSION, SASL_EXTERNAL), got.body == "over TLS " * 10_000, detail)
     receiver.accept()
     peer.close(proves=(TLS_SESSION, SASL_EXTERNAL))
 

@@ -46,9 +46,8 @@ def received(target: Bench, peer: "ContainerPeer", node: Node, count: int) -> li
     """Return the next messages of a receiver that has credit for them. Control: they arrive."""
     peer.receive(node.address, count, capabilities=node.capabilities)
     arrivals = [peer.expect(event_named("message")).subject for _ in range(count)]
-    target.control(
-        all(isinstance(arrival, Arrived) for arrival in arrivals), f"{count} messages arrived"
-    )
+    detail = f"{count} messages arrived"
+    target.control(all(isinstance(arrival, Arrived) for arrival in arrivals), detail)
     return arrivals
 
 
@@ -69,9 +68,8 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
     receiver = other.receiver(node.address, credit=len(sent), capabilities=node.capabilities)
     for body in sent:
         payload = encoded(other.receive(receiver, proves=BARE_MESSAGE))
-        target.record_finding(
-            BARE_MESSAGE, payload == body, f"{len(body)} bytes were sent; {len(payload)} arrived"
-        )
+        detail = f"{len(body)} bytes were sent; {len(payload)} arrived"
+        target.record_finding(BARE_MESSAGE, payload == body, detail)
         if receiver.fetcher.unsettled:  # a broker may send messages settled
             receiver.accept()
     for client in (peer, other):
@@ -96,16 +94,9 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
     receiver.accept()
     peer.close()
     bodies_left = left(target, node, 1)
-    target.record_finding(
-        RELEASED_AVAILABLE,
-        b"released" in bodies_left,
-        f"afterwards, the queue has {listed(bodies_left)}",
-    )
-    target.record_finding(
-        ACCEPTED_NOT_RESENT,
-        b"accepted" not in bodies_left,
-        f"afterwards, the queue has {listed(bodies_left)}",
-    )
+    detail = f"afterwards, the queue has {listed(bodies_left)}"
+    target.record_finding(RELEASED_AVAILABLE, b"released" in bodies_left, detail)
+    target.record_finding(ACCEPTED_NOT_RESENT, b"accepted" not in bodies_left, detail)
 
 
 @case(NO_TRANSFER_WITHOUT_CREDIT, BARE_MESSAGE, SETTLED, needs={"amqp", "sockets"})
@@ -131,11 +122,8 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     )
     target.advance(QUIET)
     late = [event.name for event in other.inbox if event.name == "message"]
-    target.record_finding(
-        NO_TRANSFER_WITHOUT_CREDIT,
-        not late,
-        f"beyond {len(sent) - 1} credits, the broker sent {late or 'nothing'}",
-    )
+    detail = f"beyond {len(sent) - 1} credits, the broker sent {late or 'nothing'}"
+    target.record_finding(NO_TRANSFER_WITHOUT_CREDIT, not late, detail)
 
 
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp", "sockets"})
@@ -150,11 +138,8 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     back = peer.expect(heard("drained"), proves=(DRAIN_ANSWERED, DRAIN_IS_PROMPT)).subject
     arrived = sum(event.name == "message" for event in peer.inbox)
     fine = arrived == count and back == credit - count
-    target.record_finding(
-        (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
-        fine,
-        f"with {credit} credits for {count} messages, {arrived} arrived and {back} were left",
-    )
+    detail = f"with {credit} credits for {count} messages, {arrived} arrived and {back} were left"
+    target.record_finding((DRAIN_ANSWERED, DRAIN_IS_PROMPT), fine, detail)
 
 
 @case(
@@ -193,11 +178,8 @@ def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -
     )
     peer.close_socket()
     posted = left(target, there, count if commit else 0)
-    target.record_finding(
-        POST_INVISIBLE_BEFORE_COMMIT,
-        posted == (sent if commit else []),
-        f"after {expected_event}, the target has {listed(posted)}",
-    )
+    detail = f"after {expected_event}, the target has {listed(posted)}"
+    target.record_finding(POST_INVISIBLE_BEFORE_COMMIT, posted == (sent if commit else []), detail)
     remaining = left(target, back, 0 if commit else count)
     expected = [] if commit else numbered(count)
     detail = (

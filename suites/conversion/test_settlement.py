@@ -106,9 +106,8 @@ def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -
     peer = target.amqp()
     link = peer.receiver(through.node, credit=len(fates))
     got = collect(target, peer, link, len(fates), quiet=0)
-    target.control(
-        bodies(got) == sent, f"{len(got)} of {len(fates)} arrived over AMQP; {peer.instead()}"
-    )
+    detail = f"{len(got)} of {len(fates)} arrived over AMQP; {peer.instead()}"
+    target.control(bodies(got) == sent, detail)
     for delivery, fate in zip(got, fates, strict=True):
         if fate != "kept":
             state = codec.composite("modified", delivery_failed=True) if fate == "failed" else fate

@@ -161,9 +161,8 @@ def test_any_number_of_receivers_shares_a_queue(
     due = {*sent} - {*held}
     rest = bodies(collect(target, reader, reader.receiver(node, credit=len(sent)), len(due)))
     lost = due - {*rest}
-    target.record_finding(
-        KEPT, not lost, f"{len(sent)} messages; {listed(sorted(lost))} went to nobody"
-    )
+    detail = f"{len(sent)} messages; {listed(sorted(lost))} went to nobody"
+    target.record_finding(KEPT, not lost, detail)
 
 
 @case(DEFAULT, CLOSED, needs={"amqp", "amqp-redelivery"})

@@ -255,9 +255,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
     target.advance(QUIET)  # brokers may free acknowledged messages later
     if kind == "fail":
         state = small_addresses.send(target, peer, link, small_addresses.body(9, 1))
-        target.record_finding(
-            THREE, state == "accepted", f"after one was acknowledged, another was {state}"
-        )
+        detail = f"after one was acknowledged, another was {state}"
+        target.record_finding(THREE, state == "accepted", detail)
     else:
         small_addresses.send(target, peer, link, small_addresses.body(9, 1))
         received = [

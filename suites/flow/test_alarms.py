@@ -64,9 +64,8 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         )
         publisher.publish(b"held", queue)
         answer = publisher.expect(BLOCKED, proves=(NOTIFIED, BLOCKED_AT_ONCE))
-        target.record_finding(
-            NOTIFIED, answer["reason"] == "low on memory", f"the reason is {answer['reason']!r}"
-        )
+        detail = f"the reason is {answer['reason']!r}"
+        target.record_finding(NOTIFIED, answer["reason"] == "low on memory", detail)
         deaf.publish(b"deaf", queue)
         deaf.expect_nothing(
             for_=QUIET, of=BLOCKED, proves=NOTIFIED, why="the client does not understand it"
@@ -111,9 +110,8 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     try:
         publisher.publish(b"disk", queue)
         answer = publisher.expect(BLOCKED, proves=(NOTIFIED, BLOCKED_ON_DISK))
-        target.record_finding(
-            NOTIFIED, answer["reason"] == "low on disk", f"the reason is {answer['reason']!r}"
-        )
+        detail = f"the reason is {answer['reason']!r}"
+        target.record_finding(NOTIFIED, answer["reason"] == "low on disk", detail)
         count = owner.count(queue)
         words = f"under the alarm, {count} messages reached the queue"
         target.record_finding(BLOCKED_ON_DISK, count == 0, words)

@@ -54,10 +54,8 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
         link = ready_sender(target, publisher, node, 4)
         publisher.confirmed(link.session, publisher.post(link, b"before"))
         received = collect(target, consumer, inlet, 1)
-        target.control(
-            bodies(received) == [b"before"],
-            f"'before' was sent before the alarm; {listed(bodies(received))} arrived",
-        )
+        detail = f"'before' was sent before the alarm; {listed(bodies(received))} arrived"
+        target.control(bodies(received) == [b"before"], detail)
         expected, sent = numbered(3), []
         with short_of(target, resource):
             target.advance(QUIET)
@@ -72,11 +70,8 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
                 f"while {resource} was short, {len(sent)} messages were sent; {len(reported)} were"
                 f" settled, and {len(early)} arrived"
             )
-            target.record_finding(
-                proves,
-                len(reported) <= 1 and len(early) <= 1,
-                f"{detail}; expected no more than the first",
-            )
+            words = f"{detail}; expected no more than the first"
+            target.record_finding(proves, len(reported) <= 1 and len(early) <= 1, words)
             consumer.disposition(received[0])
             scratch = consumer.receiver(node)
             consumer.detach(scratch, proves=CONNECTION_BLOCKED)
@@ -134,9 +129,8 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
         lambda: min(link.session.remote_incoming_window, late.remote_incoming_window) > 0, PATIENCE
     )
     windows = [session.remote_incoming_window for session in (link.session, late)]
-    target.record_finding(
-        BLOCKED_ON_MEMORY, opened, f"after the alarms, the windows are {listed(windows)}"
-    )
+    detail = f"after the alarms, the windows are {listed(windows)}"
+    target.record_finding(BLOCKED_ON_MEMORY, opened, detail)
     peer.confirmed(link.session, peer.post(link, b"after"), proves=BLOCKED_ON_MEMORY)
 
 

@@ -67,10 +67,8 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
         publisher, idle = client(target, over), client(target, over)
         confirmed(publisher, offered(publisher, to, b"before"), proves)
         received = collect(target, consumer, 1)
-        target.control(
-            bodies(received) == [b"before"],
-            f"'before' was sent before the alarm; {listed(bodies(received))} arrived",
-        )
+        detail = f"'before' was sent before the alarm; {listed(bodies(received))} arrived"
+        target.control(bodies(received) == [b"before"], detail)
         with short_of(target, resource):
             first = offered(publisher, to, b"first")
             early = publisher.watch_for(frame("RECEIPT", {"receipt-id": first}), within=QUIET)

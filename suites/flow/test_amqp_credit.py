@@ -68,9 +68,8 @@ def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
     peer, link = producer(target, "amqp")
     first = peer.expect(frame("flow", link=link), proves=CREDIT)
     given = first.get("link-credit")
-    target.record_finding(
-        CREDIT, given == most, f"the first flow grants {given} credits; {most} are documented"
-    )
+    detail = f"the first flow grants {given} credits; {most} are documented"
+    target.record_finding(CREDIT, given == most, detail)
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
@@ -83,9 +82,8 @@ def test_credit_is_filled_up_at_the_low_mark(
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     granted(target, peer, link)
-    target.record_finding(
-        CREDIT, link.credit == most, f"the producer got {link.credit} credits; expected {most}"
-    )
+    detail = f"the producer got {link.credit} credits; expected {most}"
+    target.record_finding(CREDIT, link.credit == most, detail)
     for _ in range(rounds):
         for left in range(most - 1, low - 1, -1):
             peer.publish(link, b"paced", settled=settled)
@@ -100,9 +98,8 @@ def test_credit_is_filled_up_at_the_low_mark(
         )
         target.require(CREDIT, link.credit == most, detail)
     surplus = [credit for credit in told(target, peer) if credit > most]
-    target.record_finding(
-        CREDIT, not surplus, f"flows granted up to {max(told(target, peer))} credits of {most}"
-    )
+    detail = f"flows granted up to {max(told(target, peer))} credits of {most}"
+    target.record_finding(CREDIT, not surplus, detail)
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit", RECONFIGURABLE})
@@ -227,9 +224,8 @@ def test_a_full_address_gives_no_credit_until_there_is_room(
     consumer = target.amqp()
     taking = consumer.receiver(node, credit=most)
     got = collect(target, consumer, taking, sent, quiet=0)
-    target.record_finding(
-        OVERSHOOT, len(got) == sent, f"{len(got)} of {sent} messages that were accepted arrived"
-    )
+    detail = f"{len(got)} of {sent} messages that were accepted arrived"
+    target.record_finding(OVERSHOOT, len(got) == sent, detail)
     for delivery in got:
         consumer.disposition(delivery)
     consumer.settle()
@@ -272,10 +268,8 @@ def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
         states.append(peer.confirmed(link.session, peer.post(link, BODY), None).kind("state"))
         target.wait_until(lambda: link.credit > 0 or peer.ended is not None, QUIET)
     accepted, rejected = states.count("accepted"), states.count("rejected")
-    target.control(
-        accepted > 0 and rejected > 0,
-        f"the address is full under FAIL; the messages were {', '.join(map(str, states))}",
-    )
+    detail = f"the address is full under FAIL; the messages were {', '.join(map(str, states))}"
+    target.control(accepted > 0 and rejected > 0, detail)
     consumer = target.amqp()
     taking = consumer.receiver(node, credit=accepted)
     got = collect(target, consumer, taking, accepted)

@@ -346,9 +346,8 @@ class Run:
             instead = peer.instead() if over else "the session goes on"
             self.target.require(EACH_ONCE, not over, f"after {after}: {instead}")
             late = [packet for packet in peer.inbox if delivery().accepts(packet)]
-            self.target.require(
-                EACH_ONCE, not late, f"after {after}: {late} messages arrived for no consumer"
-            )
+            detail = f"after {after}: {late} messages arrived for no consumer"
+            self.target.require(EACH_ONCE, not late, detail)
         return False
 
     def _arrived(self, consumer: Consumer, packet: Packet, after: str) -> None:

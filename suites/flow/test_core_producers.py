@@ -201,9 +201,8 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
     peer, admin = target.core(), target.admin()
     name = queue(target, peer, target.full_address("block"))
     weights = [weight(target, admin, peer, name, cost) for cost in (1000, 1001)]
-    target.control(
-        weights[1] == weights[0] + 1, f"messages that cost 1000 and 1001 bytes weigh {weights}"
-    )
+    detail = f"messages that cost 1000 and 1001 bytes weigh {weights}"
+    target.control(weights[1] == weights[0] + 1, detail)
     extra = weights[0] - 1000
     costs = [1000] * ((limit_of(target) + gap) // weights[0] - 1)
     costs.append(limit_of(target) + gap - len(costs) * weights[0] - extra)
@@ -373,15 +372,13 @@ def test_who_sends_without_credit_is_taken_and_harms_nobody(target: Bench) -> No
         for number in range(count):
             peer.publish(sized(name, number, 1000), proves=OVERDRAWN)
         over_by = core_credit.overdrawn(target.events, peer.conn)
-        target.control(
-            over_by >= 1000 * count, f"the producer sent {over_by} bytes beyond its credit"
-        )
+        detail = f"the producer sent {over_by} bytes beyond its credit"
+        target.control(over_by >= 1000 * count, detail)
         plain = queue(target, other)
         other.request_credits(plain, 500)
         got = grants(target, other, 1)
-        target.record_finding(
-            OVERDRAWN, got == [500], f"another address granted {sum(got)} of 500 credits meanwhile"
-        )
+        detail = f"another address granted {sum(got)} of 500 credits meanwhile"
+        target.record_finding(OVERDRAWN, got == [500], detail)
         peer.request_credits(name, 700)
         got = grants(target, peer, 0)
         words = f"the address is full; {sum(got) or 'no'} credits were granted"

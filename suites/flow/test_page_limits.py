@@ -89,9 +89,8 @@ def limited(
         received = small_addresses.drain_queue(target, place, count)
     else:
         kinds = sorted(map(str, set(states)))
-        target.record_finding(
-            requirement, kinds == ["accepted"], f"under DROP, messages were {', '.join(kinds)}"
-        )
+        detail = f"under DROP, messages were {', '.join(kinds)}"
+        target.record_finding(requirement, kinds == ["accepted"], detail)
         received = small_addresses.drain_queue(target, place, bounds[0])
         count = len(received)
         lost = len(states) - count

@@ -136,9 +136,8 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
     detail = f"{flood.confirmed} of {flood.sent} messages were confirmed; {flooding.instead()}"
     target.record_finding(HELD_BACK_BY_QUEUE, whole, detail)
     state, quiet = target.management().state_of(flooding, {"running"}, seconds(20))
-    target.record_finding(
-        HELD_BACK_BY_QUEUE, quiet, f"when all was accepted, the state was {state}; expected running"
-    )
+    detail = f"when all was accepted, the state was {state}; expected running"
+    target.record_finding(HELD_BACK_BY_QUEUE, quiet, detail)
 
 
 @case(HELD_BACK_BY_QUEUE, needs={"alarms", "readings", RECONFIGURABLE})

@@ -278,11 +278,8 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
         publisher.expect(UNBLOCKED, proves=NEVER_PAGED)
         gone = traffic.for_(4 * LONG, outside(target, queue))
         wait, left = in_memory(target, queue)
-        target.record_finding(
-            PAGED_BEFORE_BLOCKING,
-            gone,
-            f"{memory}: {left} of {wait} messages are in memory; expected only a few",
-        )
+        words = f"{memory}: {left} of {wait} messages are in memory; expected only a few"
+        target.record_finding(PAGED_BEFORE_BLOCKING, gone, words)
         publisher.publish(b"passes", queue)
         publisher.settle()
         told = "no" if publisher.take(BLOCKED) is None else "a"

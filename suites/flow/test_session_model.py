@@ -163,17 +163,13 @@ class Run:
     def watch(self, after: str) -> None:
         """Judge that the messages of the model arrive, and no others."""
         alive = self.consumer.ended is None
-        self.target.require(
-            ALIVE, alive, f"after {after}, with beats in time: {self.consumer.instead()}"
-        )
+        detail = f"after {after}, with beats in time: {self.consumer.instead()}"
+        self.target.require(ALIVE, alive, detail)
         while self.account.open and self.waiting:
             answer = self.consumer.watch_for(MESSAGE, within=PATIENCE)
             what = f"{len(self.waiting)} messages wait and the window is open"
-            self.target.require(
-                (WINDOW, SENT),
-                answer is not None,
-                f"after {after}, {what}: {self.consumer.instead()}",
-            )
+            detail = f"after {after}, {what}: {self.consumer.instead()}"
+            self.target.require((WINDOW, SENT), answer is not None, detail)
             assert answer is not None
             self._took(answer, after)
         self.target.wait_until(

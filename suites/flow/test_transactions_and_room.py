@@ -259,9 +259,8 @@ def test_the_reject_threshold_holds_in_transactions(target: Bench) -> None:
         states.append(peer.confirmed(link.session, peer.post(link, body), None).kind("state"))
         if states[-1] != "accepted":
             break
-    target.control(
-        states[-1] == "rejected", f"an address that rejects answered {', '.join(map(str, states))}"
-    )
+    detail = f"an address that rejects answered {', '.join(map(str, states))}"
+    target.control(states[-1] == "rejected", detail)
     sent = transaction_steps.post(target, peer, link, id, small_addresses.body(99, BODY))
     answer = peer.confirmed(link.session, sent, None)
     detail = f"past the threshold, a post in a transaction was answered with {answer.brief()}"

@@ -192,9 +192,8 @@ def test_all_who_wait_go_on_when_there_is_room(
     waiters = [WAYS[way].open(target, places[place]) for place, way in waiting]
     target.advance(QUIET)
     early = [waiter.way for waiter in waiters if waiter.went_on()]
-    target.require(
-        BLOCKS, not early, f"at full addresses, {', '.join(early) or 'no producers'} continued"
-    )
+    detail = f"at full addresses, {', '.join(early) or 'no producers'} continued"
+    target.require(BLOCKS, not early, detail)
     if leaving is not None:
         left = waiters[leaving % len(waiters)]
         left.leave()

@@ -199,9 +199,8 @@ def test_a_case_that_fails_for_something_else_kills_nothing() -> None:
     other = Finding("STOMP12-MSG-03", Seen.VIOLATED, "so")
     result = result_of(Verdict.FAIL, other, Finding(MUST, Seen.HELD, "so"))
     assert not kills(BREAKS_ALL, result, 1, CATALOGUE)
-    assert [
-        finding.requirement for finding in beside_the_point(BREAKS_ALL, result, 1, CATALOGUE)
-    ] == ["STOMP12-MSG-03"]
+    found = [finding.requirement for finding in beside_the_point(BREAKS_ALL, result, 1, CATALOGUE)]
+    assert found == ["STOMP12-MSG-03"]
 
 
 # --- the list of survivors ------------------------------------------------------------------------

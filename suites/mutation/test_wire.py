@@ -138,9 +138,8 @@ def test_units_of_stomp() -> None:
     assert isinstance(first, StompUnit)
     assert isinstance(last, StompUnit)
     assert (first.command, first.body, last.get("receipt-id")) == ("MESSAGE", b"x\0y", "1")
-    assert (
-        first.rewritten(change={"a": None, "c": "d"}) == b"MESSAGE\ncontent-length:3\nc:d\n\nx\0y\0"
-    )
+    found = first.rewritten(change={"a": None, "c": "d"})
+    assert found == b"MESSAGE\ncontent-length:3\nc:d\n\nx\0y\0"
 
 
 def test_units_of_amqp() -> None:
@@ -248,8 +247,6 @@ def test_the_command_tells_who_caught_what() -> None:
         standalone_mode=False,
     )
     (fate,) = json.loads(done.output)
-    assert (fate["status"], fate["killed_by"][0]["requirement"]) == (
-        "killed",
-        "ARTEMIS-STOMP-window-2",
-    )
+    expected = ("killed", "ARTEMIS-STOMP-window-2")
+    assert (fate["status"], fate["killed_by"][0]["requirement"]) == expected
     assert done.return_value == 0

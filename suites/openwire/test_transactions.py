@@ -65,9 +65,8 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
         arrived = take(target, peer, 0, consumer)
         # A message that is acknowledged alone is replaced immediately (release 6.3.1).
         early = numbers(arrived if not each else []) + numbers(take(target, other, 0, watcher))
-        target.record_finding(
-            COUNTS, not early, f"{words}: before its end, {listed(early)} arrived"
-        )
+        detail = f"{words}: before its end, {listed(early)} arrived"
+        target.record_finding(COUNTS, not early, detail)
         held += arrived
         if end == "loss":
             break

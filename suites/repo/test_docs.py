@@ -87,9 +87,8 @@ def test_docstrings_refer_to_objects_that_exist() -> None:
 
 def test_an_object_that_was_renamed_is_seen() -> None:
     role = ":class:`brokerproof.harness.model."
-    assert unknown_objects(f"{role}enums.Outcome` and {role}Write`") == [
-        "brokerproof.harness.model.Write"
-    ]
+    expected = ["brokerproof.harness.model.Write"]
+    assert unknown_objects(f"{role}enums.Outcome` and {role}Write`") == expected
 
 
 TESTS = re.compile(r"(suites/[\w/]+\.py)::(test_\w+)")

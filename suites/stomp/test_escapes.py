@@ -214,21 +214,13 @@ def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) ->
     )  # no blanks at the ends: 1.0 does not say whether they are trimmed
     consumer, message, _ = exchange(target, "1.0", {key: text})
     wanted = consumer.wanted(frame("MESSAGE", {key: text}, body=b"body"))
-    target.record_finding(
-        VALUE_1_0,
-        message is not None,
-        f"a SEND with {key!r}: {text!r} {_fate(message)}",
-        expectation=wanted,
-    )
+    detail = f"a SEND with {key!r}: {text!r} {_fate(message)}"
+    target.record_finding(VALUE_1_0, message is not None, detail, expectation=wanted)
     if message is None:
         return
     received = message.get(key)
-    target.record_finding(
-        AS_IT_IS_1_0,
-        received == text,
-        f"{key!r}: {text!r} arrived as {received!r}",
-        expectation=wanted,
-    )
+    detail = f"{key!r}: {text!r} arrived as {received!r}"
+    target.record_finding(AS_IT_IS_1_0, received == text, detail, expectation=wanted)
 
 
 def _fate(message: Frame | None) -> str:

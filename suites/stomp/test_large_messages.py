@@ -238,9 +238,5 @@ def test_a_body_far_larger_than_any_buffer_comes_whole(
     consumer.ack(messages[-1], receipt=True)
     consumer.request("DISCONNECT")
     left = left_in(target, queue, "1.2", 0)
-    target.record_finding(
-        LARGE,
-        left == [],
-        f"{what}: after its ACK, {listed(body[:9] for body in left)} was left",
-        expectation=expected_remainder([]),
-    )
+    detail = f"{what}: after its ACK, {listed(body[:9] for body in left)} was left"
+    target.record_finding(LARGE, left == [], detail, expectation=expected_remainder([]))

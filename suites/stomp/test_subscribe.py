@@ -444,6 +444,5 @@ def test_a_subscription_may_have_any_id(target: Bench, version: str, ids: list[s
     peer.close_socket(CloseHow.RESET)
     left = refused or [name for name in answers if left_in(target, queues[name], version, 0)]
     words = "was refused" if refused else f"was confirmed; arrived again: {shown(left)}"
-    target.record_finding(
-        SETTLES[version], not left, f"the ACK for {shown(refused or ids)} {words}"
-    )
+    detail = f"the ACK for {shown(refused or ids)} {words}"
+    target.record_finding(SETTLES[version], not left, detail)

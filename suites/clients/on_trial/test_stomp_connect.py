@@ -54,7 +54,6 @@ def test_connect_names_versions_and_host(target: Bench, version: str) -> None:
     named = (first.get("accept-version") or "").split(",")
     detail = f"the first frame is {first.brief()}"
     target.record_finding(ACCEPT_VERSION[version], version in named, detail)
-    detail = f"the first frame is {first.brief()}"
     target.record_finding(HOST[version], first.get("host") is not None, detail)
 
 

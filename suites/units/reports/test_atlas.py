@@ -119,6 +119,5 @@ def test_pages_say_when_a_difference_came_and_went_and_lead_with_the_worst(
     with (data / "verdicts.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 12
-    assert [row["verdict"] for row in rows] == (
-        pq.read_table(data / "verdicts.parquet").column("verdict").to_pylist()
-    )
+    found = [row["verdict"] for row in rows]
+    assert found == pq.read_table(data / "verdicts.parquet").column("verdict").to_pylist()

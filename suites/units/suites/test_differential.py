@@ -77,9 +77,8 @@ def test_an_explanation_holds_for_its_answers_alone() -> None:
 
 def test_clusters_that_differ_in_the_version_alone_are_one_line() -> None:
     clusters = [Cluster("artemis", "SEND", "ERROR", "RECEIPT", version) for version in VERSIONS]
-    assert list(sentences(clusters)) == [
-        "artemis SEND (1.0 1.1 1.2): reference ERROR, artemis RECEIPT"
-    ]
+    expected = ["artemis SEND (1.0 1.1 1.2): reference ERROR, artemis RECEIPT"]
+    assert list(sentences(clusters)) == expected
 
 
 def amqp(name: str, fields: dict[str, Any] | None = None, payload: bytes = b"") -> Frame:

@@ -233,9 +233,8 @@ def test_amqp_is_read_on_behind_a_loss() -> None:
 def test_faults_of_amqp_0_9_1_are_found(faults: dict[str, bool], wrong: set[str]) -> None:
     events = read(amqp091_session(**faults).segments)
     assert {what for _, what in of_amqp(events)} == wrong
-    assert {event.protocol for event in events if isinstance(event, ev.FrameReceived)} == {
-        "AMQP091"
-    }
+    expected = {"AMQP091"}
+    assert {event.protocol for event in events if isinstance(event, ev.FrameReceived)} == expected
 
 
 @given(st.booleans(), st.booleans(), st.sets(st.integers(0, 60), max_size=6), st.integers(0, 40))
@@ -261,11 +260,8 @@ def test_faults_of_core_are_found(faults: dict[str, bool], kinds: set[str]) -> N
     assert {kind for kind, _ in of_amqp(events)} == kinds
     told = [event for event in events if isinstance(event, (ev.FrameSent, ev.FrameReceived))]
     assert {event.protocol for event in told} == {"CORE"}
-    assert [frame.command for frame in told][:3] == [
-        "magic",
-        "create-session",
-        "create-session-response",
-    ]
+    expected = ["magic", "create-session", "create-session-response"]
+    assert [frame.command for frame in told][:3] == expected
     assert sum(isinstance(event, ev.HeartBeatReceived) for event in events) == 3
     (sent,) = (fact for fact in recorded_anomalies.facts(events) if isinstance(fact, Sent))
     assert (sent.key, sent.confirmed) == (Key(1, 0), True)

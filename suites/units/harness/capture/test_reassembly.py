@@ -72,13 +72,8 @@ def test_a_loss_is_told_with_its_size_and_what_follows_is_read() -> None:
     events = read(without(segments, {at}))
     (lost,) = [event for event in events if isinstance(event, ev.OctetsReceivedUnseen)]
     assert (lost.size, lost.command, lost.conn) == (len(segments[at].data), "LOST", 2)
-    assert [dict(message.headers).get("message-id") for message in messages(events)] == [
-        "0-0",
-        "1-0",
-        "2-0",
-        "4-0",
-        "5-0",
-    ]
+    expected = ["0-0", "1-0", "2-0", "4-0", "5-0"]
+    assert [dict(message.headers).get("message-id") for message in messages(events)] == expected
 
 
 def messages(events: Sequence[ev.Event]) -> list[ev.FrameReceived]:
@@ -125,9 +120,8 @@ def test_keep_alives_of_tcp_are_no_signs_of_life() -> None:
             wire.now, line.here, line.there, numbers[0] - 1, numbers[1], 16, b"\x00" * size
         )  # type: ignore[attr-defined]
         wire.segments.append(probe)
-    assert [
-        event for event in read(wire.segments) if not type(event).__name__.endswith("Unseen")
-    ] == [event for event in usual if not type(event).__name__.endswith("Unseen")]
+    found = [event for event in read(wire.segments) if not type(event).__name__.endswith("Unseen")]
+    assert found == [event for event in usual if not type(event).__name__.endswith("Unseen")]
 
 
 def test_a_port_that_is_used_again_is_another_connection() -> None:

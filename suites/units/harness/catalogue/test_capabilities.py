@@ -70,9 +70,8 @@ def test_a_capability_that_is_not_offered_has_its_reason(tmp_path: Path) -> None
     assert "amqp-transactions" in identity.capabilities
     assert "amqp-transactions" not in identity.absent
     assert identity.absent["amqp-dynamic"].startswith("not offered: rabbitmq.com/docs/amqp")
-    assert capabilities.missing({"nack"}, identity.absent, "rabbitmq") == (
-        "the target has no nack (not offered: our manual, page 3)"
-    )
+    found = capabilities.missing({"nack"}, identity.absent, "rabbitmq")
+    assert found == "the target has no nack (not offered: our manual, page 3)"
 
 
 def test_a_target_with_a_scope_judges_only_the_cases_that_need_it(tmp_path: Path) -> None:
@@ -83,9 +82,8 @@ def test_a_target_with_a_scope_judges_only_the_cases_that_need_it(tmp_path: Path
     ).identity
     assert identity.skip_reason(frozenset({"x-tiny-store", "stomp-1.2"}), "a.case") == ""
     for needs in (frozenset[str](), frozenset({"stomp-1.2"}), frozenset({"x-cluster"})):
-        assert identity.skip_reason(needs, "a.case") == (
-            "judged on the target rabbitmq: mine is for cases that need x-tiny-store"
-        )
+        found = identity.skip_reason(needs, "a.case")
+        assert found == "judged on the target rabbitmq: mine is for cases that need x-tiny-store"
     lacking = identity.skip_reason(frozenset({"x-tiny-store", "selectors"}), "a.case")
     assert lacking.startswith("the target has no selectors")
 
@@ -95,9 +93,8 @@ def test_a_target_may_name_the_cases_that_it_judges(tmp_path: Path) -> None:
         tmp_path, 'cases = ["a.case[1.2]"]\nothers_judged_on = "rabbitmq"'
     ).identity
     assert identity.skip_reason(frozenset({"stomp-1.2"}), "a.case[1.2]") == ""
-    assert identity.skip_reason(frozenset({"stomp-1.2"}), "a.case[1.1]") == (
-        "judged on the target rabbitmq: mine is for the cases that its file names"
-    )
+    found = identity.skip_reason(frozenset({"stomp-1.2"}), "a.case[1.1]")
+    assert found == "judged on the target rabbitmq: mine is for the cases that its file names"
     lacking = identity.skip_reason(frozenset({"selectors"}), "a.case[1.2]")
     assert lacking.startswith("the target has no selectors")
 
@@ -122,9 +119,8 @@ def test_shipped_targets_name_cases_that_exist() -> None:
 def test_a_broker_of_a_user_has_advice_where_a_shipped_one_names_another_target(
     tmp_path: Path,
 ) -> None:
-    assert target_file.load("activemq").identity.absent["producer-flow-control"] == (
-        "judged on the target activemq-flow"
-    )
+    found = target_file.load("activemq").identity.absent["producer-flow-control"]
+    assert found == "judged on the target activemq-flow"
     own = own_target(tmp_path, "", like="activemq").identity
     assert "producer-flow-control" not in own.absent
 
@@ -200,10 +196,8 @@ def test_the_command_lists_them_and_says_which_a_target_has() -> None:
     assert (has["amqp091"], has["connection-ttl"]) == (True, False)
     assert set(has) == set(capabilities.listed())
     reasons = {row["name"]: row["reason"] for row in json.loads(done.output)}
-    assert (
-        reasons["amqp-transactions"]
-        == "not offered: rabbitmq.com/docs/amqp, Limitations: transactions"
-    )
+    found = reasons["amqp-transactions"]
+    assert found == "not offered: rabbitmq.com/docs/amqp, Limitations: transactions"
     assert reasons["amqp091"] == ""
     text = CliRunner().invoke(cli, ["capabilities", "--target", "rabbitmq"]).output
     assert "It is not offered: rabbitmq.com/docs/amqp, Limitations: transactions." in text

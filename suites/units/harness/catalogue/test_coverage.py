@@ -42,10 +42,8 @@ def test_coverage_names_the_citing_cases_in_order(catalogue: Catalogue) -> None:
 
 
 def test_uncovered_are_those_that_owe_a_case_and_have_none(catalogue: Catalogue) -> None:
-    assert [requirement.id for requirement in coverage.uncovered(catalogue, {})] == [
-        "FOO3-FRAME-01",
-        "FOO3-FRAME-02",
-    ]
+    expected = ["FOO3-FRAME-01", "FOO3-FRAME-02"]
+    assert [requirement.id for requirement in coverage.uncovered(catalogue, {})] == expected
     assert [
         requirement.id for requirement in coverage.uncovered(catalogue, {"a": ["FOO3-FRAME-01"]})
     ] == ["FOO3-FRAME-02"]
@@ -66,10 +64,8 @@ def test_the_list_and_the_cases_agree_when_every_gap_has_a_reason(catalogue: Cat
 
 
 def test_a_new_gap_is_missing_in_the_list(catalogue: Catalogue) -> None:
-    assert coverage.disagreements(catalogue, {}, {"FOO3-FRAME-01": "later"}) == (
-        ["FOO3-FRAME-02"],
-        [],
-    )
+    expected = (["FOO3-FRAME-02"], [])
+    assert coverage.disagreements(catalogue, {}, {"FOO3-FRAME-01": "later"}) == expected
 
 
 def test_what_gained_a_case_or_owes_none_leaves_the_list(catalogue: Catalogue) -> None:

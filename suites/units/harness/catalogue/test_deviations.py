@@ -126,10 +126,8 @@ def test_a_wrong_entry_is_refused_with_its_line(
 
 def test_an_entry_speaks_of_each_of_its_requirements(tmp_path: Path) -> None:
     text = ENTRY.replace("STOMP12-ENC-10", "STOMP11-ENC-09, STOMP12-ENC-10")
-    assert [entry.requirement for entry in entries(tmp_path, text)] == [
-        "STOMP11-ENC-09",
-        "STOMP12-ENC-10",
-    ]
+    expected = ["STOMP11-ENC-09", "STOMP12-ENC-10"]
+    assert [entry.requirement for entry in entries(tmp_path, text)] == expected
     held = [(CASE, "STOMP11-ENC-09", True), (CASE, "STOMP12-ENC-10", False)]
     listed = entries(tmp_path, text)
     assert deviations.not_shown(listed, held, "2.56.0") == listed[:1]
@@ -177,9 +175,8 @@ def test_an_entry_that_no_longer_shows_is_told(
 def test_an_entry_for_one_target_is_left_out_for_others(tmp_path: Path) -> None:
     path = tmp_path / "known_deviations.toml"
     path.write_text(ENTRY + 'target = "proton-python"\n')
-    assert [deviation.target for deviation in deviations.load(path, "proton-python")] == [
-        "proton-python"
-    ]
+    expected = ["proton-python"]
+    assert [deviation.target for deviation in deviations.load(path, "proton-python")] == expected
     assert deviations.load(path, "proton-c") == []
     assert len(deviations.load(path)) == 1
     path.write_text(ENTRY)

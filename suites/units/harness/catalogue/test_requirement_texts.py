@@ -107,10 +107,8 @@ def test_json_says_what_the_text_says() -> None:
     data = json.loads(json.dumps(texts.rows_json(found)))
     text = texts.rows_text(found)
     assert [fact["id"] for fact in data] == [row.requirement.id for row in found]
-    assert next(fact["cases"] for fact in data if fact["id"] == "STOMP12-HB-07") == [
-        "stomp.x",
-        "stomp.y",
-    ]
+    expected = ["stomp.x", "stomp.y"]
+    assert next(fact["cases"] for fact in data if fact["id"] == "STOMP12-HB-07") == expected
     assert all(fact["id"] in text for fact in data)
     assert text.count("· stomp.") == 3
     assert text.rstrip().endswith("untestable")

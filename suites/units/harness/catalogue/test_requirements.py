@@ -64,10 +64,8 @@ def test_a_heading_is_the_title_or_else_the_statement(tmp_path: Path) -> None:
 
 def test_a_section_without_an_anchor_of_its_own_links_to_the_document(tmp_path: Path) -> None:
     text = DOCUMENT + ENTRY.replace('"Frames"', '"Intro"')
-    assert (
-        requirements.load(write(tmp_path, text)).find("FOO3-FRAME-01").link
-        == "https://example.org/foo"
-    )
+    found = requirements.load(write(tmp_path, text)).find("FOO3-FRAME-01").link
+    assert found == "https://example.org/foo"
 
 
 def test_a_document_in_several_files_links_to_the_file_of_the_section(tmp_path: Path) -> None:
@@ -80,9 +78,8 @@ def test_an_unknown_id_is_answered_with_near_ones(tmp_path: Path) -> None:
     catalogue = requirements.load(write(tmp_path, DOCUMENT + ENTRY))
     with pytest.raises(UnknownRequirement) as caught:
         catalogue.find("foo3-frame-1")
-    assert (
-        str(caught.value) == "no requirement has the id 'foo3-frame-1'; did you mean FOO3-FRAME-01?"
-    )
+    found = str(caught.value)
+    assert found == "no requirement has the id 'foo3-frame-1'; did you mean FOO3-FRAME-01?"
     with pytest.raises(UnknownRequirement, match="brokerproof requirements shows every id"):
         catalogue.find("qqq")
 
@@ -173,8 +170,6 @@ def test_owed_are_testable_musts_and_documented_behaviour(tmp_path: Path) -> Non
     vendor = DOCUMENT.replace("FOO3", "BAR").replace("title", 'profile = "bar"\ntitle')
     write(tmp_path, vendor + ENTRY.replace("FOO3", "BAR").replace('"MUST"', '"DOC"'), "bar.toml")
     catalogue = requirements.load(write(tmp_path, text))
-    assert [requirement.id for requirement in catalogue.values() if requirement.owed] == [
-        "BAR-FRAME-01",
-        "FOO3-FRAME-01",
-    ]
+    expected = ["BAR-FRAME-01", "FOO3-FRAME-01"]
+    assert [requirement.id for requirement in catalogue.values() if requirement.owed] == expected
     assert catalogue["BAR-FRAME-01"].profile == "bar"

@@ -86,12 +86,8 @@ def test_the_report_has_them_as_a_table_and_side_by_side(tmp_path: Path) -> None
         run(tmp_path / "b", "new", {"stomp.nack": ("same-client",)}),
     ]
     rows = table(flatten(open_runs(folders)).results)
-    assert rows.to_pylist()[0] == {
-        "run": "a",
-        "target": "old",
-        "behaviour": "stomp.nack",
-        "value": "no-client",
-    }
+    expected = {"run": "a", "target": "old", "behaviour": "stomp.nack", "value": "no-client"}
+    assert rows.to_pylist()[0] == expected
     (row,) = compared(rows, [("b", "new"), ("a", "old")])
     assert row.values == (("same-client",), ("no-client",))
 

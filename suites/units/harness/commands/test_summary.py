@@ -165,10 +165,8 @@ def test_cases_that_did_not_come_to_judge_by_one_reason_are_one_cause(tmp_path: 
     [cause] = causes.group([*unmet, other], Verdict.INCONCLUSIVE)
     assert len(cause.cases) == 4
     lines = rendered(unmet, tmp_path)
-    assert lines[:2] == [
-        "INCONCLUSIVE  A precondition was not met · broker",
-        f"  observed {reason}",
-    ]
+    expected = ["INCONCLUSIVE  A precondition was not met · broker", f"  observed {reason}"]
+    assert lines[:2] == expected
     assert not any("required" in line for line in lines)
 
 

@@ -243,10 +243,8 @@ def test_what_the_file_says_of_an_address(tmp_path: Path) -> None:
     file.write_text(
         f"<configuration><core><address-settings>{settings}</address-settings></core></configuration>"
     )
-    assert parameters.of_address(file, "a.b") == {
-        "max_size_bytes": 3,
-        "address_full_policy": "FAIL",
-    }
+    expected = {"max_size_bytes": 3, "address_full_policy": "FAIL"}
+    assert parameters.of_address(file, "a.b") == expected
     assert parameters.of_address(file, "a.c") == {
         "max_size_bytes": 2,
         "address_full_policy": "FAIL",

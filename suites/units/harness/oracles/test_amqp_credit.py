@@ -154,9 +154,8 @@ def told(count: int, left: int, **fields: Any) -> Event:
 
 def test_a_truthful_flow_holds() -> None:
     expected = {amqp_credit.COUNT: Seen.HELD, amqp_credit.FORMULA: Seen.HELD}
-    assert (
-        outcome(amqp_credit.counts, [*receiving(), grant(5), delivery(0), told(1, 4)]) == expected
-    )
+    found = outcome(amqp_credit.counts, [*receiving(), grant(5), delivery(0), told(1, 4)])
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -177,9 +176,8 @@ def test_a_truthful_flow_holds() -> None:
     ],
 )
 def test_an_untruthful_flow_is_seen(flow: Event, requirement: str) -> None:
-    assert violations(amqp_credit.counts, [*receiving(), grant(5), delivery(0), flow]) == {
-        requirement
-    }
+    expected = {requirement}
+    assert violations(amqp_credit.counts, [*receiving(), grant(5), delivery(0), flow]) == expected
 
 
 def test_a_delivery_counts_from_its_first_transfer_or_from_its_last() -> None:

@@ -116,9 +116,8 @@ def test_flows_that_tell_the_ids_as_they_are_hold() -> None:
     ],
 )
 def test_flows_that_tell_ids_otherwise_are_seen(flows: list[Event], requirement: str) -> None:
-    assert violations(amqp_windows.ids, [*receiving(), grant(9), delivery(0), *flows]) == {
-        requirement
-    }
+    expected = {requirement}
+    assert violations(amqp_windows.ids, [*receiving(), grant(9), delivery(0), *flows]) == expected
 
 
 def test_a_next_incoming_id_may_follow_what_was_stated_half_way_round() -> None:

@@ -201,11 +201,8 @@ def test_only_this_broker_is_a_violation_here_and_none_there() -> None:
         [told(case, b) for case, (_, b) in pairs.items()],
         across=True,
     )
-    assert {shift.case: shift.only for shift in found if shift.only} == {
-        "a": "A",
-        "a known": "A",
-        "b": "B",
-    }
+    expected = {"a": "A", "a known": "A", "b": "B"}
+    assert {shift.case: shift.only for shift in found if shift.only} == expected
 
 
 def test_a_change_that_took_several_attempts_is_unsteady() -> None:

@@ -16,9 +16,8 @@ from brokerproof.suites.units.drivers.executables import script
 def test_where_the_cache_is(tmp_path: Path) -> None:
     assert cache.cache_folder({"BROKERPROOF_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
     assert cache.cache_folder({"XDG_CACHE_HOME": "/b"}) == Path("/b/brokerproof")
-    assert (
-        cache.cache_folder({"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache" / "brokerproof"
-    )
+    found = cache.cache_folder({"XDG_CACHE_HOME": "relative"})
+    assert found == Path.home() / ".cache" / "brokerproof"
     assert cache.cache_folder({}) == Path.home() / ".cache" / "brokerproof"
 
 

@@ -125,9 +125,8 @@ def test_the_mirror_of_the_settings_file(
     )
     environment = {"PATH": "", "HOME": str(tmp_path)}
     if used:
-        assert (
-            maven.download([COORDINATES], tmp_path / "dl", environment).read_bytes() == b"content"
-        )
+        found = maven.download([COORDINATES], tmp_path / "dl", environment).read_bytes()
+        assert found == b"content"
     else:
         with pytest.raises(SetUpFailed, match="install Maven"):
             maven.download([COORDINATES], tmp_path / "dl", environment)

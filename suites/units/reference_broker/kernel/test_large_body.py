@@ -191,13 +191,8 @@ def test_a_frame_is_not_interrupted() -> None:
     frames = driver.frames(consumer)
     assert [frame.command for frame in frames][:3] == ["RECEIPT", "MESSAGE", "RECEIPT"]
     assert frames[1].body == BODY
-    assert [frame["receipt-id"] for frame in frames if frame.command == "RECEIPT"] == [
-        "s",
-        "b0",
-        "b1",
-        "b2",
-        "b3",
-    ]
+    expected = ["s", "b0", "b1", "b2", "b3"]
+    assert [frame["receipt-id"] for frame in frames if frame.command == "RECEIPT"] == expected
     assert [frame.body for frame in frames if frame.command == "MESSAGE"] == [BODY, b"small"]
 
 
@@ -565,10 +560,6 @@ def test_over_websocket_it_leaves_in_fragments_of_the_allowed_size() -> None:
             messages.append(b"")
         data = data[at + size :]
     assert max(sizes) <= 200
-    assert [message.partition(b"\n")[0] for message in messages] == [
-        b"CONNECTED",
-        b"RECEIPT",
-        b"MESSAGE",
-        b"",
-    ]
+    expected = [b"CONNECTED", b"RECEIPT", b"MESSAGE", b""]
+    assert [message.partition(b"\n")[0] for message in messages] == expected
     assert messages[2].endswith(b"\n\n" + BODY + b"\0")

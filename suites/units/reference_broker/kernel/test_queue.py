@@ -176,9 +176,8 @@ def test_a_queue_that_went_is_made_again_although_its_address_stayed() -> None:
 )  # fmt: skip
 def test_the_most_specific_match_wins(matches: list[str], address: str, attempts: int) -> None:
     rules = tuple(AddressSetting(each, max_delivery_attempts=n) for n, each in enumerate(matches))
-    assert (
-        AddressRules(Settings(address_settings=rules)).of(address).max_delivery_attempts == attempts
-    )
+    found = AddressRules(Settings(address_settings=rules)).of(address).max_delivery_attempts
+    assert found == attempts
 
 
 def test_the_characters_of_matches_can_be_others() -> None:

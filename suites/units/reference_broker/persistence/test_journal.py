@@ -94,11 +94,8 @@ def test_a_durable_subscription_and_what_it_missed_are_there_again() -> None:
     driver.settle()
     driver.power_loss()
     again = driver.connect("client-id:me\n")
-    assert [frame.body for frame in driver.subscribe(again, to="t", headers=kind)] == [
-        b"0",
-        b"1",
-        b"3",
-    ]
+    expected = [b"0", b"1", b"3"]
+    assert [frame.body for frame in driver.subscribe(again, to="t", headers=kind)] == expected
     driver.say(again, "UNSUBSCRIBE\nid:t\ndurable-subscriber-name:s\nreceipt:u\n\n\0").settle()
     driver.power_loss()
     assert not driver.broker._store.queues.recorded  # type: ignore[union-attr]

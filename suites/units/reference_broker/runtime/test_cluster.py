@@ -41,10 +41,8 @@ def test_an_alarm_counts_everywhere_and_is_told_where_it_was_raised(bench: Bench
         raised,
         raised,
     ]
-    assert [broker.ask("GET", "health/checks/local-alarms").status for broker in (a, b)] == [
-        200,
-        503,
-    ]
+    expected = [200, 503]
+    assert [broker.ask("GET", "health/checks/local-alarms").status for broker in (a, b)] == expected
     publisher = bench.amqp091()
     publisher.publish(b"x", "q")
     assert a.state_of(publisher, {"blocked"}) == ("blocked", True)

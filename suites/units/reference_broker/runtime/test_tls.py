@@ -91,10 +91,8 @@ def test_bytes_come_back_and_nobody_else_could_read_them(folder: Path, acceptor:
         while len(got) < len(body):
             got += peer.recv(65536)
         assert bytes(got) == body
-    assert (
-        b"".join(input_.data for input_ in broker.inputs if isinstance(input_, BytesReceived))
-        == body
-    )
+    found = b"".join(input_.data for input_ in broker.inputs if isinstance(input_, BytesReceived))
+    assert found == body
     assert broker.inputs[0].certificate is None  # type: ignore[union-attr]
 
 

@@ -115,14 +115,8 @@ def test_every_case_has_a_page_in_the_chunk_that_its_link_leads_to(written: Repo
 
 def test_what_did_not_pass_is_shown_without_a_script(written: Report) -> None:
     found = text(written, "findings.html")
-    assert re.findall(r"<h2>(\w+)", found) == [
-        "FAIL",
-        "ERROR",
-        "INCONCLUSIVE",
-        "KNOWN",
-        "WARN",
-        "SKIP",
-    ]
+    expected = ["FAIL", "ERROR", "INCONCLUSIVE", "KNOWN", "WARN", "SKIP"]
+    assert re.findall(r"<h2>(\w+)", found) == expected
     failing = found[found.index("<h2>FAIL") : found.index("<h2>ERROR")]
     for part in ("ARTEMIS-STOMP-ttl-3", "closed after 9000 ms", "<dt>it says</dt>"):
         assert part in failing
@@ -209,15 +203,8 @@ def test_what_was_inferred_must_be_what_infer_prints(tmp_path: Path, said: str) 
 
 
 def test_the_worst_cases_stand_first(written: Report) -> None:
-    assert [row.verdict for row in written.model.cases[:7]] == [
-        "FAIL",
-        "FAIL",
-        "ERROR",
-        "INCONCLUSIVE",
-        "KNOWN",
-        "WARN",
-        "PASS",
-    ]
+    expected = ["FAIL", "FAIL", "ERROR", "INCONCLUSIVE", "KNOWN", "WARN", "PASS"]
+    assert [row.verdict for row in written.model.cases[:7]] == expected
     assert {row.verdict for row in written.model.cases[6:-1]} == {"PASS"}
     assert written.model.cases[-1].verdict == "SKIP"
 
@@ -415,9 +402,8 @@ def test_junit_tells_failures_errors_and_skips_apart(written: Report) -> None:
     counted = {key: artemis.get(key) for key in ("tests", "failures", "errors", "skipped")}
     assert counted == {"tests": "8", "failures": "2", "errors": "1", "skipped": "3"}
     assert len(artemis.findall("testcase/failure")) == 2
-    assert [element.get("message") for element in artemis.findall("testcase/error")] == [
-        "control failed: <b>no CONNECTED</b> within 5 s"
-    ]
+    expected = ["control failed: <b>no CONNECTED</b> within 5 s"]
+    assert [element.get("message") for element in artemis.findall("testcase/error")] == expected
     skipped = sorted(str(element.get("message")) for element in artemis.findall("testcase/skipped"))
     assert [text.partition(":")[0] for text in skipped[:2]] == ["inconclusive", "known deviation"]
     for case in root.iter("testcase"):

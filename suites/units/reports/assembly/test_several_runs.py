@@ -101,10 +101,8 @@ def test_what_was_written_is_printed(several: tuple[Path, dict[str, Any]]) -> No
     folder, printed = several
     assert printed["index"] == str(folder / "index.html")
     assert Path(printed["index"]).is_file()
-    assert [(row["run"], row["finished"]) for row in printed["runs"]] == [
-        ("new", False),
-        ("old", True),
-    ]
+    expected = [("new", False), ("old", True)]
+    assert [(row["run"], row["finished"]) for row in printed["runs"]] == expected
     assert [(row["run"], row["target"], row["verdicts"]) for row in printed["targets"]] == [
         ("old", "reference", {"ERROR": 1, "PASS": 3}),
         ("new", "reference", {"FAIL": 1, "PASS": 2}),
@@ -173,10 +171,8 @@ def test_what_changed_since_the_baseline_is_on_the_first_screen(
         r'<td class="went (\w+)">.*?title="([A-Z]+).*?title="([A-Za-z ]+)',
         section,
     )
-    assert [(name, way, before, now) for _, _, name, way, before, now in cells] == [
-        ("broke", "WORSE", "PASS", "FAIL"),
-        ("lost", "UNDECIDED", "PASS", "not judged"),
-    ]
+    expected = [("broke", "WORSE", "PASS", "FAIL"), ("lost", "UNDECIDED", "PASS", "not judged")]
+    assert [(name, way, before, now) for _, _, name, way, before, now in cells] == expected
     assert cells[0][1]
     assert not cells[1][1]  # it has no page in this run
 

@@ -168,9 +168,8 @@ def test_books_know_which_numbers_are_odd(messages: list[tuple[int, bool]], at: 
     again = {
         number for number in (*sends, *gots) if sends.count(number) > 1 or gots.count(number) > 1
     }
-    assert {
-        number for block, book in told.items() for number in numbers_of(block, book.missing)
-    } == missing
+    got = {number for block, book in told.items() for number in numbers_of(block, book.missing)}
+    assert got == missing
     assert {
         number for block, book in told.items() for number in numbers_of(block, book.suspicious)
     } == again | (set(gots) - set(sends))

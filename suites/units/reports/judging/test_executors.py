@@ -161,13 +161,8 @@ def test_five_anomalies_among_many_events_are_found_by_the_command(
     assert told.return_value == 1
     assert started == ([] if small else ["session"])
     found = json.loads(told.stdout)
-    assert {row["kind"]: row["count"] for row in found["wrong"]} == {
-        "closed early": 1,
-        "disordered": 1,
-        "lost": 1,
-        "overrun": 1,
-        "shared": 1,
-    }
+    expected = {"closed early": 1, "disordered": 1, "lost": 1, "overrun": 1, "shared": 1}
+    assert {row["kind"]: row["count"] for row in found["wrong"]} == expected
     assert found["verdict"] == "FAIL"
     named = {row["kind"]: row for row in found["irregularities"]}
     lost = [read.event(row) for path in sorted(tmp_path.iterdir()) for row in read.rows(path)][

@@ -41,10 +41,8 @@ def test_areas_and_units_have_charts_of_their_own_and_the_basics_none() -> None:
             case(BASICS, silence=seconds(2, 1, 3)),
         ]
     )
-    assert [(chart.area, chart.unit, chart.total) for chart in drawn] == [
-        ("heartbeats and TTL", "time", 1),
-        ("windows and credit", "bytes", 1),
-    ]
+    expected = [("heartbeats and TTL", "time", 1), ("windows and credit", "bytes", 1)]
+    assert [(chart.area, chart.unit, chart.total) for chart in drawn] == expected
     assert drawn[1].nearest.words == "held: 5 bytes, expected at most 9 bytes"
 
 

@@ -55,9 +55,8 @@ def test_a_failure_in_real_time_was_repeated_on_a_host_of_known_lateness(tmp_pat
         "found again when the case was repeated; this host woke threads at most 1.5 s late; in"
         " 99 of 100 measurements at most 12 ms"
     )
-    assert line.certainty.brief == (
-        "found again when the case was repeated; this host was at most 1.5 s late"
-    )
+    found = line.certainty.brief
+    assert found == "found again when the case was repeated; this host was at most 1.5 s late"
 
 
 @pytest.mark.parametrize(
@@ -121,18 +120,15 @@ def test_a_broken_area_leads_to_its_worst_cause_and_knows_the_others(tmp_path: P
     ]
     shown = screen(tmp_path, *results, targets=REAL)
     heartbeat, window = shown.areas["r", "t"]
-    assert [line.label for line in (heartbeat, window)] == [
-        "heartbeats and TTL",
-        "windows and credit",
-    ]
+    expected = ["heartbeats and TTL", "windows and credit"]
+    assert [line.label for line in (heartbeat, window)] == expected
     assert [line.words.id for line in window.causes if line.words] == [WINDOW, other.requirement]
     assert window.link == f"#{window.causes[0].anchor}" == f"#{shown.causes[0].anchor}"
     # The same observation is one cause, and both areas that it breaks link to it.
     assert heartbeat.causes == window.causes[:1]
     assert window.cases == "#target=t&area=windows+and+credit"
-    assert window.causes[0].repeat == (
-        "brokerproof run --target t --case one --effort normal --seed 0"
-    )
+    found = window.causes[0].repeat
+    assert found == "brokerproof run --target t --case one --effort normal --seed 0"
 
 
 def test_charts_of_a_broken_area_say_that_they_do_not_show_why(tmp_path: Path) -> None:

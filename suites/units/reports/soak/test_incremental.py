@@ -112,10 +112,8 @@ def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
     crew = SparkCrew("spark://nowhere:1", spark, spare=1)
     crew.start("127.0.0.1:1", "token", 2)
     crew.stop()
-    assert (
-        crew.problem()
-        == "spark://nowhere:1 has 2 cores for 2 drivers and the judges; use --drivers 1"
-    )
+    found = crew.problem()
+    assert found == "spark://nowhere:1 has 2 cores for 2 drivers and the judges; use --drivers 1"
 
 
 def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
@@ -123,10 +121,8 @@ def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
     found = recorded_anomalies.find_anomalies(
         [event for event in preflight.events() if event.conn == 1]
     )
-    assert [(anomaly.kind, anomaly.witness[0][1]) for anomaly in found] == [
-        ("revived", 10),
-        ("shared", 14),
-    ]
+    expected = [("revived", 10), ("shared", 14)]
+    assert [(anomaly.kind, anomaly.witness[0][1]) for anomaly in found] == expected
 
 
 def test_judges_that_find_nothing_in_the_rehearsal_begin_no_soak(

@@ -49,10 +49,8 @@ def test_what_is_read(tmp_path: Path) -> None:
     matrix = read(write(tmp_path))
     assert matrix is not None
     assert (matrix.rate, matrix.killed, matrix.mutants) == ("50.0%", 1, 2)
-    assert [(group.group, group.mutants, group.killed) for group in matrix.groups] == [
-        ("acks", 1, 1),
-        ("ttl", 1, 0),
-    ]
+    expected = [("acks", 1, 1), ("ttl", 1, 0)]
+    assert [(group.group, group.mutants, group.killed) for group in matrix.groups] == expected
     assert [mutant["name"] for mutant in matrix.left] == ["ttl.y"]
     assert matrix.rows[0].marks == (("acks.x", "●", "An <ACK> is lost."),)
 

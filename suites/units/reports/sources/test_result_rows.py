@@ -29,10 +29,8 @@ def test_each_finding_keeps_the_verdict_and_the_deviation_it_was_given(tmp_path:
     write_header(tmp_path, header("r"))
     append(tmp_path, Result("c", "t", ("MUST-1", "MUST-2"), Verdict.FAIL, "", (known, new)))
     rows = flatten([open_run(tmp_path)]).findings.to_pylist()
-    assert [(row["requirement"], row["verdict"]) for row in rows] == [
-        ("MUST-1", "KNOWN"),
-        ("MUST-2", "FAIL"),
-    ]
+    expected = [("MUST-1", "KNOWN"), ("MUST-2", "FAIL")]
+    assert [(row["requirement"], row["verdict"]) for row in rows] == expected
     assert [(row["deviation_reason"], row["deviation_link"]) for row in rows] == [
         ("It does.", "https://example.org/1"),
         (None, None),
@@ -50,10 +48,8 @@ def test_of_a_resumed_run_the_last_line_of_a_case_counts(tmp_path: Path) -> None
     append(tmp_path, Result("c2", "t", (), Verdict.PASS, ""))
     append(tmp_path, Result("c1", "t", ("MUST-1",), Verdict.PASS, "second", (held("MUST-1"),)))
     found = flatten([open_run(tmp_path)])
-    assert [(row["case"], row["detail"]) for row in found.results.to_pylist()] == [
-        ("c1", "second"),
-        ("c2", ""),
-    ]
+    expected = [("c1", "second"), ("c2", "")]
+    assert [(row["case"], row["detail"]) for row in found.results.to_pylist()] == expected
     assert [row["verdict"] for row in found.findings.to_pylist()] == ["PASS"]
 
 

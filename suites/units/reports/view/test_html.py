@@ -55,10 +55,8 @@ def test_at_most_is_never_less_than_what_was_measured() -> None:
 
 
 def test_docstrings_are_set_anew_times_are_short_and_digits_in_groups() -> None:
-    assert paragraphs("One line,\n    and more.\n\n  Another.\n") == [
-        "One line, and more.",
-        "Another.",
-    ]
+    expected = ["One line, and more.", "Another."]
+    assert paragraphs("One line,\n    and more.\n\n  Another.\n") == expected
     assert [grouped(0), grouped(999), grouped(2720)] == [
         "0",
         "999",

@@ -38,10 +38,8 @@ def test_the_corners_are_zero_one_the_high_end_and_the_change_of_sign() -> None:
 
 def test_one_number_of_one_frame_is_replaced() -> None:
     replaced = Replaced(NumberField("flow", "link-credit", 0, 9), 7)
-    assert replaced.inside("flow", {"link-credit": 1, "handle": 2}) == {
-        "link-credit": 7,
-        "handle": 2,
-    }
+    expected = {"link-credit": 7, "handle": 2}
+    assert replaced.inside("flow", {"link-credit": 1, "handle": 2}) == expected
     assert replaced.inside("begin", {"link-credit": 1}) == {"link-credit": 1}
 
 

@@ -90,10 +90,8 @@ def test_the_limits_are_those_of_the_file() -> None:
         rules.of(f"full.{kind}.x").max_size_bytes
         for kind in ("page", "block", "fail", "drop", "reject")
     } == {LIMIT}
-    assert (
-        rules.of("full.reject.x").max_size_bytes_reject_threshold
-        == ADDRESSES.max_size_bytes_reject_threshold
-    )
+    found = rules.of("full.reject.x").max_size_bytes_reject_threshold
+    assert found == ADDRESSES.max_size_bytes_reject_threshold
     assert {
         rules.of(f"full.three.{kind}.x").max_size_messages
         for kind in ("page", "block", "fail", "drop")

@@ -27,9 +27,8 @@ def test_the_table_of_methods_is_that_of_pamqp() -> None:
         (index >> 16, index & 0xFFFF): [getattr(kind, f"_{name}") for name in kind.__slots__]
         for index, kind in commands.INDEX_MAPPING.items()
     }
-    assert {
-        numbers: [kind for _, kind in method.fields] for numbers, method in BY_NUMBERS.items()
-    } == known
+    found = {numbers: [kind for _, kind in method.fields] for numbers, method in BY_NUMBERS.items()}
+    assert found == known
 
 
 def test_the_table_of_properties_is_that_of_pamqp() -> None:
@@ -135,10 +134,8 @@ def test_an_interrupted_content_says_so() -> None:
         ("basic.publish", False),
         ("tx.select", True),
     ]
-    assert next((item.name, item.complete) for item in Stream().feed(publish + other)) == (
-        "basic.publish",
-        False,
-    )
+    expected = ("basic.publish", False)
+    assert next((item.name, item.complete) for item in Stream().feed(publish + other)) == expected
     elsewhere = codec.encode_frame(codec.METHOD, 2, codec.encode_method("tx.select"))
     assert [
         item.name for item in Stream().feed(publish + elsewhere + codec.encode_content(1, b""))

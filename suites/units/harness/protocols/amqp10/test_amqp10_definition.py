@@ -95,11 +95,8 @@ def test_mandatory_fields_in_the_catalogue_are_those_of_the_definition(
     definition: dict[str, Any],
 ) -> None:
     assert mandatory(definition, "open") == {"container-id"}, "see AMQP10-OPEN-02"
-    assert mandatory(definition, "flow") == {
-        "incoming-window",
-        "next-outgoing-id",
-        "outgoing-window",
-    }
+    expected = {"incoming-window", "next-outgoing-id", "outgoing-window"}
+    assert mandatory(definition, "flow") == expected
     assert mandatory(definition, "transfer") == {"handle"}, "see AMQP10-XFER-01"
     assert mandatory(definition, "disposition") == {"role", "first"}, "see AMQP10-DISP-01"
     assert not mandatory(definition, "close"), "see AMQP10-CLOSE-01"
@@ -153,9 +150,6 @@ def test_descriptors_in_the_catalogue_are_those_of_the_definition(
     assert codes("outcome") == [*range(0x24, 0x28), 0x33], "see AMQP10-OUT-01"
     assert len(choices(definition, "amqp-error")) == 13, "see AMQP10-ERR-01"
     assert choices(definition, "role") == {"sender": False, "receiver": True}, "see AMQP10-DISP-01"
-    assert choices(definition, "transaction-error").keys() == {
-        "unknown-id",
-        "transaction-rollback",
-        "transaction-timeout",
-    }
+    expected = {"unknown-id", "transaction-rollback", "transaction-timeout"}
+    assert choices(definition, "transaction-error").keys() == expected
     assert definition["constants"]["MIN-MAX-FRAME-SIZE"] == 512, "see AMQP10-MFS-04"

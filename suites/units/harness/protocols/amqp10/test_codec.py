@@ -144,12 +144,8 @@ def test_a_frame_is_read_as_it_was_written() -> None:
     assert found.payload == b"payload"
     assert found.size == len(data)
     assert (found["handle"], found.get("delivery_tag"), found.get("settled")) == (7, b"\x01", None)
-    assert found.listed() == (
-        ("channel", "3"),
-        ("handle", "7"),
-        ("delivery-tag", "0x01"),
-        ("more", "true"),
-    )
+    expected = (("channel", "3"), ("handle", "7"), ("delivery-tag", "0x01"), ("more", "true"))
+    assert found.listed() == expected
     with pytest.raises(KeyError, match="transfer has no field 'settled'"):
         found["settled"]
 

@@ -92,9 +92,8 @@ def test_everything_that_artemis_own_client_writes_is_read() -> None:
         packet.message for packet in packets if isinstance(packet, Packet) and packet.name == "send"
     ]
     assert [packet.get("count") for packet in sent] == list(range(6))
-    assert {(packet.cost, packet.address, packet.durable) for packet in sent} == {
-        (1325, "jw", True)
-    }
+    expected = {(1325, "jw", True)}
+    assert {(packet.cost, packet.address, packet.durable) for packet in sent} == expected
     asked = [
         packet["credits"]
         for packet in packets

@@ -84,9 +84,8 @@ def test_a_broker_is_pulled_configured_started_and_removed(
     finally:
         target.stop()
     assert docker.removed
-    assert (
-        tmp_path / f"{broker}-container" / "log" / "container.log"
-    ).read_bytes() == docker.prints
+    found = (tmp_path / f"{broker}-container" / "log" / "container.log").read_bytes()
+    assert found == docker.prints
     target.stop()
 
 
@@ -181,21 +180,15 @@ def test_rabbitmq_gets_its_file_its_listeners_and_its_plugins(
         target.provide("q", RoutingType.ANYCAST)
     target.stop()
     assert docker.created["Image"] == "rabbitmq:4.0-management"
-    assert set(docker.created["ExposedPorts"]) == {
-        "5672/tcp",
-        "61613/tcp",
-        "15674/tcp",
-        "15672/tcp",
-    }
+    expected = {"5672/tcp", "61613/tcp", "15674/tcp", "15672/tcp"}
+    assert set(docker.created["ExposedPorts"]) == expected
     assert b"default_user = brokerproof" in docker.files["/etc/rabbitmq/rabbitmq.conf"]
     assert (
         b"listeners.tcp.1 = 0.0.0.0:5672\nstomp.listeners.tcp.1 = 0.0.0.0:61613\n"
         in docker.files["/etc/rabbitmq/conf.d/90-harness.conf"]
     )
-    assert (
-        docker.files["/etc/rabbitmq/enabled_plugins"]
-        == b"[rabbitmq_stomp,rabbitmq_web_stomp,rabbitmq_management].\n"
-    )
+    found = docker.files["/etc/rabbitmq/enabled_plugins"]
+    assert found == b"[rabbitmq_stomp,rabbitmq_web_stomp,rabbitmq_management].\n"
     assert docker.executed == [
         ["rabbitmqctl", "set_vm_memory_high_watermark", "0"],
         ["rabbitmqctl", "set_disk_free_limit", "1000000"],
@@ -305,9 +298,8 @@ def test_artemis_listens_everywhere_and_has_certificates_that_do_not_last(
     assert {"artemis-users.properties", "bootstrap.xml", "login.config"} <= {
         file.rpartition("/")[2] for file in docker.files
     }
-    assert docker.created["Env"] == [
-        "JAVA_ARGS_APPEND=-DBROKERPROOF_CERTIFICATES=/etc/brokerproof-certificates"
-    ]
+    expected = ["JAVA_ARGS_APPEND=-DBROKERPROOF_CERTIFICATES=/etc/brokerproof-certificates"]
+    assert docker.created["Env"] == expected
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,8 @@ def test_the_closest_policy_holds(name: str, closest: str) -> None:
         "topic://A.B",
     )
     for order in (patterns, tuple(reversed(patterns))):
-        assert (
-            ActiveMq(policies=tuple(map(DestinationPolicy, order))).policy(name).pattern == closest
-        )
+        found = ActiveMq(policies=tuple(map(DestinationPolicy, order))).policy(name).pattern
+        assert found == closest
 
 
 def test_a_default_entry_holds_where_no_other_does(tmp_path: Path) -> None:
@@ -179,10 +178,8 @@ def test_connectors(tmp_path: Path) -> None:
     assert t.port == 1
     assert (a.amqp.idle_timeout_ms, a.amqp.credits, a.amqp.low_credits) == (900, 10, 3)
     assert o.protocols == ("OPENWIRE",)
-    assert [note.where.name for note in reading.notes] == [
-        "connector 's', transport.soTimeout",
-        "transportConnector, updateClusterClients",
-    ]
+    expected = ["connector 's', transport.soTimeout", "transportConnector, updateClusterClients"]
+    assert [note.where.name for note in reading.notes] == expected
 
 
 def test_what_has_no_effect_is_noted(tmp_path: Path) -> None:

@@ -88,10 +88,8 @@ def test_a_parameter_without_effect_is_noted() -> None:
     _, notes = acceptor_url.read(
         "a", "tcp://h:1?tcpNoDelay=true;amqpDuplicateDetection=true;stompConsumerCredits=1", WHERE
     )
-    assert [note.where.name for note in notes] == [
-        "acceptor 'a', tcpNoDelay",
-        "acceptor 'a', amqpDuplicateDetection",
-    ]
+    expected = ["acceptor 'a', tcpNoDelay", "acceptor 'a', amqpDuplicateDetection"]
+    assert [note.where.name for note in notes] == expected
     _, notes = acceptor_url.read(
         "a", "tcp://h:1?stompConsumerWindowSize=1;stompConsumerCredits=1", WHERE
     )
@@ -114,9 +112,8 @@ def test_tls_is_what_the_parameters_say() -> None:
         client_certificate="need",
         versions=("TLSv1.3",),
     )
-    assert [(note.where.name, note.reason) for note in notes] == [
-        ("acceptor 'a', wantClientAuth", "needClientAuth wins")
-    ]
+    expected = [("acceptor 'a', wantClientAuth", "needClientAuth wins")]
+    assert [(note.where.name, note.reason) for note in notes] == expected
 
 
 def test_without_ssl_enabled_the_rest_of_tls_is_noted() -> None:

@@ -126,12 +126,8 @@ def test_the_shipped_file_is_read_alike() -> None:
         == {found["default_user"]: found["default_pass"]}
         == {"brokerproof": "brokerproof"}
     )
-    assert set(make(str(OURS), {}, start=0).acceptors) == {
-        "stomp",
-        "amqp",
-        "management",
-        "web_stomp",
-    }
+    expected = {"stomp", "amqp", "management", "web_stomp"}
+    assert set(make(str(OURS), {}, start=0).acceptors) == expected
 
 
 @pytest.mark.parametrize(("text", "sentence"), TABLES["refused_by_the_harness"])

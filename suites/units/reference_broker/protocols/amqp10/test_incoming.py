@@ -42,10 +42,8 @@ def test_a_sender_that_uses_up_its_credit_by_its_count() -> None:
     assert granted(peer.flow(handle=0, delivery_count=4)) == []
     assert granted(peer.flow(handle=0, delivery_count=6)) == [(6, 10)]
     assert granted(peer.flow(handle=0, delivery_count=6, echo=True)) == [(6, 10)]
-    assert (
-        error_of(peer.flow(handle=0, delivery_count=17), Detach)
-        == "amqp:link:transfer-limit-exceeded"
-    )
+    found = error_of(peer.flow(handle=0, delivery_count=17), Detach)
+    assert found == "amqp:link:transfer-limit-exceeded"
 
 
 @pytest.mark.parametrize(

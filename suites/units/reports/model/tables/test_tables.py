@@ -55,10 +55,8 @@ def test_a_case_keeps_its_row_and_gets_the_rank_of_its_verdict() -> None:
     given = results(("r", "t", "c1", "FAIL", 0.5), ("r", "t", "c2", "PASS", 1.0))
     ranked = cases(given)
     assert ranked.drop_columns(["rank"]).equals(given)
-    assert rows_of(ranked.select(["case", "verdict", "rank"])) == [
-        ("c1", "FAIL", 1),
-        ("c2", "PASS", 7),
-    ]
+    expected = [("c1", "FAIL", 1), ("c2", "PASS", 7)]
+    assert rows_of(ranked.select(["case", "verdict", "rank"])) == expected
 
 
 def test_verdicts_are_counted_per_run_and_target() -> None:
@@ -128,9 +126,8 @@ def test_tables_of_a_run_without_results_have_no_rows() -> None:
     assert counts(nothing).num_rows == 0
     assert matrix(findings()).num_rows == 0
     assert history(nothing, ["r"]).num_rows == 0
-    assert rows_of(coverage(pa.table({"requirement": ["R-1"]}), findings())) == [
-        ("R-1", 0, 0, False)
-    ]
+    expected = [("R-1", 0, 0, False)]
+    assert rows_of(coverage(pa.table({"requirement": ["R-1"]}), findings())) == expected
 
 
 def test_errors_are_broken_cases_and_unreadable_bytes() -> None:
