@@ -165,7 +165,8 @@ class Run:
             case Settle(channel, which, verb, multiple) if self.channels[channel].out:
                 self._settle(self.channels[channel], which, verb, multiple)
                 judged = (MULTIPLE_ACKS,) if multiple else (REQUEUE,)
-            case Recover(channel):
+            # No text says whether it returns what an open transaction has acknowledged.
+            case Recover(channel) if not self.channels[channel].pending:
                 self.peer.call("basic.recover", {"requeue": True}, channel=channel)
                 self._give_back(self.channels[channel], list(self.channels[channel].out.values()))
                 self.channels[channel].out.clear()
