@@ -7,7 +7,6 @@ frame, a control fails; it is never the broker's fault."""
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 from brokerproof.harness.model.enums import CloseHow
@@ -15,7 +14,7 @@ from brokerproof.harness.model.time import Instant
 from brokerproof.harness.protocols.byte_log import Expectation
 from brokerproof.harness.protocols.conversation import ControlFailed, Ended, Judge, Requirements
 from brokerproof.harness.protocols.stomp import codec
-from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list, unescape
+from brokerproof.harness.protocols.stomp.codec import Frame, HeadersLike, header_list
 from brokerproof.harness.protocols.stomp.raw_peer import CONNECTED, Destination, StompInbox, frame
 from brokerproof.harness.trace.events import (
     RECORDED_BYTES,
@@ -179,9 +178,6 @@ class StompPyPeer(StompInbox):
             return
         wire = self._unheard.popleft()
         first = dict(reversed(wire.headers))  # the first of repeated headers counts
-        if self.version == "1.0" and "\\" in str(first):  # stomp.py unescapes in every version
-            with suppress(ValueError):
-                first = {unescape(name, "1.2"): unescape(first[name], "1.2") for name in first}
         if (frame.command, dict(frame.headers), frame.body) != (wire.command, first, wire.body):
             self._differs(
                 at, f"stomp.py handed out {frame.brief()}, but {wire.brief()} crossed the wire"
