@@ -17,6 +17,7 @@ from brokerproof.harness.cases.client_trials import TRIALS
 from brokerproof.harness.cases.example_record import ExampleRecord
 from brokerproof.harness.cases.hypothesis_constants_patch import by_seed_alone
 from brokerproof.harness.cases.target_health import TargetHealth
+from brokerproof.harness.cases.widest_examples import widest
 from brokerproof.harness.catalogue.deviations import Deviation
 from brokerproof.harness.catalogue.requirements import Catalogue
 from brokerproof.harness.model.enums import Clock
@@ -250,10 +251,16 @@ def draw(
         settings(hypothesis.seed(seed)(wrapped))()
 
 
-def plans_in_real_time(run: Run, call: Call, seed: int, *, fixed: bool) -> list[dict[str, Any]]:
-    """Draw the examples to run. Real time runs few examples, so the first, which is the simplest
-    and shows least, is omitted if there are enough others."""
-    plans: list[dict[str, Any]] = []
-    draw(run, call, lambda **plan: plans.append(plan), seed, shrink=False, fixed=fixed, more=1)
-    first = len(fixed_examples(run, call)) if fixed else 0
-    return plans if len(plans) <= first + count(run, call) else plans[:first] + plans[first + 1 :]
+DRAWN_IN_REAL_TIME = 8
+"""How many examples are drawn for each one that runs in real time."""
+
+
+def plans_in_real_time(run: Run, call: Call, seed: int, *, fixed: bool) -> list[Mapping[str, Any]]:
+    """Return the examples to run. Real time runs few, so those that differ most are chosen out of
+    many."""
+    drawn: list[Mapping[str, Any]] = []
+    wanted = count(run, call)
+    more = (DRAWN_IN_REAL_TIME - 1) * wanted
+    draw(run, call, lambda **plan: drawn.append(plan), seed, shrink=False, fixed=False, more=more)
+    always = fixed_examples(run, call) if fixed else []
+    return [*always, *widest(drawn, wanted, always)]
