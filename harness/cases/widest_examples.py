@@ -4,6 +4,7 @@ random often agree in a version, a mode or a size."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -20,22 +21,24 @@ def widest(
     drawn: Sequence[Mapping[str, Any]], wanted: int, fixed: Iterable[Mapping[str, Any]] = ()
 ) -> list[Mapping[str, Any]]:
     """Return ``wanted`` of the ``drawn`` examples. Each adds the most traits that neither the
-    ``fixed`` examples nor those chosen before it have; of equals the first drawn is chosen."""
+    ``fixed`` examples nor those chosen before it have; of equals the first drawn is chosen. A trait
+    of a single drawn example is chance, such as one of many texts, and does not count."""
+    had = [frozenset(traits(plan)) for plan in drawn]
+    often = Counter(trait for has in had for trait in has)
     seen = {trait for plan in fixed for trait in traits(plan)}
-    left = [(plan, frozenset(traits(plan))) for plan in drawn]
-    most = TOO_LONG * median([len(has) for _, has in left] or [0])
-    chosen: list[Mapping[str, Any]] = []
+    seen |= {trait for trait, times in often.items() if times == 1}
+    most = TOO_LONG * median([len(has) for has in had] or [0])
+    left, chosen = [*range(len(drawn))], list[int]()
     while left and len(chosen) < wanted:
-        best = max(range(len(left)), key=lambda at: (len(left[at][1]) <= most, len(left[at][1] - seen)))
-        plan, has = left.pop(best)
-        chosen.append(plan)
-        seen |= has
-    return chosen
+        chosen.append(max(left, key=lambda at: (len(had[at]) <= most, len(had[at] - seen))))
+        left.remove(chosen[-1])
+        seen |= had[chosen[-1]]
+    return [drawn[at] for at in chosen]
 
 
 def traits(value: object, place: str = "") -> Iterator[tuple[object, ...]]:
-    """Yield what distinguishes an argument: where in it which member, flag, kind of step, sequence
-    of two steps, or order of magnitude stands."""
+    """Yield what distinguishes an argument: where in it which value, kind of step, sequence of two
+    steps, or order of magnitude stands."""
     if is_dataclass(value) and not isinstance(value, type):
         yield place, type(value).__name__
         for field in fields(value):
@@ -51,6 +54,8 @@ def traits(value: object, place: str = "") -> Iterator[tuple[object, ...]]:
             yield place, _kind(one), _kind(other)
     else:
         yield place, _kind(value)
+        if isinstance(value, int | str | bytes):
+            yield place, type(value), value
 
 
 def _kind(value: object) -> object:
@@ -60,4 +65,6 @@ def _kind(value: object) -> object:
         return value < 0, value.bit_length(), value & (value + 1) == 0 or value & (value - 1) == 0
     if isinstance(value, str | bytes):
         return len(value).bit_length(), value.isascii()
-    return type(value).__name__
+    parts = fields(value) if is_dataclass(value) and not isinstance(value, type) else ()
+    named = [getattr(value, part.name) for part in parts]
+    return type(value).__name__, *(each for each in named if isinstance(each, str | bool | Enum))
