@@ -13,7 +13,12 @@ from typing import Any, Protocol
 from brokerproof.harness.cases.bench import Bench
 from brokerproof.harness.model.finding import Finding
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
-from brokerproof.harness.oracles import amqp091_aftermath, amqp10_aftermath, stomp_aftermath
+from brokerproof.harness.oracles import (
+    amqp091_aftermath,
+    amqp10_aftermath,
+    openwire_aftermath,
+    stomp_aftermath,
+)
 from brokerproof.harness.oracles.linger import Linger
 from brokerproof.harness.protocols.conversation import PATIENCE, Conversation
 from brokerproof.harness.trace.events import ConnectionAbandoned, Event, LinkFaulted
@@ -39,6 +44,7 @@ class Rules(Protocol):
 RULES: Mapping[str, Rules] = {
     "AMQP": amqp10_aftermath,
     "AMQP091": amqp091_aftermath,
+    "OPENWIRE": openwire_aftermath,
     "STOMP": stomp_aftermath,
 }
 

@@ -2,12 +2,13 @@
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over, shown
+from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over, seconds, shown
 from brokerproof.suites.api.openwire import Structure, dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
 RESENT = "OPENWIRE-REDELIVERY-1"
 BROWSED = "OPENWIRE-BROWSE-1"
+REMOVED, HELD = "OPENWIRE-REMOVE-1", "OPENWIRE-MSGACK-2"
 UNKNOWN = -2
 """The field of a RemoveInfo that does not state what was delivered."""
 LOST, SILENT = "its connection is lost", "it ends and tells nothing"
@@ -61,6 +62,42 @@ def test_what_is_resent_says_so(
         session = Structure("SessionId", {"connectionId": peer.name, "value": 1})
         ends = dict(zip(ENDS, (consumer, session, peer.connection), strict=True))
         peer.request("RemoveInfo", {"objectId": ends[what], "lastDeliveredSequenceId": last})
+
+
+@case(REMOVED, HELD, needs={OPENWIRE})
+@over(
+    examples=8,
+    always=lambda target: [
+        {"what": what, "limit": limit, "waiting": waiting}
+        for what in ("consumer", "session")
+        for limit, waiting in ((0, 4), (2, 4), (9, 0))
+    ],
+    what=st.sampled_from(["consumer", "session"]),
+    limit=st.integers(0, 9),
+    waiting=st.integers(0, 9),
+)
+def test_what_is_removed_gets_no_message(
+    target: Bench, what: str, limit: int, waiting: int
+) -> None:
+    """A consumer of a queue with waiting messages is removed, alone or with its session. Of the
+    messages that are published a second later, none arrives for it. Another consumer gets all."""
+    place, publisher, peer = fresh_queue(target), target.openwire(), target.openwire()
+    publish(publisher, place, waiting)
+    consumer = peer.open_consumer(place, prefetch=limit)
+    held = take(target, peer, min(limit, waiting), consumer)
+    session = Structure("SessionId", {"connectionId": peer.name, "value": 1})
+    peer.remove(consumer if what == "consumer" else session)
+    target.advance(seconds(1))
+    peer.dispatched()
+    publish(publisher, place, 2)
+    stray = take(target, peer, 0, consumer)
+    detail = (
+        f"with a limit of {limit} its {what} was removed; then {len(stray)} of 2 messages arrived"
+    )
+    target.record_finding(REMOVED, not stray, detail)
+    got = take(target, publisher, waiting + 2, publisher.open_consumer(place))
+    detail = f"{len(held)} of {waiting + 2} were held by it; another consumer got {len(got)}"
+    target.record_finding(HELD, len(got) == waiting + 2, detail)
 
 
 @case(BROWSED, needs={OPENWIRE})

@@ -19,7 +19,7 @@ openwire = Group("openwire", "reference-activemq")
 
 BEGINS, SPOKEN = "OPENWIRE-NEG-1", "OPENWIRE-NEG-2"
 SAME, PLAIN = "OPENWIRE-ENC-1", "OPENWIRE-ENC-2"
-ANSWERED = "OPENWIRE-RESP-1"
+ANSWERED, REMOVED = "OPENWIRE-RESP-1", "OPENWIRE-REMOVE-1"
 TAKEN = "OPENWIRE-ACK-1"
 BOUND = "OPENWIRE-PREFETCH-1"
 MORE = "OPENWIRE-PREFETCH-2"
@@ -84,6 +84,19 @@ def exceptions_have_their_stack(original, reached, self, data):
 def answers_whoever_asks_for_nothing(reached, self, request):
     """A command that requests no response gets one."""
     request.response = reached.instead(request.response, True)
+
+
+@openwire.before(Client, "acknowledge", breaks=ANSWERED)
+def acknowledgements_that_ask_for_nothing_are_answered(reached, self, fields, request):
+    """A MessageAck that requests no response gets one."""
+    request.response = reached.instead(request.response, True)
+
+
+@openwire.override(OpenWireConsumer, "close", breaks=REMOVED)
+def a_removed_consumer_that_holds_nothing_stays(original, reached, self, last):
+    """The queue keeps a removed consumer that holds no message, and sends it the next ones."""
+    if not reached(not self._out):
+        original(self, last)
 
 
 @openwire.mutant(ANSWERED)
