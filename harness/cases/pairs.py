@@ -142,6 +142,7 @@ class PairTrial:
         self.lines: list[Line] = []
         self.drivers: list[Driver] = []
         self.pace, self.is_mute, self._is_blocked = [(0, 0)] * 2, False, False
+        self._interval = INTERVAL
         self._faults: list[str] = []
         self._tick_due = self.world.now()
         self._sent: list[bytes] = []
@@ -237,7 +238,9 @@ class PairTrial:
     # the steps
 
     def do_beat(self) -> None:
-        self._values |= {"beat": INTERVAL // ms(1), "beat_s": INTERVAL // NS_PER_S}
+        shortest = self._broker.identity.profile.parameters.get(self._speech.get("shortest", ""))
+        self._interval = max(INTERVAL, 2 * ms(int(str(shortest or 0))))  # libraries announce half
+        self._values |= {"beat": self._interval // ms(1), "beat_s": self._interval // NS_PER_S}
         if self._speech.get("beating") in self._broker.endpoints:
             self._acceptor = self._speech["beating"]
 
@@ -297,10 +300,10 @@ class PairTrial:
         self._act("reject", message=number)
 
     def do_work(self, intervals: int) -> None:
-        self._act("work", waits=True, ms=intervals * INTERVAL // ms(1))
+        self._act("work", waits=True, ms=intervals * self._interval // ms(1))
 
     def do_wait(self, intervals: int) -> None:
-        self.world.wait_until(lambda: False, self.world.now() + intervals * INTERVAL)
+        self.world.wait_until(lambda: False, self.world.now() + intervals * self._interval)
 
     def do_pace(self, to: int, size: int, gap_ms: int) -> None:
         self.pace[to] = (size, ms(gap_ms))
@@ -336,7 +339,7 @@ class PairTrial:
         It has three intervals plus ten seconds, because some libraries add five."""
         line, since = self.lines[-1], self.world.now()
         dues = {side: line.pair.halves[SIDES[1 - side]].due for side in (0, 1)}
-        dues = {side: due for side, due in dues.items() if 0 < due <= 2 * INTERVAL}
+        dues = {side: due for side, due in dues.items() if 0 < due <= 2 * self._interval}
         if not dues:
             raise _End("neither side promised signs of life that often", Cell.CANNOT)
         for side, due in dues.items():

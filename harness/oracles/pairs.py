@@ -76,6 +76,7 @@ class Pair:
     _blocked_at: Instant | None = None
     _told: set[str] = field(default_factory=set)
     _asked: tuple[int, int] = (0, 0)
+    _idle: dict[str, int] = field(default_factory=dict)
 
     def read(self, event: Event) -> None:
         match event:
@@ -148,9 +149,10 @@ class Pair:
                 client.due = broker.due = number(headers, "heartbeat") * NS_PER_S
                 broker.last = event.at_ns
             case "open":
-                bound = broker if who is CLIENT else client
-                bound.due = number(headers, "idle-time-out") * NS_PER_MS
-                bound.last = event.at_ns
+                self._idle[_other(who)] = number(headers, "idle-time-out") * NS_PER_MS
+                if len(self._idle) == 2:  # whoever has not answered an open has promised nothing
+                    client.due, broker.due = self._idle[CLIENT], self._idle[BROKER]
+                    client.last = broker.last = event.at_ns
             case "connection.blocked":
                 self._blocked_at = event.at_ns
             case "connection.unblocked":

@@ -32,6 +32,12 @@ MESSAGE: Frame = (False, "MESSAGE", {"subscription": "s", "ack": "a", "message-i
         ("STOMP", [SUBSCRIBE, MESSAGE], "the client leaves the window of subscription s"),
         ("STOMP", [SUBSCRIBE, MESSAGE, (True, "ACK", {"id": "a"})], ""),
         ("AMQP091", [(False, "connection.blocked", {})], "the broker has kept the connection"),
+        ("AMQP", [(True, "open", {"idle-time-out": "500"})], ""),
+        (
+            "AMQP",
+            [(True, "open", {"idle-time-out": "9"}), (False, "open", {})],
+            "the broker is silent",
+        ),
     ],
 )
 def test_a_window_that_never_opens_again(protocol: str, frames: list[Frame], sentence: str) -> None:
