@@ -130,7 +130,7 @@ def test_a_half_that_beats_is_not_accused(proxy: Proxied) -> None:
     application, broker = proxy.connection()
     application.sendall(CONNECT)
     broker.recv(4096)
-    broker.sendall(CONNECTED.replace(b":100", b":9000"))
+    broker.sendall(CONNECTED.replace(b":100", b":90000"))
     proxy.says("the client is silent for")
     code, told = proxy.end()
     assert code == expected(told)
