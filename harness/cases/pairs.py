@@ -7,6 +7,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -315,7 +316,11 @@ class PairTrial:
     def do_alarm(self, on: int) -> None:
         if lack := self._broker.identity.lack_of({"alarms"}):
             raise _End(lack, Cell.CANNOT)
-        (self._broker.raise_alarm if on else self._broker.clear_alarm)(self.world, "memory")
+        change = self._broker.raise_alarm if on else self._broker.clear_alarm
+        with ThreadPoolExecutor(1) as pool:  # relayed heartbeats cannot wait for rabbitmqctl
+            done = pool.submit(change, self.world, "memory")
+            self.world.wait_until(done.done, self.world.now() + 6 * PATIENCE)
+        done.result()
 
     def do_cut(self) -> None:
         self.do_mute(0)

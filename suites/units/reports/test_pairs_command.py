@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -97,6 +98,15 @@ def test_a_broker_that_is_silent_doubles_or_leaves_deviates(
     cell, sentence = tried("client:stomp.py", broker, tmp_path, steps)
     assert cell in (Cell.DEVIATES, Cell.UNDECIDED)
     assert expected in sentence
+
+
+def test_a_slow_alarm_does_not_hold_up_heartbeats(
+    broker: SocketTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker, "raise_alarm", lambda *_: Event().wait(4))
+    monkeypatch.setattr(type(broker.identity), "lack_of", lambda *_: "")
+    cell, sentence = tried("client:stomp.py", broker, tmp_path, ["beat", *QUICK, "alarm 1"])
+    assert cell is Cell.KEPT or sentence.startswith("the host was late"), sentence
 
 
 def test_what_deviates_once_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
