@@ -17,6 +17,7 @@ from brokerproof.reference_broker.protocols.amqp10.transaction import LiveTransa
 from brokerproof.reference_broker.protocols.core.session import Session
 from brokerproof.reference_broker.protocols.stomp import commands as stomp_commands
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
+from brokerproof.reference_broker.protocols.stomp.subscription import Subscription
 from brokerproof.suites.mutation.mutant import Group, breaks
 
 transactions_and_flow = Group("unseen-transactions")
@@ -93,6 +94,25 @@ def an_acknowledgement_in_a_transaction_frees_its_room(reached, self, queue, ent
         if reached(outcome is Outcome.ACCEPTED and entry.charge is not None):
             entry.charge.release()
             entry.charge = None
+
+
+@transactions_and_flow.mutant("ARTEMIS-STOMP-window-3")
+def an_ack_in_a_transaction_opens_no_window(patch, reached):
+    """What a STOMP client acknowledges in a transaction takes its window forever."""
+    before = {}
+
+    @patch.override(Subscription)
+    def take(original, self, delivery):
+        credit = self.window.credit
+        entries = original(self, delivery)
+        before[id(entries)] = self.window, credit
+        return entries
+
+    @patch.before(Transaction)
+    def settle(self, queue, entries, outcome):
+        window, credit = before.pop(id(entries), (None, 0))
+        if window is not None:
+            window.credit = reached.instead(window.credit, credit)
 
 
 @transactions_and_flow.override(COMMANDS, "ABORT", breaks=f"{BLOCK} STOMP12-ABORT-01")
