@@ -133,6 +133,17 @@ def length_of_the_sender(right, self, opening, message, ack, redelivered):
 
 
 @message_headers.result(FrameEncoder, "message")
+@breaks("STOMP10-SEND-06 STOMP11-HDR-04 STOMP12-HDR-04")
+def length_before_decompression(right, self, opening, message, ack, redelivered):
+    """A body with a content-encoding is sent decoded and shorter, with a content-length that is too
+    large by 1000 bytes."""
+    if ("content-encoding", "gzip") not in message.envelope.headers:
+        return right
+    line = b"\ncontent-length:%d\n"
+    return right.replace(line % len(message.body), line % (len(message.body) + 1000), 1)
+
+
+@message_headers.result(FrameEncoder, "message")
 @breaks(f"{DESTINATION} {ID} {SUBSCRIPTION} STOMP12-MSG-05")
 def headers_named_by_another_protocol(right, self, opening, message, ack, redelivered):
     """Properties of another protocol displace headers of MESSAGE that have the same names."""
