@@ -1,7 +1,10 @@
 """Steps shared by AMQP 0-9-1 cases."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from hypothesis import strategies as st
 
 from brokerproof.suites.api import (
     PATIENCE,
@@ -43,20 +46,55 @@ def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
     return str(peer.declare(channel=channel, **{"exclusive": True, **fields})["queue"])
 
 
-def kinds(target: Target) -> list[str]:
-    """The broker's types of queues. The documents about queues say the same about all of them."""
-    return ["classic", *(["quorum"] if offers(target, QUORUM) else [])]
+@dataclass(frozen=True)
+class Kind:
+    """A type of queue, whether its client names it, and the delivery-mode of the messages that are
+    sent to it (None: absent). The documents say the same about all of them."""
+
+    type: str = "classic"
+    is_named: bool = False
+    mode: int | None = None
+
+    def __str__(self) -> str:
+        return self.type
+
+    @property
+    def keeps_places(self) -> bool:
+        """True if requeued messages return to their place. A quorum queue delivers them first, in
+        the order in which they returned."""
+        return self.type == "classic"
+
+
+def kinds(target: Target) -> list[Kind]:
+    return [Kind(), *([Kind("quorum", is_named=True, mode=2)] if offers(target, QUORUM) else [])]
+
+
+CLASSIC = st.builds(Kind, is_named=st.booleans(), mode=st.sampled_from([None, 1, 2]))
+
+
+def any_kind(target: Target) -> st.SearchStrategy[Kind]:
+    types = st.sampled_from([kind.type for kind in kinds(target)])
+    return st.tuples(types, CLASSIC).map(lambda drawn: replace(drawn[1], type=drawn[0]))
 
 
 def queue_of_kind(
-    target: Bench, peer: Amqp091Peer, kind: str, arguments: Mapping[str, Any], **fields: Any
+    target: Bench,
+    peer: Amqp091Peer,
+    kind: Kind,
+    arguments: Mapping[str, Any] | None = None,
+    **fields: Any,
 ) -> str:
-    """Declare a queue of this type and return its name. A quorum queue is durable and cannot be
-    exclusive, so it expires."""
-    if kind == "classic":
-        return queue_of(peer, arguments=dict(arguments), **fields)
-    own = {"x-queue-type": kind, "x-expires": 60_000, **arguments}
-    fields |= {"queue": target.fresh_name(), "durable": True, "exclusive": False}
+    """Declare a queue of this kind, to which ``peer`` sends; return its name. A quorum queue is
+    durable and named by its client, and cannot be exclusive, so it expires."""
+    peer.properties = {} if kind.mode is None else {"delivery-mode": kind.mode}
+    own = dict(arguments or {})
+    if kind.is_named or kind.type == "quorum":
+        fields["queue"] = target.fresh_name()
+    if kind.mode == 2:
+        fields["durable"] = True
+    if kind.type == "quorum":
+        own = {"x-queue-type": kind.type, "x-expires": 60_000, **own}
+        fields |= {"durable": True, "exclusive": False}
     return queue_of(peer, arguments=own, **fields)
 
 

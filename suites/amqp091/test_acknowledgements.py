@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     QUIET,
+    Kind,
+    any_kind,
     arrive,
     bodies,
     drained,
     eventually,
     fill,
     kinds,
-    queue_of,
     queue_of_kind,
     settling,
 )
@@ -51,8 +52,8 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
 @over(
     examples=12,
     always=lambda target: [
-        {"fault": fault, "name": "basic.ack", "multiple": True, "midst": midst}
-        for fault, midst in zip(FAULTS, cycle(MIDST), strict=False)
+        {"fault": fault, "name": "basic.ack", "multiple": True, "midst": midst, "kind": kind}
+        for fault, midst, kind in zip(FAULTS, cycle(MIDST), cycle(kinds(target)), strict=False)
     ],
     fault=st.sampled_from(FAULTS),
     name=lambda target: st.sampled_from(
@@ -60,9 +61,10 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
     ),
     multiple=st.booleans(),
     midst=st.sampled_from(MIDST),
+    kind=any_kind,
 )
 def test_a_tag_that_waits_for_nothing_is_an_error(
-    target: Bench, fault: str, name: str, multiple: bool, midst: str
+    target: Bench, kind: Kind, fault: str, name: str, multiple: bool, midst: str
 ) -> None:
     """An ack, reject or nack closes the channel with 406 PRECONDITION_FAILED if its tag was never
     delivered, was settled before, is 0 alone, belongs to another channel, or equals the correct one
@@ -73,7 +75,7 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
     has its own sentence.
     """
     peer = target.amqp091(channels=2)
-    queue = queue_of(peer)
+    queue = queue_of_kind(target, peer, kind)
     fill(peer, queue, left := [b"1", b"2", b"3"])
     if midst == "a transaction":
         peer.call("tx.select", channel=2)
@@ -124,7 +126,7 @@ def steps_on(target: Target) -> st.SearchStrategy[list[Step]]:
 @over(
     examples=60,
     always=lambda target: [
-        {"count": 3, "steps": steps, "transacts": transacts}
+        {"count": 3, "steps": steps, "transacts": transacts, "kind": Kind(mode=2)}
         for way in settling(target, ["ack", "nack", "reject", "requeue"])
         for steps in ([(way, 1, True, False)], [(way, 0, True, True)] * 2)
         for transacts in (False, True)
@@ -132,9 +134,10 @@ def steps_on(target: Target) -> st.SearchStrategy[list[Step]]:
     count=st.integers(1, 10),
     steps=steps_on,
     transacts=st.booleans(),
+    kind=any_kind,
 )
 def test_acknowledgements_reach_as_far_as_they_say(
-    target: Bench, count: int, steps: list[Step], transacts: bool
+    target: Bench, kind: Kind, count: int, steps: list[Step], transacts: bool
 ) -> None:
     """Delivered messages are acknowledged, rejected or requeued, in a transaction or not: one by
     one, up to a tag (multiple), or all (tag 0), even if there are none. After the channel closes,
@@ -143,7 +146,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     One scenario: ack, nack and reject share one model of what is left.
     """
     peer = target.amqp091(channels=2)
-    queue = queue_of(peer)
+    queue = queue_of_kind(target, peer, kind)
     fill(peer, queue, [b"%d" % at for at in range(count)])
     tags = {}
     for at in range(count):
@@ -194,23 +197,25 @@ def test_acknowledgements_reach_as_far_as_they_say(
     for rule, about in judged.items():
         held = [at for at in in_order if at in about] == [at for at in left if at in about]
         target.record_finding(rule, held, detail)
-    target.record_finding(REQUEUE_POSITION, received == in_order, detail)
+    if kind.keeps_places:
+        target.record_finding(REQUEUE_POSITION, received == in_order, detail)
 
 
 @case(REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED, RECOVERED, REQUEUE_POSITION, needs={"amqp091"})
 @over(
     examples=20,
     always=lambda target: [
-        {"position": position, "back": {1, 2, 4}, "way": "recover", "step": 2}
+        {"position": position, "back": {1, 2, 4}, "way": "recover", "step": 2, "kind": Kind()}
         for position in (amounts.FEW, 0)
     ],
     position=st.integers(0, amounts.POSITIONS),
     back=st.sets(st.integers(0, 7), min_size=1),
     way=lambda target: st.sampled_from(settling(target, ["nack", "reject", "recover"])),
     step=st.sampled_from([2, 3, amounts.POSITIONS]),
+    kind=any_kind,
 )
 def test_what_is_requeued_comes_in_its_old_place(
-    target: Bench, position: int, back: set[int], way: str, step: int
+    target: Bench, kind: Kind, position: int, back: set[int], way: str, step: int
 ) -> None:
     """Any number of delivered messages is requeued by basic.nack, basic.reject or basic.recover,
     before which some are rejected. All are delivered again in their order, before later messages,
@@ -218,7 +223,7 @@ def test_what_is_requeued_comes_in_its_old_place(
     redelivery."""
     count = amounts.at(target, position, least=8, most=400)
     peer = target.amqp091(channels=2)
-    queue = queue_of(peer)
+    queue = queue_of_kind(target, peer, kind)
     fill(peer, queue, [b"%d" % at for at in range(count)])
     taken = {at: peer.get(queue, channel=2)["delivery-tag"] for at in range(count - 1)}
     chosen = [number for number in taken if number % 8 in back] or [0]
@@ -241,10 +246,11 @@ def test_what_is_requeued_comes_in_its_old_place(
     if way == "recover":
         target.record_finding(RECOVERED, {*chosen} <= {*received}, words)
     words += f"; expected {listed(expected)}"
-    target.record_finding(REQUEUE_POSITION, received == expected, words)
+    if kind.keeps_places:
+        target.record_finding(REQUEUE_POSITION, received == expected, words)
     others = list(range(len(taken), count))
     place = {tuple(expected): "old-place", (*others, *chosen): "end"}.get(tuple(received), "other")
-    if others:
+    if others and kind.keeps_places:
         target.record_behaviour("amqp091.requeued", place)
     flags = {int(delivery.body): delivery["redelivered"] for delivery in again}
     proves = (REDELIVERED_FLAG, RECOVER_SETS_REDELIVERED) if way == "recover" else REDELIVERED_FLAG
@@ -253,11 +259,12 @@ def test_what_is_requeued_comes_in_its_old_place(
 
 
 @case(REJECT_REQUEUE, needs={"amqp091"})
-def test_what_one_rejects_another_gets(target: Bench) -> None:
+@over(examples=4, kind=any_kind)
+def test_what_one_rejects_another_gets(target: Bench, kind: Kind) -> None:
     """A consumer with a prefetch of 1 requeues its message by basic.reject. It and a second
     consumer together receive every message."""
     peer = target.amqp091(channels=3)
-    queue = queue_of(peer)
+    queue = queue_of_kind(target, peer, kind)
     peer.call("basic.qos", {"prefetch-count": 1}, channel=2)
     peer.consume(queue, channel=2)
     for at in range(3):
@@ -278,16 +285,16 @@ def test_what_one_rejects_another_gets(target: Bench) -> None:
 @over(
     examples=6,
     always=lambda target: [{"kind": kind, "tags": ["a", "a", "b", "a"]} for kind in kinds(target)],
-    kind=lambda target: st.sampled_from(kinds(target)),
+    kind=any_kind,
     tags=st.lists(st.sampled_from(["a", "b"]), min_size=2, max_size=5),
 )
 def test_consumers_follow_each_other_on_a_channel(
-    target: Bench, kind: str, tags: list[str]
+    target: Bench, kind: Kind, tags: list[str]
 ) -> None:
     """Consumers of a queue begin and end on one channel, some with the tag of an earlier one, and
     acknowledge nothing. Each gets the messages published in its time."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind, {})
+    queue = queue_of_kind(target, peer, kind)
     peer.call("basic.qos", {"prefetch-count": 100}, channel=2)
     for turn, tag in enumerate(tags):
         peer.consume(queue, tag, channel=2)

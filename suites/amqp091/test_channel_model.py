@@ -8,7 +8,7 @@ its queue. Which of several consumers gets a message is the broker's choice.
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, cycle
 
 from hypothesis import strategies as st
 
@@ -30,13 +30,15 @@ from brokerproof.suites.amqp091.channel_plans import (
     steps,
 )
 from brokerproof.suites.amqp091.steps import (
+    CLASSIC,
     CONSUMER_PREFETCH,
     NACK,
+    Kind,
     bodies,
     drained,
     eventually,
     offers,
-    queue_of,
+    queue_of_kind,
 )
 from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, listed, ms, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
@@ -508,6 +510,8 @@ def corners(target: Target) -> list[dict[str, object]]:
     ]
     if target.clock is Clock.VIRTUAL:
         histories.append(hindrances.history(*NOT_READING))
+    for history, mode in zip(histories, cycle((None, 2)), strict=False):
+        history["kind"] = Kind(mode=mode)
     return hindrances.each_once(target, histories)
 
 
@@ -539,9 +543,10 @@ def situations(target: Target) -> tuple[str, ...]:
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 4]),
     steps=steps,
+    kind=CLASSIC,
 )
 def test_channels_do_what_the_model_says(
-    target: Bench, hindered_by: list[str], rounds: int, steps: list[Step]
+    target: Bench, kind: Kind, hindered_by: list[str], rounds: int, steps: list[Step]
 ) -> None:
     """Consumers of two queues begin and end on two channels, one of them transactional, while their
     limits, settlements and channels change as drawn and other clients interfere. After each step
@@ -554,7 +559,8 @@ def test_channels_do_what_the_model_says(
         for number in (PLAIN, TRANSACTED):
             open_channel(peer, number)
         publisher = target.amqp091()
-        names = [queue_of(peer, exclusive=False) for _ in range(2)]
+        names = [queue_of_kind(target, peer, kind, exclusive=False) for _ in range(2)]
+        publisher.properties = peer.properties
         queues = [QueueModel(keeps_places=OLD_PLACE not in target.unbound) for _ in names]
         run = Run(target, peer, publisher, names, queues)
         if not offers(target.target, CONSUMER_PREFETCH):

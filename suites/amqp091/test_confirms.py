@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from brokerproof.suites.amqp091.steps import (
     CHANNEL,
+    CLASSIC,
     CONFIRMS,
     EXCEPTION,
     QUIET,
+    Kind,
+    any_kind,
     arrive,
     bind,
     bodies,
@@ -16,6 +19,7 @@ from brokerproof.suites.amqp091.steps import (
     exchange_of,
     fill,
     queue_of,
+    queue_of_kind,
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
@@ -57,9 +61,10 @@ def answers(peer: Amqp091Peer, upto: int, *, channel: int = 1) -> tuple[dict[int
 FATES = ("a queue", "two queues", "a consumer", "nowhere", "back", "an exchange without a binding")
 
 
-def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
+def publications(target: Bench, peer: Amqp091Peer, kind: Kind) -> dict[str, bytes]:
     """Return a message for each outcome, and declare the message's destination."""
-    queue, consumed, nowhere = queue_of(peer), queue_of(peer), target.fresh_name()
+    queue, consumed = (queue_of_kind(target, peer, kind) for _ in range(2))
+    nowhere = target.fresh_name()
     fanout, unbound = (exchange_of(target, peer, "fanout") for _ in range(2))
     for bound in (queue, queue_of(peer)):
         bind(peer, bound, fanout)
@@ -81,20 +86,23 @@ def publications(target: Bench, peer: Amqp091Peer) -> dict[str, bytes]:
 @case(PUBLISHER_CONFIRMS, needs={"amqp091", CONFIRMS})
 @over(
     examples=10,
-    always=lambda target: [{"runs": [(1, fate), (3, fate)]} for fate in FATES],
+    always=lambda target: [{"runs": [(1, fate), (3, fate)], "kind": Kind()} for fate in FATES],
     runs=st.lists(
         st.tuples(st.sampled_from([1, 2, 7, 100, 1000]), st.sampled_from(FATES)),
         min_size=1,
         max_size=5,
     ),
+    kind=any_kind,
 )
-def test_every_message_is_confirmed_once(target: Bench, runs: list[tuple[int, str]]) -> None:
+def test_every_message_is_confirmed_once(
+    target: Bench, kind: Kind, runs: list[tuple[int, str]]
+) -> None:
     """On a channel in confirm mode, runs of messages are each acknowledged exactly once, whether
     they go to a queue, to several, to a consumer, or nowhere (some of these are returned). Each run
     is one write, so that one basic.ack may cover several. Messages of each kind published before
     confirm.select are not counted."""
     peer = target.amqp091(channels=2)
-    publication = publications(target, peer)
+    publication = publications(target, peer, kind)
     peer.write(b"".join(publication.values()))
     peer.call("confirm.select", proves=PUBLISHER_CONFIRMS)
     last = 0
@@ -155,15 +163,17 @@ def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> No
 
 @case(TX_PUBLISH, needs={"amqp091"})
 @over(
-    examples=8, runs=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=3)
+    examples=8,
+    runs=st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=3),
+    kind=CLASSIC,
 )
 def test_messages_of_a_transaction_come_with_its_commit(
-    target: Bench, runs: list[tuple[int, bool]]
+    target: Bench, kind: Kind, runs: list[tuple[int, bool]]
 ) -> None:
     """Messages published in a transaction are in their queue only after commit-ok. After
     rollback-ok they never are."""
     peer = target.amqp091(channels=2)
-    queue = queue_of(peer, channel=2)
+    queue = queue_of_kind(target, peer, kind, channel=2)
     peer.call("tx.select")
     committed: list[bytes] = []
     for run, (count, commit) in enumerate(runs):
@@ -185,14 +195,14 @@ def test_messages_of_a_transaction_come_with_its_commit(
 
 
 @case(TX_ACK, needs={"amqp091"})
-@over(examples=4, commit=st.booleans(), multiple=st.booleans())
+@over(examples=4, commit=st.booleans(), multiple=st.booleans(), kind=any_kind)
 def test_acknowledgements_of_a_transaction_count_with_its_commit(
-    target: Bench, commit: bool, multiple: bool
+    target: Bench, kind: Kind, commit: bool, multiple: bool
 ) -> None:
     """Deliveries acknowledged in a transaction are consumed after tx.commit. After tx.rollback they
     can be acknowledged again, and are redelivered once the channel closes."""
     peer = target.amqp091(channels=2)
-    queue = queue_of(peer)
+    queue = queue_of_kind(target, peer, kind)
     fill(peer, queue, [b"1", b"2"])
     peer.call("tx.select", channel=2)
     peer.consume(queue, channel=2)

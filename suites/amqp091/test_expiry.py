@@ -10,6 +10,8 @@ from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CONFIRMS,
     NACK,
+    Kind,
+    any_kind,
     arrive,
     bind,
     bodies,
@@ -46,15 +48,21 @@ LIVES = st.sampled_from([None, 0, SHORT, SHORT, LONG])
 @over(
     examples=8,
     always=lambda target: [
-        {"lives": [SHORT, LONG, SHORT, None, SHORT], "queues": [LONG, SHORT, None], "held": 2},
-        {"lives": [SHORT, 0, None, SHORT], "queues": [None], "held": 0},
+        {
+            "lives": [SHORT, LONG, SHORT, None, SHORT],
+            "queues": [LONG, SHORT, None],
+            "held": 2,
+            "kind": Kind(),
+        },
+        {"lives": [SHORT, 0, None, SHORT], "queues": [None], "held": 0, "kind": Kind(mode=2)},
     ],
     lives=st.lists(LIVES, min_size=1, max_size=6),
     queues=st.lists(LIVES, min_size=1, max_size=3),
     held=st.integers(0, 2),
+    kind=any_kind,
 )
 def test_what_expires_is_dead_lettered_and_nothing_else(
-    target: Bench, lives: list[int | None], queues: list[int | None], held: int
+    target: Bench, kind: Kind, lives: list[int | None], queues: list[int | None], held: int
 ) -> None:
     """Messages with their own lifetimes go to queues with theirs, each with a dead letter queue. A
     consumer holds some and returns them after two seconds. Then each queue has exactly the
@@ -67,7 +75,7 @@ def test_what_expires_is_dead_lettered_and_nothing_else(
     for life, letters in zip(queues, dead, strict=True):
         to_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": letters}
         ttl = {} if life is None else {"x-message-ttl": life}
-        names.append(queue_of(peer, arguments={**to_letters, **ttl}))
+        names.append(queue_of_kind(target, peer, kind, {**to_letters, **ttl}))
         bind(peer, names[-1], exchange)
     peer.call("confirm.select")
     for number, life in enumerate(lives):
@@ -122,17 +130,18 @@ def judge_queue(
 @case(AT_ONCE, needs={"amqp091", ARGUMENTS})
 @over(
     examples=6,
-    always=lambda target: [{"of_queue": True, "count": 3}],
+    always=lambda target: [{"of_queue": True, "count": 3, "kind": kind} for kind in kinds(target)],
     of_queue=st.booleans(),
     count=st.integers(1, 5),
+    kind=any_kind,
 )
 def test_a_ttl_of_zero_is_enough_for_a_consumer_that_waits(
-    target: Bench, of_queue: bool, count: int
+    target: Bench, kind: Kind, of_queue: bool, count: int
 ) -> None:
     """Messages with a TTL of 0, their own or their queue's, are published while a consumer waits.
     It gets each."""
     peer = target.amqp091()
-    queue = queue_of(peer, arguments={"x-message-ttl": 0} if of_queue else {})
+    queue = queue_of_kind(target, peer, kind, {"x-message-ttl": 0} if of_queue else {})
     peer.consume(queue, no_ack=True)
     sent = [b"%d" % number for number in range(count)]
     for body in sent:
@@ -221,11 +230,11 @@ def leave(peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
         for kind in kinds(target)
         for ways in (["reject", "nack", "ttl", "reject"], ["ttl"], ["ttl", "ttl"], ["ttl", "nack"])
     ],
-    kind=lambda target: st.sampled_from(kinds(target)),
+    kind=any_kind,
     ways=st.lists(st.sampled_from([*REASONS]), min_size=1, max_size=4),
     count=st.integers(1, 5),
 )
-def test_dead_letters_may_die_again(target: Bench, kind: str, ways: list[str], count: int) -> None:
+def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], count: int) -> None:
     """Messages leave one queue after another because they are refused or expire. The last of the
     dead letters go to a further queue, with their body and properties and a list of their deaths,
     and would enter the first queue again, but are dropped there if they only expired. One scenario:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CONFIRMS,
+    Kind,
+    any_kind,
     bind,
     bodies,
     drained,
@@ -312,11 +314,11 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
 @over(
     examples=4,
     always=lambda target: [{"kind": kind, "small": 3} for kind in kinds(target)],
-    kind=lambda target: st.sampled_from(kinds(target)),
+    kind=any_kind,
     small=st.integers(2, 6),
 )
 def test_what_one_message_drops_is_dead_lettered_from_the_front(
-    target: Bench, kind: str, small: int
+    target: Bench, kind: Kind, small: int
 ) -> None:
     """A queue with drop-head is full of small messages, and one arrives that needs all the bytes.
     The small ones become dead letters, the oldest first, whatever the type of the queue."""

@@ -1,5 +1,6 @@
 """Messages in and out: publish, return, consume, cancel, get (class basic, 4.6, 4.7)."""
 
+import re
 from typing import Any
 
 from hypothesis import strategies as st
@@ -9,6 +10,8 @@ from brokerproof.suites.amqp091.steps import (
     CONNECTION,
     EXCEPTION,
     QUIET,
+    Kind,
+    any_kind,
     arrive,
     bodies,
     drained,
@@ -16,6 +19,7 @@ from brokerproof.suites.amqp091.steps import (
     exchange_of,
     fill,
     queue_of,
+    queue_of_kind,
     record_close,
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
@@ -39,6 +43,7 @@ CANCEL_LEAVES_DELIVERIES = "AMQP091-CONS-07"
 CANCEL_OF_UNKNOWN_TAG = "AMQP091-CONS-05"
 NO_DELIVERY_BEFORE_CONSUME_OK = "AMQP091-CONS-06"
 NO_ACK_REMOVES = "AMQP091-CONS-04"
+TAG_OF_THE_SERVER = "AMQP091-CONS-08"
 GET = "AMQP091-GET-01"
 REDELIVERED_FLAG = "AMQP091-RED-01"
 
@@ -212,12 +217,15 @@ def test_messages_arrive_as_they_were_sent(
     count=st.sampled_from([1, 10, 200]),
     ways=st.sampled_from([1, 2]),
     limit=st.sampled_from([0, 1, 7]),
+    kind=any_kind,
 )
-def test_messages_arrive_in_order(target: Bench, count: int, ways: int, limit: int) -> None:
+def test_messages_arrive_in_order(
+    target: Bench, kind: Kind, count: int, ways: int, limit: int
+) -> None:
     """Messages of one or two channels go through one queue to one consumer. Those of each channel
     arrive in order, and all delivery tags differ."""
     peer = target.amqp091(channels=3)
-    queue = queue_of(peer)
+    queue = queue_of_kind(target, peer, kind)
     for at in range(count):
         peer.publish(b"%d %d" % (at % ways, at), queue, channel=2 + at % ways)
     peer.call("basic.qos", {"prefetch-count": limit})
@@ -260,6 +268,33 @@ def test_a_consumer_tag_is_used_once(target: Bench) -> None:
     peer.consume(queue, "mine", channel=2)
     peer.send("basic.consume", {"queue": queue, "consumer-tag": "mine"}, channel=1)
     peer.refused(CONNECTION, 530, proves=CONSUMER_TAG_IN_USE)
+
+
+@case(TAG_OF_THE_SERVER, needs={"amqp091"})
+@over(
+    examples=4,
+    always=lambda target: [{"tags": [("", 1), ("2", 1), ("", 1), ("", 2), ("", 1)]}],
+    tags=st.lists(
+        st.tuples(st.sampled_from(["", "", "next", *"0123"]), st.integers(1, 2)), max_size=9
+    ),
+)
+def test_the_server_names_consumers(target: Bench, tags: list[tuple[str, int]]) -> None:
+    """Consumers begin on two channels, some without a tag, others with small numbers or the number
+    behind a tag of the server. consume-ok has a tag that no other consumer of its channel has."""
+    peer = target.amqp091(channels=2)
+    queue, used, last = queue_of(peer), set[tuple[str, int]](), ""
+    for tag, channel in [*tags, ("", 1), ("", 2)]:
+        given = re.sub(r"\d+$", lambda end: str(int(end[0]) + 1), last) if tag == "next" else tag
+        if given and (given, channel) in used:
+            continue
+        got = peer.consume(
+            queue, given, channel=channel, proves=None if given else TAG_OF_THE_SERVER
+        )
+        words = f"a consumer without a tag got {got!r} on channel {channel}, with {shown(used)}"
+        if not given:
+            last, is_new = got, bool(got) and (got, channel) not in used
+            target.record_finding(TAG_OF_THE_SERVER, is_new, words)
+        used.add((got, channel))
 
 
 @case(EXCLUSIVE_CONSUMER, needs={"amqp091"})
@@ -319,20 +354,23 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
 @case(CANCEL_LEAVES_DELIVERIES, needs={"amqp091"})
 @over(
     examples=8,
-    always=lambda target: [{"held": 3, "settled": 1, "multiple": False, "rival": True}],
+    always=lambda target: [
+        {"held": 3, "settled": 1, "multiple": False, "rival": True, "kind": Kind()}
+    ],
     held=st.integers(1, 20),
     settled=st.integers(0, 20),
     multiple=st.booleans(),
     rival=st.booleans(),
+    kind=any_kind,
 )
 def test_cancelling_leaves_what_was_delivered(
-    target: Bench, held: int, settled: int, multiple: bool, rival: bool
+    target: Bench, kind: Kind, held: int, settled: int, multiple: bool, rival: bool
 ) -> None:
     """A consumer is cancelled while the channel holds its deliveries: no other consumer gets them,
     they can be acknowledged, and the unacknowledged ones return to the queue when the channel
     closes."""
     peer = target.amqp091(channels=2)
-    queue = queue_of(peer, channel=2)
+    queue = queue_of_kind(target, peer, kind, channel=2)
     sent = [b"%d" % number for number in range(held)]
     fill(peer, queue, sent, channel=2)
     peer.consume(queue, "leaver")
@@ -363,10 +401,11 @@ def test_cancelling_leaves_what_was_delivered(
 
 
 @case(NO_ACK_REMOVES, needs={"amqp091"})
-def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
+@over(examples=3, kind=any_kind)
+def test_without_acknowledgement_messages_are_gone(target: Bench, kind: Kind) -> None:
     """A no-ack consumer gets two messages and its channel closes. The queue is empty."""
     peer = target.amqp091(channels=2)
-    queue = queue_of(peer)
+    queue = queue_of_kind(target, peer, kind)
     fill(peer, queue, [b"1", b"2"])
     peer.consume(queue, channel=2, no_ack=True)
     received = bodies(arrive(peer, 2, channel=2))
@@ -379,11 +418,12 @@ def test_without_acknowledgement_messages_are_gone(target: Bench) -> None:
 
 
 @case(GET, REDELIVERED_FLAG, needs={"amqp091"})
-def test_messages_can_be_got_one_by_one(target: Bench) -> None:
+@over(examples=3, kind=any_kind)
+def test_messages_can_be_got_one_by_one(target: Bench, kind: Kind) -> None:
     """basic.get returns the oldest message and the number left, with redelivered not set. On an
     empty queue it is answered with get-empty."""
     peer = target.amqp091()
-    queue, exchange = queue_of(peer), exchange_of(target, peer, "direct")
+    queue, exchange = queue_of_kind(target, peer, kind), exchange_of(target, peer, "direct")
     peer.call("queue.bind", {"queue": queue, "exchange": exchange, "routing-key": "k"})
     for at in range(3):
         peer.publish(b"%d" % at, "k", exchange=exchange)

@@ -9,13 +9,18 @@ from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     EXCEPTION,
     QUIET,
+    Kind,
+    any_kind,
     arrive,
     bind,
     bodies,
     drained,
     eventually,
+    exchange_of,
     fill,
+    kinds,
     queue_of,
+    queue_of_kind,
     record_close,
 )
 from brokerproof.suites.api import Bench, case, listed, over, shown
@@ -33,6 +38,7 @@ PURGE = "AMQP091-QUEUE-08"
 QUEUE_IF_UNUSED = "AMQP091-QUEUE-09"
 QUEUE_IF_EMPTY = "AMQP091-QUEUE-10"
 LAST_DECLARED_QUEUE = "AMQP091-QUEUE-11"
+EMPTY_KEY = "AMQP091-QUEUE-14"
 QUEUE_ARGUMENT_INVALID = "RABBITMQ-AMQP091-ARG-01"
 CONSUMER_CANCEL_NOTIFY = "RABBITMQ-AMQP091-CANCEL-01"
 
@@ -193,11 +199,12 @@ def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
 
 
 @case(PURGE, needs={"amqp091"})
-def test_a_purge_takes_what_waits(target: Bench) -> None:
+@over(examples=3, kind=any_kind)
+def test_a_purge_takes_what_waits(target: Bench, kind: Kind) -> None:
     """Of five messages two are delivered and unacknowledged. purge-ok counts the remaining three,
     and the queue is empty; the two return to it when their channel closes."""
     peer = target.amqp091(channels=2)
-    queue = queue_of(peer)
+    queue = queue_of_kind(target, peer, kind)
     fill(peer, queue, [b"1", b"2", b"3", b"4", b"5"])
     for _ in range(2):
         target.control(peer.get(queue, channel=2).name == "basic.get-ok", "a message should wait")
@@ -239,20 +246,39 @@ def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None
     )
 
 
-@case(LAST_DECLARED_QUEUE, needs={"amqp091"})
-def test_a_method_without_a_name_is_about_the_last_queue(target: Bench) -> None:
-    """queue.bind and queue.purge without a name refer to the queue declared last on the channel. On
-    a channel that has declared none they are exceptions, 404 NOT_FOUND."""
+@case(LAST_DECLARED_QUEUE, EMPTY_KEY, needs={"amqp091"})
+@over(
+    examples=3,
+    always=lambda target: [
+        {"keyed": keyed, "named": False, "kind": kind}
+        for keyed in (False, True)
+        for kind in kinds(target)
+    ],
+    keyed=st.booleans(),
+    named=st.booleans(),
+    kind=any_kind,
+)
+def test_a_method_without_a_name_is_about_the_last_queue(
+    target: Bench, keyed: bool, named: bool, kind: Kind
+) -> None:
+    """queue.bind and queue.purge without a name refer to the queue declared last on the channel,
+    and without a key too, queue.bind means that queue's name. On a channel that has declared none
+    they are exceptions, 404 NOT_FOUND."""
     peer = target.amqp091(channels=2)
     queue_of(peer)
-    queue = queue_of(peer)
-    key = target.fresh_name()
-    bind(peer, "", "amq.direct", key)
-    peer.publish(b"here", key, exchange="amq.direct")
+    queue, exchange = queue_of_kind(target, peer, kind), exchange_of(target, peer, "direct")
+    key = target.fresh_name() if keyed else ""
+    bind(peer, queue if named else "", exchange, key)
+    due = key or ("" if named else queue)
+    for word in {"", queue, due}:
+        peer.publish(b"here", word, exchange=exchange)
     peer.settle()
-    count = peer.count(queue)
-    words = f"after a queue.bind without a name, the last declared queue got {count} of 1 messages"
-    target.record_finding(LAST_DECLARED_QUEUE, count == 1, words)
+    eventually(peer, lambda: peer.count(queue) > 0, QUIET * 4)
+    got = [message["routing-key"] for message in drained(peer, queue)]
+    words = f"after a queue.bind without a name, messages with the keys {shown(got)} arrived"
+    target.record_finding(
+        LAST_DECLARED_QUEUE if keyed else EMPTY_KEY, got == [due], f"{words}; expected {due!r}"
+    )
     peer.call("queue.purge", {}, proves=LAST_DECLARED_QUEUE)
     peer.send("queue.purge", {}, channel=2)
     peer.refused(EXCEPTION, 404, channel=2, proves=LAST_DECLARED_QUEUE)

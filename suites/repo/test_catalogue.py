@@ -24,7 +24,7 @@ CATALOGUE = requirements.load()
 FIXTURES = ROOT / "fixtures"
 
 COUNTS = {
-    "amqp091": 113,
+    "amqp091": 115,
     "amqp10": 270,
     "artemis-concepts": 4,
     "artemis-connection-ttl": 3,

@@ -50,7 +50,7 @@ TYPES = (
 )
 """Headers by which a broker may convert a body."""
 UNREADABLE = frame("UNREADABLE")
-SWALLOWS = Match("MESSAGE with another in it", lambda message: b"\0MESSAGE\n" in message.body)
+SWALLOWS: Match[Frame] = Match("two in one", lambda message: b"\0MESSAGE\n" in message.body)
 FURTHER = 100
 """Messages that complete a MESSAGE whose content-length is too large by several KiB."""
 MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(\s*;.*)?", re.ASCII)

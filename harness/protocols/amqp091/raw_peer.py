@@ -80,6 +80,8 @@ class Amqp091Peer(Conversation[Method]):
         self.frame_max = 0
         """The largest frames that :meth:`publish` splits contents into, as in tune-ok; 0: no
         limit."""
+        self.properties: Mapping[str, Any] = {}
+        """Properties of every message that :meth:`publish` sends, if it does not give them."""
         self._recorder = Amqp091TraceRecorder(judge, conn)
 
     # Conversation
@@ -297,7 +299,8 @@ class Amqp091Peer(Conversation[Method]):
             "mandatory": mandatory,
             "immediate": immediate,
         }
-        if capability := extensions.needed("basic.publish", {**fields, **(properties or {})}):
+        properties = {**self.properties, **(properties or {})}
+        if capability := extensions.needed("basic.publish", {**fields, **properties}):
             self.require(capability)
         begin = codec.encode_frame(
             codec.METHOD, channel, codec.encode_method("basic.publish", fields)
