@@ -18,6 +18,7 @@ from brokerproof.suites.amqp091.steps import (
     eventually,
     exchange_of,
     fill,
+    kinds,
     queue_of,
     queue_of_kind,
     record_close,
@@ -214,6 +215,9 @@ def test_messages_arrive_as_they_were_sent(
 @case(PUBLISH_ORDER, DELIVERY_TAGS, needs={"amqp091"})
 @over(
     examples=10,
+    always=lambda target: [
+        {"count": 10, "ways": 2, "limit": 1, "kind": kind} for kind in kinds(target)
+    ],
     count=st.sampled_from([1, 10, 200]),
     ways=st.sampled_from([1, 2]),
     limit=st.sampled_from([0, 1, 7]),

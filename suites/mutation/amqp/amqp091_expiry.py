@@ -39,6 +39,13 @@ def a_ttl_of_zero_passes_consumers_by(original, reached, self, message, *more):
         original(self, message, *more)
 
 
+@amqp091_expiry.before(LimitedQueue, "enqueue", breaks=f"{TTL}-01 {TTL}-02")
+def what_is_persistent_lives_forever(reached, self, message, *_):
+    """The TTL of a persistent message is ignored."""
+    if message.durable and reached(getattr(message, "lifetime", None) is not None):
+        message.lifetime = None
+
+
 @amqp091_expiry.skips(Topology, "used", breaks=f"{TTL}-05")
 def a_queue_expires_although_it_is_used(self, declared):
     """x-expires counts from the declaration."""

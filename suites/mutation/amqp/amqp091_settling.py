@@ -7,6 +7,7 @@ from unittest import mock
 from pamqp import commands
 
 from brokerproof.harness.model.enums import Outcome
+from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.kernel.queue import Queue, ReadyEntries
 from brokerproof.reference_broker.protocols.amqp091 import message as content
 from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Channel
@@ -106,6 +107,33 @@ def a_tag_used_again_gets_nothing_yet(original, reached, self, entry):
     again = self not in others and any(other.tag == self.tag for other in others)
     with mock.patch.object(self.channel, "send_delivery") if reached(again) else nullcontext():
         original(self, entry)
+
+
+def _is_quorum(declared):
+    return declared.arguments.get("x-queue-type") == "quorum"
+
+
+@amqp091_settling.after(Consumer, "deliver", breaks="AMQP091-QOS-01 RABBITMQ-AMQP091-QOS-01")
+def what_is_delivered_again_takes_no_room(reached, self, entry):
+    """A redelivered message of a quorum queue does not count against its consumer's prefetch."""
+    if reached(not self.no_ack and entry.deliveries > 1 and _is_quorum(self.declared)):
+        self.prefetch.give_back()
+
+
+@amqp091_settling.mutant("AMQP091-PUB-04 RABBITMQ-AMQP091-LEN-01 RABBITMQ-AMQP091-LEN-03")
+def a_quorum_queue_is_a_stack(patch, reached):
+    """Beyond four messages, a quorum queue puts the newest before the last one."""
+    quorum = set()
+
+    @patch.after(Topology)
+    def declare(self, name, *options, arguments, **named):
+        if arguments.get("x-queue-type") == "quorum":
+            quorum.add(id(self.find(name).queue))
+
+    @patch.after(Queue)
+    def enqueue(self, *message):
+        if reached(id(self) in quorum and len(self._ready) > 4):
+            self._ready.insert(len(self._ready) - 1, self._ready.pop())
 
 
 # --- transactions ---------------------------------------------------------------------------------

@@ -94,6 +94,21 @@ def bindings_stay(original, reached, self, source, binding):
     reached()
 
 
+@amqp091_topology.before(Exchanges, "unbind", breaks=f"{DIRECT} {FANOUT} {TOPIC}")
+def unbinding_takes_all_of_a_key(reached, self, source, binding):
+    """Bindings of one key that differ only in their arguments are removed together."""
+    for other in list(source.bindings):
+        if reached(other.key == binding.key and other != binding and source.bindings):
+            self._unbind(source, other)
+
+
+@amqp091_topology.before(HANDLERS, commands.Queue.Bind, breaks="AMQP091-QUEUE-14")
+def a_queue_with_a_server_s_name_is_no_key(reached, channel, method):
+    """The name of a queue that the server named is not the key of its binding without one."""
+    if not method.queue and not method.routing_key and channel.last_queue.startswith("amq."):
+        method.queue = reached.instead(method.queue, channel.last_queue)
+
+
 @amqp091_topology.result(Exchanges, "route", breaks="RABBITMQ-AMQP091-E2E-01")
 def nothing_passes_between_exchanges(queues, self, exchange, key, headers):
     """Bindings between exchanges route nothing."""
@@ -207,6 +222,12 @@ def deliveries_come_before_consume_ok(patch, reached):
         if reached(answer is not None):
             self.channel.tell(answer)
             del answers[self.channel]
+
+
+@amqp091_topology.before(HANDLERS, commands.Basic.Consume, breaks="AMQP091-CONS-08")
+def tags_of_the_server_are_numbers(reached, channel, method):
+    """A consumer without a tag gets the number of its channel's consumers, used or not."""
+    method.consumer_tag = method.consumer_tag or reached.instead("", str(len(channel.consumers)))
 
 
 @amqp091_topology.override(Channel, "next_tag", breaks="AMQP091-TAG-01")
