@@ -1,5 +1,6 @@
 """Opening and closing connections (2.4.1 to 2.4.3); channel and handle limits (2.7.1, 2.7.2)."""
 
+from contextlib import nullcontext
 from itertools import takewhile
 
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from brokerproof.suites.api import (
     Target,
     Where,
     case,
+    listed,
     ms,
     over,
     shown,
@@ -160,29 +162,59 @@ def test_open_and_close_may_be_sent_together(target: Bench) -> None:
     )
 
 
+CAUSES = ("a frame's size", "a second open", "an open on channel 1")
+
+
 @case(DROPPED_AFTER_ERROR_CLOSE, needs={"amqp"})
-def test_after_a_close_with_an_error_frames_are_dropped(target: Bench) -> None:
-    """The client provokes a close with an error and sends further frames. None is answered."""
+@over(
+    examples=4,
+    always=lambda target: [{"cause": cause, "together": True} for cause in CAUSES],
+    cause=st.sampled_from(CAUSES),
+    together=st.booleans(),
+)
+def test_after_a_close_with_an_error_frames_are_dropped(
+    target: Bench, cause: str, together: bool
+) -> None:
+    """The client provokes a close with an error, before its open or after it, and sends further
+    frames, in the same write or not. None is answered."""
     with bystander(target):
-        peer = target.amqp()
-        give_cause_to_close(peer)
-        peer.send(
-            "begin", {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1}, channel=5
-        )
-        close = peer.expect(frame("close"))
-        target.control(
-            close.condition is not None,
-            f"the close for that frame carries an error: {close.brief()}",
+        node = target.node()
+        if cause == "an open on channel 1":
+            peer = target.amqp_peer()
+            peer.authenticate(target.target.identity.login, target.target.identity.passcode)
+        else:
+            peer = target.amqp(begin=False)
+        with peer.in_one_write() if together else nullcontext():
+            if cause == "a second open":
+                peer.send("open", peer.sent_fields)
+            elif cause == "a frame's size":
+                give_cause_to_close(peer)
+            else:
+                peer.header()
+                peer.send("open", {"container-id": peer.container}, channel=1)
+            session = peer.begin(5, answered=False)
+            peer.sender(node, session=session, answered=False)
+        closes = target.wait_until(
+            lambda: peer.ended is not None or any(reply.name == "close" for reply in peer.inbox),
+            PATIENCE,
         )
         if peer.ended is None:
-            peer.send(
-                "begin",
-                {"next-outgoing-id": 0, "incoming-window": 1, "outgoing-window": 1},
-                channel=6,
-            )
+            peer.begin(6, answered=False)
             peer.write(codec.encode_frame(b"\x40"))
         target.advance(QUIET)
-        behind = "; ".join(reply.brief() for reply in peer.inbox)
+        names = [reply.name for reply in peer.inbox]
+        if not closes or "close" not in names:
+            if cause == "a frame's size":
+                peer.expect(frame("close"))
+            reason = f"{cause} was answered with {listed(names)}"
+            target.record_not_applicable(DROPPED_AFTER_ERROR_CLOSE, reason)
+            return
+        at = names.index("close")
+        target.control(
+            peer.inbox[at].condition is not None,
+            f"the close for that frame carries an error: {peer.inbox[at].brief()}",
+        )
+        behind = "; ".join(reply.brief() for reply in peer.inbox[at + 1 :])
         words = f"after its close, the broker sent {behind or 'nothing'}"
         target.record_finding(DROPPED_AFTER_ERROR_CLOSE, not behind, words)
 

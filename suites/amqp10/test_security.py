@@ -129,17 +129,28 @@ def test_mechanisms_are_offered(target: Bench) -> None:
 
 
 @case(SASL_OUTCOME_CODE, HEADERS_AFTER_SASL, needs={"amqp", "login"})
-@over(examples=6, hostname=st.sampled_from([None, "localhost"]))
-def test_right_credentials_open_the_way(target: Bench, hostname: str | None) -> None:
-    """A client logs in by PLAIN: the outcome is 0, headers are repeated, the connection opens."""
+@over(
+    examples=6,
+    always=lambda target: [{"hostname": None, "ahead": True}],
+    hostname=st.sampled_from([None, "localhost"]),
+    ahead=st.booleans(),
+)
+def test_right_credentials_open_the_way(target: Bench, hostname: str | None, ahead: bool) -> None:
+    """A client logs in by PLAIN: the outcome is 0, headers are repeated, the connection opens, also
+    if header and open are in one write with the login."""
     peer, offer = begun(target)
     target.control("PLAIN" in mechanisms(offer), f"the broker offers {shown(mechanisms(offer))}")
-    peer.send(
-        "sasl-init",
-        {"mechanism": "PLAIN", "initial-response": plain_response(target), "hostname": hostname},
-    )
+    fields = {"mechanism": "PLAIN", "initial-response": plain_response(target)}
+    with peer.in_one_write():
+        peer.send("sasl-init", {**fields, "hostname": hostname})
+        if ahead:
+            peer.open(answered=False)
     peer.expect(frame("sasl-outcome", code=0), proves=SASL_OUTCOME_CODE)
-    peer.open(proves=HEADERS_AFTER_SASL)
+    if ahead:
+        peer.expect(frame(HEADER, id=0), proves=HEADERS_AFTER_SASL)
+        peer.expect(frame("open"))
+    else:
+        peer.open(proves=HEADERS_AFTER_SASL)
     peer.begin()
 
 

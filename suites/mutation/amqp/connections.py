@@ -180,6 +180,14 @@ def goes_on_behind_its_close(patch, reached):
             self._state = State.OPENED
 
 
+@amqp_connections.override(AmqpConnection, "_frame", breaks="AMQP10-CLOSE-08 AMQP10-CLOSE-02")
+def begins_behind_a_wrong_open(original, reached, self, type, channel, body):
+    """A begin that follows a second open is answered behind the close with an error."""
+    if reached(self._state is State.CLOSING and self._opened and body[2:3] == b"\x11"):
+        self.send(frame(channel, body))
+    original(self, type, channel, body)
+
+
 @amqp_connections.mutant("AMQP10-IDLE-15")
 def beats_behind_close(patch, reached):
     """Empty frames are sent while the broker waits for the client's close."""

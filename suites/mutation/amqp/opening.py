@@ -110,6 +110,16 @@ def empty_sasl_frames_are_passed_over(original, reached, self, type, body):
     return b"" if reached(not body) else original(self, type, body)
 
 
+@amqp_opening.override(AmqpConnection, "_frame", breaks="AMQP10-SASL-12 AMQP10-OPEN-06")
+def what_is_read_with_a_login_is_lost(original, reached, self, type, channel, body):
+    """Bytes that arrive together with a login are dropped when the login succeeds."""
+    before = self._state
+    original(self, type, channel, body)
+    behind = self._parser.peek(2**20) if before is not self._state is State.HEADER else b""
+    if reached(behind):
+        self._parser.take(len(behind))
+
+
 # --- the first frame ------------------------------------------------------------------------------
 
 
