@@ -64,38 +64,37 @@ class Kind:
         the order in which they returned."""
         return self.type == "classic"
 
+    @staticmethod
+    def each(target: Target) -> "list[Kind]":
+        return [Kind(), *([Kind("quorum", mode=2)] if offers(target, QUORUM) else [])]
 
-def kinds(target: Target) -> list[Kind]:
-    return [Kind(), *([Kind("quorum", is_named=True, mode=2)] if offers(target, QUORUM) else [])]
+    @staticmethod
+    def any(target: Target) -> "st.SearchStrategy[Kind]":
+        types = st.sampled_from([kind.type for kind in Kind.each(target)])
+        return st.tuples(types, CLASSIC).map(lambda drawn: replace(drawn[1], type=drawn[0]))
+
+    def queue(
+        self,
+        target: Bench,
+        peer: Amqp091Peer,
+        arguments: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> str:
+        """Declare a queue to which ``peer`` sends; return its name. A quorum queue is durable and
+        named by its client, and cannot be exclusive, so it expires."""
+        peer.properties = {} if self.mode is None else {"delivery-mode": self.mode}
+        own = dict(arguments or {})
+        if self.is_named or self.type == "quorum":
+            fields["queue"] = target.fresh_name()
+        if self.mode == 2:
+            fields["durable"] = True
+        if self.type == "quorum":
+            own = {"x-queue-type": self.type, "x-expires": 60_000, **own}
+            fields |= {"durable": True, "exclusive": False}
+        return queue_of(peer, arguments=own, **fields)
 
 
 CLASSIC = st.builds(Kind, is_named=st.booleans(), mode=st.sampled_from([None, 1, 2]))
-
-
-def any_kind(target: Target) -> st.SearchStrategy[Kind]:
-    types = st.sampled_from([kind.type for kind in kinds(target)])
-    return st.tuples(types, CLASSIC).map(lambda drawn: replace(drawn[1], type=drawn[0]))
-
-
-def queue_of_kind(
-    target: Bench,
-    peer: Amqp091Peer,
-    kind: Kind,
-    arguments: Mapping[str, Any] | None = None,
-    **fields: Any,
-) -> str:
-    """Declare a queue of this kind, to which ``peer`` sends; return its name. A quorum queue is
-    durable and named by its client, and cannot be exclusive, so it expires."""
-    peer.properties = {} if kind.mode is None else {"delivery-mode": kind.mode}
-    own = dict(arguments or {})
-    if kind.is_named or kind.type == "quorum":
-        fields["queue"] = target.fresh_name()
-    if kind.mode == 2:
-        fields["durable"] = True
-    if kind.type == "quorum":
-        own = {"x-queue-type": kind.type, "x-expires": 60_000, **own}
-        fields |= {"durable": True, "exclusive": False}
-    return queue_of(peer, arguments=own, **fields)
 
 
 def exchange_of(

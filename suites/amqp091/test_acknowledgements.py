@@ -8,14 +8,11 @@ from brokerproof.suites.amqp091.steps import (
     CHANNEL,
     QUIET,
     Kind,
-    any_kind,
     arrive,
     bodies,
     drained,
     eventually,
     fill,
-    kinds,
-    queue_of_kind,
     settling,
 )
 from brokerproof.suites.api import Bench, Target, case, listed, over, shown
@@ -53,7 +50,7 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
     examples=12,
     always=lambda target: [
         {"fault": fault, "name": "basic.ack", "multiple": True, "midst": midst, "kind": kind}
-        for fault, midst, kind in zip(FAULTS, cycle(MIDST), cycle(kinds(target)), strict=False)
+        for fault, midst, kind in zip(FAULTS, cycle(MIDST), cycle(Kind.each(target)), strict=False)
     ],
     fault=st.sampled_from(FAULTS),
     name=lambda target: st.sampled_from(
@@ -61,7 +58,7 @@ FAULTS = ("never delivered", "twice", "another channel's", "0 alone", *ALIASES)
     ),
     multiple=st.booleans(),
     midst=st.sampled_from(MIDST),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_a_tag_that_waits_for_nothing_is_an_error(
     target: Bench, kind: Kind, fault: str, name: str, multiple: bool, midst: str
@@ -75,7 +72,7 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
     has its own sentence.
     """
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, left := [b"1", b"2", b"3"])
     if midst == "a transaction":
         peer.call("tx.select", channel=2)
@@ -134,7 +131,7 @@ def steps_on(target: Target) -> st.SearchStrategy[list[Step]]:
     count=st.integers(1, 10),
     steps=steps_on,
     transacts=st.booleans(),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_acknowledgements_reach_as_far_as_they_say(
     target: Bench, kind: Kind, count: int, steps: list[Step], transacts: bool
@@ -146,7 +143,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     One scenario: ack, nack and reject share one model of what is left.
     """
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
     tags = {}
     for at in range(count):
@@ -212,7 +209,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     back=st.sets(st.integers(0, 7), min_size=1),
     way=lambda target: st.sampled_from(settling(target, ["nack", "reject", "recover"])),
     step=st.sampled_from([2, 3, amounts.POSITIONS]),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_what_is_requeued_comes_in_its_old_place(
     target: Bench, kind: Kind, position: int, back: set[int], way: str, step: int
@@ -223,7 +220,7 @@ def test_what_is_requeued_comes_in_its_old_place(
     redelivery."""
     count = amounts.at(target, position, least=8, most=400)
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
     taken = {at: peer.get(queue, channel=2)["delivery-tag"] for at in range(count - 1)}
     chosen = [number for number in taken if number % 8 in back] or [0]
@@ -259,12 +256,12 @@ def test_what_is_requeued_comes_in_its_old_place(
 
 
 @case(REJECT_REQUEUE, needs={"amqp091"})
-@over(examples=4, kind=any_kind)
+@over(examples=4, kind=Kind.any)
 def test_what_one_rejects_another_gets(target: Bench, kind: Kind) -> None:
     """A consumer with a prefetch of 1 requeues its message by basic.reject. It and a second
     consumer together receive every message."""
     peer = target.amqp091(channels=3)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     peer.call("basic.qos", {"prefetch-count": 1}, channel=2)
     peer.consume(queue, channel=2)
     for at in range(3):
@@ -284,8 +281,10 @@ def test_what_one_rejects_another_gets(target: Bench, kind: Kind) -> None:
 @case(DELIVERED, needs={"amqp091"})
 @over(
     examples=6,
-    always=lambda target: [{"kind": kind, "tags": ["a", "a", "b", "a"]} for kind in kinds(target)],
-    kind=any_kind,
+    always=lambda target: [
+        {"kind": kind, "tags": ["a", "a", "b", "a"]} for kind in Kind.each(target)
+    ],
+    kind=Kind.any,
     tags=st.lists(st.sampled_from(["a", "b"]), min_size=2, max_size=5),
 )
 def test_consumers_follow_each_other_on_a_channel(
@@ -294,7 +293,7 @@ def test_consumers_follow_each_other_on_a_channel(
     """Consumers of a queue begin and end on one channel, some with the tag of an earlier one, and
     acknowledge nothing. Each gets the messages published in its time."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     peer.call("basic.qos", {"prefetch-count": 100}, channel=2)
     for turn, tag in enumerate(tags):
         peer.consume(queue, tag, channel=2)

@@ -38,7 +38,6 @@ from brokerproof.suites.amqp091.steps import (
     drained,
     eventually,
     offers,
-    queue_of_kind,
 )
 from brokerproof.suites.api import PATIENCE, Bench, Clock, Target, case, listed, ms, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method, method
@@ -559,7 +558,7 @@ def test_channels_do_what_the_model_says(
         for number in (PLAIN, TRANSACTED):
             open_channel(peer, number)
         publisher = target.amqp091()
-        names = [queue_of_kind(target, peer, kind, exclusive=False) for _ in range(2)]
+        names = [kind.queue(target, peer, exclusive=False) for _ in range(2)]
         publisher.properties = peer.properties
         queues = [QueueModel(keeps_places=OLD_PLACE not in target.unbound) for _ in names]
         run = Run(target, peer, publisher, names, queues)

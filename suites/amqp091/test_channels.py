@@ -10,16 +10,13 @@ from brokerproof.suites.amqp091.steps import (
     CONSUMER_PREFETCH,
     QUIET,
     Kind,
-    any_kind,
     arrive,
     bodies,
     drained,
     eventually,
     fill,
-    kinds,
     offers,
     queue_of,
-    queue_of_kind,
     record_close,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
@@ -112,11 +109,11 @@ def test_more_channels_than_agreed_are_refused(target: Bench, most: int) -> None
 @over(
     examples=4,
     always=lambda target: [
-        {"way": "exception", "transacts": True, "kind": kind} for kind in kinds(target)
+        {"way": "exception", "transacts": True, "kind": kind} for kind in Kind.each(target)
     ],
     way=st.sampled_from(["channel.close", "exception", "connection.close", "gone"]),
     transacts=st.booleans(),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_what_a_closed_channel_had_is_delivered_again(
     target: Bench, kind: Kind, way: str, transacts: bool
@@ -125,7 +122,7 @@ def test_what_a_closed_channel_had_is_delivered_again(
     closed, cleanly or not. Another consumer gets the other two, with redelivered set, or all three
     if the acknowledgement was in an open transaction, together with a further message."""
     owner = target.amqp091()
-    name, peer = queue_of_kind(target, owner, kind, exclusive=False), target.amqp091()
+    name, peer = kind.queue(target, owner, exclusive=False), target.amqp091()
     peer.properties = owner.properties
     fill(peer, name, [b"1", b"2", b"3"])
     peer.consume(name)

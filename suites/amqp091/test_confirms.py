@@ -11,7 +11,6 @@ from brokerproof.suites.amqp091.steps import (
     EXCEPTION,
     QUIET,
     Kind,
-    any_kind,
     arrive,
     bind,
     bodies,
@@ -19,7 +18,6 @@ from brokerproof.suites.amqp091.steps import (
     exchange_of,
     fill,
     queue_of,
-    queue_of_kind,
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
@@ -63,7 +61,7 @@ FATES = ("a queue", "two queues", "a consumer", "nowhere", "back", "an exchange 
 
 def publications(target: Bench, peer: Amqp091Peer, kind: Kind) -> dict[str, bytes]:
     """Return a message for each outcome, and declare the message's destination."""
-    queue, consumed = (queue_of_kind(target, peer, kind) for _ in range(2))
+    queue, consumed = (kind.queue(target, peer) for _ in range(2))
     nowhere = target.fresh_name()
     fanout, unbound = (exchange_of(target, peer, "fanout") for _ in range(2))
     for bound in (queue, queue_of(peer)):
@@ -92,7 +90,7 @@ def publications(target: Bench, peer: Amqp091Peer, kind: Kind) -> dict[str, byte
         min_size=1,
         max_size=5,
     ),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_every_message_is_confirmed_once(
     target: Bench, kind: Kind, runs: list[tuple[int, str]]
@@ -173,7 +171,7 @@ def test_messages_of_a_transaction_come_with_its_commit(
     """Messages published in a transaction are in their queue only after commit-ok. After
     rollback-ok they never are."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind, channel=2)
+    queue = kind.queue(target, peer, channel=2)
     peer.call("tx.select")
     committed: list[bytes] = []
     for run, (count, commit) in enumerate(runs):
@@ -195,14 +193,14 @@ def test_messages_of_a_transaction_come_with_its_commit(
 
 
 @case(TX_ACK, needs={"amqp091"})
-@over(examples=4, commit=st.booleans(), multiple=st.booleans(), kind=any_kind)
+@over(examples=4, commit=st.booleans(), multiple=st.booleans(), kind=Kind.any)
 def test_acknowledgements_of_a_transaction_count_with_its_commit(
     target: Bench, kind: Kind, commit: bool, multiple: bool
 ) -> None:
     """Deliveries acknowledged in a transaction are consumed after tx.commit. After tx.rollback they
     can be acknowledged again, and are redelivered once the channel closes."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"1", b"2"])
     peer.call("tx.select", channel=2)
     peer.consume(queue, channel=2)

@@ -11,7 +11,6 @@ from brokerproof.suites.amqp091.steps import (
     CONFIRMS,
     NACK,
     Kind,
-    any_kind,
     arrive,
     bind,
     bodies,
@@ -19,9 +18,7 @@ from brokerproof.suites.amqp091.steps import (
     eventually,
     exchange_of,
     holds,
-    kinds,
     queue_of,
-    queue_of_kind,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, ms, over, shown
@@ -59,7 +56,7 @@ LIVES = st.sampled_from([None, 0, SHORT, SHORT, LONG])
     lives=st.lists(LIVES, min_size=1, max_size=6),
     queues=st.lists(LIVES, min_size=1, max_size=3),
     held=st.integers(0, 2),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_what_expires_is_dead_lettered_and_nothing_else(
     target: Bench, kind: Kind, lives: list[int | None], queues: list[int | None], held: int
@@ -75,7 +72,7 @@ def test_what_expires_is_dead_lettered_and_nothing_else(
     for life, letters in zip(queues, dead, strict=True):
         to_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": letters}
         ttl = {} if life is None else {"x-message-ttl": life}
-        names.append(queue_of_kind(target, peer, kind, {**to_letters, **ttl}))
+        names.append(kind.queue(target, peer, {**to_letters, **ttl}))
         bind(peer, names[-1], exchange)
     peer.call("confirm.select")
     for number, life in enumerate(lives):
@@ -130,10 +127,12 @@ def judge_queue(
 @case(AT_ONCE, needs={"amqp091", ARGUMENTS})
 @over(
     examples=6,
-    always=lambda target: [{"of_queue": True, "count": 3, "kind": kind} for kind in kinds(target)],
+    always=lambda target: [
+        {"of_queue": True, "count": 3, "kind": kind} for kind in Kind.each(target)
+    ],
     of_queue=st.booleans(),
     count=st.integers(1, 5),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_a_ttl_of_zero_is_enough_for_a_consumer_that_waits(
     target: Bench, kind: Kind, of_queue: bool, count: int
@@ -141,7 +140,7 @@ def test_a_ttl_of_zero_is_enough_for_a_consumer_that_waits(
     """Messages with a TTL of 0, their own or their queue's, are published while a consumer waits.
     It gets each."""
     peer = target.amqp091()
-    queue = queue_of_kind(target, peer, kind, {"x-message-ttl": 0} if of_queue else {})
+    queue = kind.queue(target, peer, {"x-message-ttl": 0} if of_queue else {})
     peer.consume(queue, no_ack=True)
     sent = [b"%d" % number for number in range(count)]
     for body in sent:
@@ -227,10 +226,10 @@ def leave(peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
     examples=8,
     always=lambda target: [
         {"kind": kind, "ways": ways, "count": 3}
-        for kind in kinds(target)
+        for kind in Kind.each(target)
         for ways in (["reject", "nack", "ttl", "reject"], ["ttl"], ["ttl", "ttl"], ["ttl", "nack"])
     ],
-    kind=any_kind,
+    kind=Kind.any,
     ways=st.lists(st.sampled_from([*REASONS]), min_size=1, max_size=4),
     count=st.integers(1, 5),
 )
@@ -247,7 +246,7 @@ def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], 
         next_key = str(len(names) + 1)
         to = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": next_key}
         ttl = {"x-message-ttl": BRIEF_MS} if way == "ttl" else {}
-        names.append(queue_of_kind(target, peer, kind, {**to, **ttl}))
+        names.append(kind.queue(target, peer, {**to, **ttl}))
         bind(peer, names[-1], exchange, str(len(names) - 1))
     bind(peer, names[0], exchange, str(len(ways)))
     peer.call("confirm.select")

@@ -14,7 +14,6 @@ from brokerproof.suites.amqp091.steps import (
     ARGUMENTS,
     CONFIRMS,
     Kind,
-    any_kind,
     bind,
     bodies,
     drained,
@@ -22,9 +21,7 @@ from brokerproof.suites.amqp091.steps import (
     exchange_of,
     fill,
     holds,
-    kinds,
     queue_of,
-    queue_of_kind,
 )
 from brokerproof.suites.amqp091.test_confirms import answers
 from brokerproof.suites.api import Bench, case, listed, ms, over, shown
@@ -313,8 +310,8 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
 @case(OVERFLOW_DEAD_LETTERS, QUEUE_LENGTH_LIMIT, needs={"amqp091", ARGUMENTS, CONFIRMS})
 @over(
     examples=4,
-    always=lambda target: [{"kind": kind, "small": 3} for kind in kinds(target)],
-    kind=any_kind,
+    always=lambda target: [{"kind": kind, "small": 3} for kind in Kind.each(target)],
+    kind=Kind.any,
     small=st.integers(2, 6),
 )
 def test_what_one_message_drops_is_dead_lettered_from_the_front(
@@ -329,7 +326,7 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(
         "x-dead-letter-exchange": "",
         "x-dead-letter-routing-key": dead,
     }
-    queue = queue_of_kind(target, peer, kind, arguments)
+    queue = kind.queue(target, peer, arguments)
     peer.call("confirm.select")
     sent = [b"%010d" % at for at in range(small)]
     for body in (*sent, b"." * 10 * small):

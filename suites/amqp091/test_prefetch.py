@@ -4,17 +4,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp091.steps import (
-    QUIET,
-    Kind,
-    any_kind,
-    arrive,
-    fill,
-    kinds,
-    queue_of,
-    queue_of_kind,
-    settling,
-)
+from brokerproof.suites.amqp091.steps import QUIET, Kind, arrive, fill, queue_of, settling
 from brokerproof.suites.api import PATIENCE, Bench, case, over, shown
 from brokerproof.suites.api.amqp091 import Amqp091Peer, method
 
@@ -32,7 +22,7 @@ LIMITS = st.sampled_from([1, 1, 2, 3, 5, 10, 0])
     limit=LIMITS,
     count=st.sampled_from([1, 2, 5, 12]),
     steps=st.lists(st.integers(1, 4), max_size=4),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_a_consumer_has_as_much_as_its_prefetch(
     target: Bench, kind: Kind, limit: int, count: int, steps: list[int]
@@ -40,7 +30,7 @@ def test_a_consumer_has_as_much_as_its_prefetch(
     """If more messages wait than the consumer's prefetch, it gets as many as the prefetch allows,
     and each acknowledgement lets as many more arrive; 0 means no limit."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
     peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
     peer.consume(queue, channel=2)
@@ -168,7 +158,7 @@ def test_without_acknowledgement_there_is_no_prefetch(target: Bench, whole: bool
     limit=st.sampled_from([1, 3, 10]),
     multiple=st.booleans(),
     way=lambda target: st.sampled_from(settling(target, ["ack", "nack", "reject"])),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_all_messages_come_as_they_are_settled(
     target: Bench, kind: Kind, limit: int, multiple: bool, way: str
@@ -177,7 +167,7 @@ def test_all_messages_come_as_they_are_settled(
     message, and never holds more than the prefetch."""
     count = 40
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
     peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
     peer.consume(queue, channel=2)
@@ -217,14 +207,14 @@ def test_all_messages_come_as_they_are_settled(
     always=lambda target: [
         {"limit": 2, "rounds": 3, "way": way, "kind": kind}
         for way in ("reject", "recover")
-        for kind in kinds(target)
+        for kind in Kind.each(target)
     ],
     limit=st.sampled_from([1, 2, 5]),
     rounds=st.integers(1, 6),
     way=lambda target: st.sampled_from(
         settling(target, ["reject", "recover", "nack", "nack multiple"])
     ),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_what_is_given_back_makes_room(
     target: Bench, kind: Kind, limit: int, rounds: int, way: str
@@ -232,7 +222,7 @@ def test_what_is_given_back_makes_room(
     """A consumer repeatedly returns all messages that its prefetch allows, to be redelivered. Each
     time it gets as many as the prefetch allows, the same or others."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"%d" % at for at in range(limit * (rounds + 1))])
     peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
     peer.consume(queue, channel=2)
@@ -262,14 +252,14 @@ def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
 
 
 @case(PREFETCH_LIMIT, needs={"amqp091"})
-@over(examples=4, limit=st.sampled_from([1, 4]), kind=any_kind)
+@over(examples=4, limit=st.sampled_from([1, 4]), kind=Kind.any)
 def test_acknowledgements_that_never_come_hold_a_consumer_back(
     target: Bench, kind: Kind, limit: int
 ) -> None:
     """A consumer at its prefetch acknowledges nothing: it gets no further message, and another
     consumer gets the rest."""
     peer = target.amqp091(channels=3)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"x"] * 10)
     peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
     peer.consume(queue, channel=2)

@@ -11,16 +11,13 @@ from brokerproof.suites.amqp091.steps import (
     EXCEPTION,
     QUIET,
     Kind,
-    any_kind,
     arrive,
     bodies,
     drained,
     eventually,
     exchange_of,
     fill,
-    kinds,
     queue_of,
-    queue_of_kind,
     record_close,
 )
 from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
@@ -216,12 +213,12 @@ def test_messages_arrive_as_they_were_sent(
 @over(
     examples=10,
     always=lambda target: [
-        {"count": 10, "ways": 2, "limit": 1, "kind": kind} for kind in kinds(target)
+        {"count": 10, "ways": 2, "limit": 1, "kind": kind} for kind in Kind.each(target)
     ],
     count=st.sampled_from([1, 10, 200]),
     ways=st.sampled_from([1, 2]),
     limit=st.sampled_from([0, 1, 7]),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_messages_arrive_in_order(
     target: Bench, kind: Kind, count: int, ways: int, limit: int
@@ -229,7 +226,7 @@ def test_messages_arrive_in_order(
     """Messages of one or two channels go through one queue to one consumer. Those of each channel
     arrive in order, and all delivery tags differ."""
     peer = target.amqp091(channels=3)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     for at in range(count):
         peer.publish(b"%d %d" % (at % ways, at), queue, channel=2 + at % ways)
     peer.call("basic.qos", {"prefetch-count": limit})
@@ -365,7 +362,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
     settled=st.integers(0, 20),
     multiple=st.booleans(),
     rival=st.booleans(),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_cancelling_leaves_what_was_delivered(
     target: Bench, kind: Kind, held: int, settled: int, multiple: bool, rival: bool
@@ -374,7 +371,7 @@ def test_cancelling_leaves_what_was_delivered(
     they can be acknowledged, and the unacknowledged ones return to the queue when the channel
     closes."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind, channel=2)
+    queue = kind.queue(target, peer, channel=2)
     sent = [b"%d" % number for number in range(held)]
     fill(peer, queue, sent, channel=2)
     peer.consume(queue, "leaver")
@@ -405,11 +402,11 @@ def test_cancelling_leaves_what_was_delivered(
 
 
 @case(NO_ACK_REMOVES, needs={"amqp091"})
-@over(examples=3, kind=any_kind)
+@over(examples=3, kind=Kind.any)
 def test_without_acknowledgement_messages_are_gone(target: Bench, kind: Kind) -> None:
     """A no-ack consumer gets two messages and its channel closes. The queue is empty."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"1", b"2"])
     peer.consume(queue, channel=2, no_ack=True)
     received = bodies(arrive(peer, 2, channel=2))
@@ -422,12 +419,12 @@ def test_without_acknowledgement_messages_are_gone(target: Bench, kind: Kind) ->
 
 
 @case(GET, REDELIVERED_FLAG, needs={"amqp091"})
-@over(examples=3, kind=any_kind)
+@over(examples=3, kind=Kind.any)
 def test_messages_can_be_got_one_by_one(target: Bench, kind: Kind) -> None:
     """basic.get returns the oldest message and the number left, with redelivered not set. On an
     empty queue it is answered with get-empty."""
     peer = target.amqp091()
-    queue, exchange = queue_of_kind(target, peer, kind), exchange_of(target, peer, "direct")
+    queue, exchange = kind.queue(target, peer), exchange_of(target, peer, "direct")
     peer.call("queue.bind", {"queue": queue, "exchange": exchange, "routing-key": "k"})
     for at in range(3):
         peer.publish(b"%d" % at, "k", exchange=exchange)

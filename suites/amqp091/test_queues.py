@@ -10,7 +10,6 @@ from brokerproof.suites.amqp091.steps import (
     EXCEPTION,
     QUIET,
     Kind,
-    any_kind,
     arrive,
     bind,
     bodies,
@@ -18,9 +17,7 @@ from brokerproof.suites.amqp091.steps import (
     eventually,
     exchange_of,
     fill,
-    kinds,
     queue_of,
-    queue_of_kind,
     record_close,
 )
 from brokerproof.suites.api import Bench, case, listed, over, shown
@@ -199,12 +196,12 @@ def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
 
 
 @case(PURGE, needs={"amqp091"})
-@over(examples=3, kind=any_kind)
+@over(examples=3, kind=Kind.any)
 def test_a_purge_takes_what_waits(target: Bench, kind: Kind) -> None:
     """Of five messages two are delivered and unacknowledged. purge-ok counts the remaining three,
     and the queue is empty; the two return to it when their channel closes."""
     peer = target.amqp091(channels=2)
-    queue = queue_of_kind(target, peer, kind)
+    queue = kind.queue(target, peer)
     fill(peer, queue, [b"1", b"2", b"3", b"4", b"5"])
     for _ in range(2):
         target.control(peer.get(queue, channel=2).name == "basic.get-ok", "a message should wait")
@@ -252,11 +249,11 @@ def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None
     always=lambda target: [
         {"keyed": keyed, "named": False, "kind": kind}
         for keyed in (False, True)
-        for kind in kinds(target)
+        for kind in Kind.each(target)
     ],
     keyed=st.booleans(),
     named=st.booleans(),
-    kind=any_kind,
+    kind=Kind.any,
 )
 def test_a_method_without_a_name_is_about_the_last_queue(
     target: Bench, keyed: bool, named: bool, kind: Kind
@@ -266,7 +263,7 @@ def test_a_method_without_a_name_is_about_the_last_queue(
     they are exceptions, 404 NOT_FOUND."""
     peer = target.amqp091(channels=2)
     queue_of(peer)
-    queue, exchange = queue_of_kind(target, peer, kind), exchange_of(target, peer, "direct")
+    queue, exchange = kind.queue(target, peer), exchange_of(target, peer, "direct")
     key = target.fresh_name() if keyed else ""
     bind(peer, queue if named else "", exchange, key)
     due = key or ("" if named else queue)
