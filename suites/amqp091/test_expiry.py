@@ -204,20 +204,24 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
 
 
 BRIEF_MS = 200
-REASONS = {"reject": "rejected", "nack": "rejected", "ttl": "expired"}
+REASONS = {"reject": "rejected", "nack": "rejected", "return": "rejected"}
+REASONS |= {"ttl": "expired", "maxlen": "maxlen"}
 """The reason in x-death, by the way in which messages leave a queue."""
+BY_THEMSELVES = {"ttl": {"x-message-ttl": BRIEF_MS}, "maxlen": {"x-max-length": 0}}
+"""Arguments of queues that messages leave without being refused."""
 PROPERTIES = {"headers": {"a": 1, "nested": {"b": "c"}}, "priority": 3, "type": "t"}
 
 
 def leave(peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
-    """Refuse all messages of a queue, one by one or together, unless they expire by themselves."""
-    if way != "ttl":
+    """Refuse all messages of a queue, one by one or together, perhaps after they were returned,
+    unless they leave by themselves."""
+    for requeue in {"return": (True, False)}.get(way, (False,) * (way not in BY_THEMSELVES)):
         holds(peer, queue, count)
         tags = [peer.get(queue, channel=2)["delivery-tag"] for _ in range(count)]
         for tag in tags if way == "reject" else tags[-1:]:
-            fields = {"delivery-tag": tag, "requeue": False}
-            fields |= {"multiple": True} if way == "nack" else {}
-            peer.send(f"basic.{way}", fields, channel=2)
+            fields = {"delivery-tag": tag, "requeue": requeue}
+            fields |= {} if way == "reject" else {"multiple": True}
+            peer.send(f"basic.{'reject' if way == 'reject' else 'nack'}", fields, channel=2)
         peer.settle(channel=2)
 
 
@@ -227,7 +231,10 @@ def leave(peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
     always=lambda target: [
         {"kind": kind, "ways": ways, "count": 3}
         for kind in Kind.each(target)
-        for ways in (["reject", "nack", "ttl", "reject"], ["ttl"], ["ttl", "ttl"], ["ttl", "nack"])
+        for ways in (
+            *(["reject", "nack", "ttl", "reject"], ["ttl"], ["ttl", "ttl"], ["ttl", "nack"]),
+            *(["return"], ["maxlen", "ttl"], ["maxlen"]),
+        )
     ],
     kind=Kind.any,
     ways=st.lists(st.sampled_from([*REASONS]), min_size=1, max_size=4),
@@ -245,8 +252,7 @@ def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], 
     for way in ways:
         next_key = str(len(names) + 1)
         to = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": next_key}
-        ttl = {"x-message-ttl": BRIEF_MS} if way == "ttl" else {}
-        names.append(kind.queue(target, peer, {**to, **ttl}))
+        names.append(kind.queue(target, peer, to | BY_THEMSELVES.get(way, {})))
         bind(peer, names[-1], exchange, str(len(names) - 1))
     bind(peer, names[0], exchange, str(len(ways)))
     peer.call("confirm.select")
@@ -258,7 +264,7 @@ def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], 
         leave(peer, queue, count, way)
     eventually(peer, lambda: peer.count(letters) >= count)
     target.advance(3 * len(ways) * ms(BRIEF_MS))
-    again = next((at for at, way in enumerate(ways) if way != "ttl"), None)
+    again = next((at for at, way in enumerate(ways) if way not in BY_THEMSELVES), None)
     due = [count if at == again else 0 for at in range(len(ways))]
     eventually(peer, lambda: [peer.count(queue) for queue in names] == due, ms(WAIT))
     left = [peer.count(queue) for queue in names]

@@ -4,6 +4,7 @@ from brokerproof.harness.model.enums import Outcome
 from brokerproof.reference_broker.families.rabbitmq.limited_queue import EXPIRED, LimitedQueue
 from brokerproof.reference_broker.families.rabbitmq.topology import Topology
 from brokerproof.reference_broker.protocols.amqp091 import dead_letters
+from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.dead_letters import methods
 from brokerproof.reference_broker.protocols.amqp091.message import encoded
 from brokerproof.suites.mutation.mutant import Group
@@ -86,6 +87,16 @@ def what_one_message_drops_dies_youngest_first(patch, reached):
         backwards = reached(len(dropped) > 1 and id(self) in quorum)
         for letter in reversed(dropped) if backwards else dropped:
             dead(*letter)
+
+
+@amqp091_expiry.override(
+    Channel, "settle", breaks="RABBITMQ-AMQP091-DLX-03 RABBITMQ-AMQP091-DLX-04"
+)
+def what_was_returned_is_no_dead_letter(original, reached, self, settled, outcome):
+    """A message that is refused after it was requeued vanishes."""
+    settled = list(settled)
+    again = outcome is Outcome.REJECTED and any(one.entry.deliveries > 1 for one in settled)
+    original(self, settled, Outcome.ACCEPTED if reached(again) else outcome)
 
 
 @amqp091_expiry.override(dead_letters, "properties_of", breaks="RABBITMQ-AMQP091-DLX-03")
