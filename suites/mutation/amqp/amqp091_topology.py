@@ -9,7 +9,7 @@ from brokerproof.reference_broker.protocols.amqp091.channel import HANDLERS, Cha
 from brokerproof.reference_broker.protocols.amqp091.consumer import Consumer
 from brokerproof.reference_broker.protocols.amqp091.errors import UNEXPECTED_FRAME, Refusal
 from brokerproof.reference_broker.protocols.amqp091.framing import BODY
-from brokerproof.suites.mutation.mutant import Group
+from brokerproof.suites.mutation.mutant import Group, breaks
 
 amqp091_topology = Group("amqp091-topology", "reference-rabbitmq")
 
@@ -176,7 +176,8 @@ def queues_with_messages_are_deleted(reached, channel, method):
     method.if_empty = reached.instead(method.if_empty, False)
 
 
-@amqp091_topology.override(HANDLERS, commands.Queue.Declare, breaks="AMQP091-QUEUE-11")
+@amqp091_topology.override(HANDLERS, commands.Queue.Declare)
+@breaks("AMQP091-QUEUE-11 AMQP091-QUEUE-14")
 def the_first_queue_is_the_last(original, reached, channel, method):
     """A method without a queue name refers to the first queue declared on the channel."""
     first = channel.last_queue
