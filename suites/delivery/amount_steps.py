@@ -1,9 +1,18 @@
 """Steps of the cases about amounts: many connections, and windows of any size."""
 
-from brokerproof.suites.api import Bench, listed, shown
+from brokerproof.suites.api import Bench, Duration, listed, shown
 from brokerproof.suites.steps import amounts
-from brokerproof.suites.steps.queue_clients import CLIENTS, QueueClient
+from brokerproof.suites.steps.queue_clients import (
+    CLIENTS,
+    FRAME,
+    Arrived,
+    QueueClient,
+    StompQueueClient,
+)
 from brokerproof.suites.steps.queues import QUIET
+
+BYTES = "ARTEMIS-STOMP-window-3"
+"""The sentence of a window in bytes."""
 
 
 def judge_connections(
@@ -62,3 +71,60 @@ def judge_windows(
     beyond = max(rounds) - window
     target.record_finding(limit, beyond <= 0, f"{detail}; {beyond} exceeded the prefetch")
     target.record_finding(used, min(rounds) >= window, detail)
+
+
+def judge_width(
+    target: Bench,
+    rule: str,
+    client: StompQueueClient,
+    window: int,
+    ends: list[str],
+    patience: Duration,
+    doubtful: list[Arrived],
+) -> None:
+    """Judge the prefetch after transactions with these ends. ``doubtful`` are acknowledged again
+    because nothing arrived for ``patience`` after an ABORT, so that the client should hold them."""
+    producer = CLIENTS["stomp"](target, client.name)
+    producer.send([b"%03d" % number for number in range(4 * window * (len(ends) + 2))])
+    client.mode = "client-individual"
+    client.join(window)
+    client.receive(window)
+    target.advance(QUIET)
+    client.receive(0)
+    first, kept, others = len(client.held), client.held[:0], 0
+    for number, end in enumerate(ends):
+        named = {"transaction": f"{client.peer.transaction}-end-{number}"}
+        client.peer.request("BEGIN", named)
+        for message in client.held:
+            client.peer.ack(message.handle, named)
+        client.peer.request(end, named)
+        if end == "ABORT":
+            target.wait_until(lambda: client.waiting_here() > 0, patience)
+        target.advance(QUIET)
+        arrived = client.taken()
+        doubtful[:] = client.held if end == "ABORT" and not arrived else []
+        if end == "COMMIT" or arrived:
+            # Messages that an ABORT gives back are redelivered, now or later, or still belong to
+            # the client.
+            kept += client.held if end == "ABORT" else []
+            client.held = arrived
+        again = {message.body for message in arrived}
+        kept = [message for message in kept if message.body not in again]
+    most = window * FRAME if rule == BYTES else window
+    for _ in range(2):
+        client.settle(len(client.held) - others)
+        doubtful.clear()
+        client.receive(window)
+        target.advance(QUIET)
+        client.receive(0)
+        sizes = [message.handle.size if rule == BYTES else 1 for message in client.held]
+        filled = sum(sizes) >= most > sum(sizes[:-1])
+        again = {message.body for message in client.held}
+        kept = [message for message in kept if message.body not in again]
+        if filled or not kept or rule == BYTES:
+            break
+        # They fill the prefetch until their client acknowledges them again.
+        client.held, others, kept = kept + client.held, len(client.held), []
+    words = f"with a prefetch of {most}, {first} messages arrived at first"
+    detail = f"{words}, and {listed(sizes)} after {', '.join(ends)}"
+    target.record_finding(rule, filled, detail)
