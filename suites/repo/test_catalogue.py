@@ -42,7 +42,7 @@ COUNTS = {
     "activemq-pfc": 13,
     "activemq-stomp": 3,
     "artemis-tls": 6,
-    "openwire": 27,
+    "openwire": 28,
     "rabbitmq-amqp091": 30,
     "rabbitmq-flow": 15,
     "rabbitmq-stomp": 4,
