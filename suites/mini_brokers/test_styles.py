@@ -26,6 +26,8 @@ TOUCHED = (
 """Cases that the styles' choices affect."""
 ACCUSED = {Verdict.FAIL, Verdict.ERROR}
 """A WARN is not an accusation: it names a recommendation that a style does not follow."""
+LEAST = 40
+"""The cases that a server of one version passes, at least."""
 
 
 def results_of(name: str, folder: Path, touched: str = TOUCHED) -> list[Result]:
@@ -55,8 +57,9 @@ def test_no_legal_style_is_accused(name: str, results: dict[str, list[Result]]) 
         if result.verdict in ACCUSED or NEVER_JUDGED in result.detail
     }
     assert not accused
-    passed = sum(result.verdict is Verdict.PASS for result in results[name])
-    assert passed >= len(results[name]) // 4, f"{passed} of {len(results[name])} cases passed"
+    judged = [result for result in results[name] if result.verdict is not Verdict.SKIP]
+    passed = sum(result.verdict is Verdict.PASS for result in judged)
+    assert passed >= max(LEAST, len(judged) // 4), f"{passed} of {len(judged)} cases passed"
 
 
 def test_a_producer_may_wait_for_a_reader(tmp_path: Path) -> None:

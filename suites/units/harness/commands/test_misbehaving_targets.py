@@ -235,7 +235,8 @@ def test_a_broker_that_dies_of_one_case(
 def test_a_broker_that_becomes_unusable_while_it_is_judged(
     relay: type[Relay], fault: str, tmp_path: Path
 ) -> None:
-    patient = ("--limit", "probe_seconds=10")  # a busy host does not make a broker silent
+    # A busy host does not make a broker silent, and reads more of a flood before a probe ends it.
+    patient = ("--limit", "probe_seconds=10", "--limit", f"run_memory_bytes={3 << 30}")
     with broker() as (_, port), listening(relay(port)) as front:
         code, line, results = judged(url(front), tmp_path / "run", *patient)
     assert code == 3, line
