@@ -36,7 +36,7 @@ PULLED_AGAIN = "a pull brings a message that came back"
 BOTH = "two consumers have messages out at once"
 AT_LIMIT = "messages wait for a consumer that is at its limit"
 PUSHED = "a consumer that pulled gets a limit"
-SITUATIONS = (*(MIDDLE, SEEN_SETTLED, IN_TRANSACTION, SHRUNK, PULLED_AGAIN, BOTH, AT_LIMIT), PUSHED)
+SITUATIONS = (MIDDLE, SEEN_SETTLED, IN_TRANSACTION, SHRUNK, PULLED_AGAIN, BOTH, AT_LIMIT, PUSHED)
 STOPPED = ms(50)
 """How long to wait for a surplus message at each stop; a later one is judged at the next."""
 

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from brokerproof.suites.api import PATIENCE, Bench, CloseHow, case, listed, over, seconds, shown
-from brokerproof.suites.api.openwire import Structure, dispatch
+from brokerproof.suites.api.openwire import dispatch
 from brokerproof.suites.openwire.steps import OPENWIRE, QUIET, fresh_queue, number_of, publish, take
 
 RESENT = "OPENWIRE-REDELIVERY-1"
@@ -59,8 +59,7 @@ def test_what_is_resent_says_so(
         last = UNKNOWN
         if isinstance(end, int):
             last = seen[-1]["message"]["messageId"]["brokerSequenceId"] if seen else -1
-        session = Structure("SessionId", {"connectionId": peer.name, "value": 1})
-        ends = dict(zip(ENDS, (consumer, session, peer.connection), strict=True))
+        ends = dict(zip(ENDS, (consumer, peer.session(), peer.connection), strict=True))
         peer.request("RemoveInfo", {"objectId": ends[what], "lastDeliveredSequenceId": last})
 
 
@@ -85,8 +84,7 @@ def test_what_is_removed_gets_no_message(
     publish(publisher, place, waiting)
     consumer = peer.open_consumer(place, prefetch=limit)
     held = take(target, peer, min(limit, waiting), consumer)
-    session = Structure("SessionId", {"connectionId": peer.name, "value": 1})
-    peer.remove(consumer if what == "consumer" else session)
+    peer.remove(consumer if what == "consumer" else peer.session())
     target.advance(seconds(1))
     peer.dispatched()
     publish(publisher, place, 2)

@@ -22,7 +22,7 @@ def _say(peer: OpenWirePeer, place: Structure, kind: str, number: int, response:
     consumer = Structure(
         "ConsumerId", {"connectionId": peer.name, "sessionId": 1, "value": 100 + number}
     )
-    session = Structure("SessionId", {"connectionId": peer.name, "value": 100 + number})
+    session = peer.session(100 + number)
     fields: dict[str, object] = {}
     match kind:
         case "SessionInfo":

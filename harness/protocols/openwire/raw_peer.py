@@ -219,8 +219,12 @@ class OpenWirePeer(Conversation[Structure]):
         self.request("ConnectionInfo", info, proves=proves)
         self.expect(command("BrokerInfo"))
 
+    def session(self, number: int = 1) -> Structure:
+        """Return the id of the connection's session ``number``."""
+        return Structure("SessionId", {"connectionId": self.name, "value": number})
+
     def open_session(self, number: int = 1, *, proves: Requirements | None = None) -> Structure:
-        made = Structure("SessionId", {"connectionId": self.name, "value": number})
+        made = self.session(number)
         self.request("SessionInfo", {"sessionId": made}, proves=proves)
         return made
 
