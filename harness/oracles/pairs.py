@@ -150,7 +150,7 @@ class Pair:
                 broker.last = event.at_ns
             case "open":
                 self._idle[_other(who)] = number(headers, "idle-time-out") * NS_PER_MS
-                if len(self._idle) == 2:  # whoever has not answered an open has promised nothing
+                if len(self._idle) == 2:  # a side that sent no open has promised nothing
                     client.due, broker.due = self._idle[CLIENT], self._idle[BROKER]
                     client.last = broker.last = event.at_ns
             case "connection.blocked":

@@ -1,4 +1,4 @@
-"""Steps of the cases about amounts: many connections, and windows of any size."""
+"""The requirements and steps of the cases about amounts: many connections, windows of any size."""
 
 from brokerproof.suites.api import Bench, Duration, listed, shown
 from brokerproof.suites.steps import amounts
@@ -10,9 +10,31 @@ from brokerproof.suites.steps.queue_clients import (
     StompQueueClient,
 )
 from brokerproof.suites.steps.queues import QUIET
+from brokerproof.suites.steps.whole_histories import Sentences
 
+ARTEMIS = Sentences(
+    once="ARTEMIS-CONCEPTS-queue-1",
+    gone="ARTEMIS-CONCEPTS-queue-2",
+    order="ARTEMIS-GROUPING-fifo-1",
+    back="ARTEMIS-REDELIVERY-back-1",
+)
+AMQP091 = Sentences(
+    once="AMQP091-EXCH-02",
+    gone="AMQP091-ACK-02",
+    order="AMQP091-PUB-04",
+    back="AMQP091-CHAN-04",
+    confirmed="RABBITMQ-AMQP091-CONF-01",
+    order_after_return=False,
+)
+OPENWIRE = Sentences(
+    once="OPENWIRE-MSGACK-2",
+    gone="OPENWIRE-MSGACK-2",
+    order="ACTIVEMQ-ORDER-1",
+    back="OPENWIRE-MSGACK-2",
+    order_after_return=False,
+)
 BYTES = "ARTEMIS-STOMP-window-3"
-"""The sentence of a window in bytes."""
+"""The requirement on consumer-window-size, which counts bytes."""
 
 
 def judge_connections(

@@ -26,7 +26,10 @@ from brokerproof.suites.api import (
 from brokerproof.suites.api.amqp091 import method
 from brokerproof.suites.api.stomp import StompPeer, frame
 from brokerproof.suites.delivery.amount_steps import (
+    AMQP091,
+    ARTEMIS,
     BYTES,
+    OPENWIRE,
     judge_connections,
     judge_width,
     judge_windows,
@@ -42,7 +45,6 @@ from brokerproof.suites.steps.queue_clients import (
 from brokerproof.suites.steps.queue_model import MEMORY, place_names
 from brokerproof.suites.steps.queues import QUIET
 from brokerproof.suites.steps.whole_histories import (
-    Sentences,
     corners,
     course,
     history_of,
@@ -50,27 +52,6 @@ from brokerproof.suites.steps.whole_histories import (
     positions,
 )
 
-ARTEMIS = Sentences(
-    once="ARTEMIS-CONCEPTS-queue-1",
-    gone="ARTEMIS-CONCEPTS-queue-2",
-    order="ARTEMIS-GROUPING-fifo-1",
-    back="ARTEMIS-REDELIVERY-back-1",
-)
-AMQP091 = Sentences(
-    once="AMQP091-EXCH-02",
-    gone="AMQP091-ACK-02",
-    order="AMQP091-PUB-04",
-    back="AMQP091-CHAN-04",
-    confirmed="RABBITMQ-AMQP091-CONF-01",
-    order_after_return=False,
-)
-OPENWIRE = Sentences(
-    once="OPENWIRE-MSGACK-2",
-    gone="OPENWIRE-MSGACK-2",
-    order="ACTIVEMQ-ORDER-1",
-    back="OPENWIRE-MSGACK-2",
-    order_after_return=False,
-)
 PREFETCH = {"rabbitmq": "RABBITMQ-STOMP-prefetch-1", "activemq": "OPENWIRE-PREFETCH-1"}
 """The sentence on the prefetch of a STOMP subscription, by family."""
 PROTOCOLS = ("stomp", "amqp", "core")

@@ -42,7 +42,7 @@ def a_ttl_of_zero_passes_consumers_by(original, reached, self, message, *more):
 
 @amqp091_expiry.before(LimitedQueue, "enqueue", breaks=f"{TTL}-01 {TTL}-02")
 def what_is_persistent_lives_forever(reached, self, message, *_):
-    """The TTL of a persistent message is ignored."""
+    """The broker delivers persistent messages after their TTL."""
     if message.durable and reached(getattr(message, "lifetime", None) is not None):
         message.lifetime = None
 

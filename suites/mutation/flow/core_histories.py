@@ -119,7 +119,7 @@ def a_closed_consumer_keeps_all_but_one(reached, self, fields, response):
 
 @core_histories.mutant("ARTEMIS-REDELIVERY-marked-1")
 def a_rollback_is_no_failure(patch, reached):
-    """What was acknowledged in a rolled-back transaction comes again as if for the first time."""
+    """Messages that a rolled-back transaction had acknowledged are marked as first deliveries."""
     inside = patch.during(Session, "rollback")
 
     @patch.override(Queue)

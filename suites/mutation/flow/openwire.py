@@ -372,5 +372,5 @@ def who_pulls_gets_no_limit(original, reached, self, fields, request):
 
 @openwire.override(Client, "_end_session", breaks="OPENWIRE-REDELIVERY-1")
 def nothing_is_known_of_a_session(original, reached, self, id, last):
-    """What was dispatched to a session counts as seen, whatever the end of the session says."""
+    """The broker counts all messages of a session as seen, whatever its RemoveInfo says."""
     original(self, id, reached.instead(last, None))
