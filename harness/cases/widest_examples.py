@@ -2,8 +2,6 @@
 as possible. In real time a property runs three to five examples, and three that were drawn at
 random often agree in a version, a mode or a size."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass

@@ -132,7 +132,5 @@ def _received(
         for gone, at in connection.removed.items():
             late = event.at_ns - at
             if (name == gone or name.startswith(f"{gone}:")) and late > linger.grace:
-                yield (
-                    REMOVED,
-                    f"{in_ms(late)} ms after {gone} was removed, a message for {name} arrived",
-                )
+                detail = f"{in_ms(late)} ms after {gone} was removed, a message for {name} arrived"
+                yield REMOVED, detail

@@ -15,6 +15,11 @@ def page(cells: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> str:
         if told["sentence"]:
             about = broker, str(told["cell"]), str(told["sentence"])
             sentences.setdefault(about, {}).setdefault(client, []).append(scenario)
+    unfit: dict[str, list[str]] = {}
+    for (broker, cell, _), clients in sentences.items():
+        if cell == "cannot":
+            none = [client for client, names in clients.items() if len(names) == len(SCENARIOS)]
+            unfit.setdefault(broker, []).extend(none)
     return (
         templates()
         .get_template("pairs.html.j2")
@@ -23,6 +28,7 @@ def page(cells: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> str:
             clients={one["client"]: one["client_version"] for one in cells.values()},
             brokers={one["broker"]: one["broker_version"] for one in cells.values()},
             sentences=sentences,
+            unfit=unfit,
             scenarios=SCENARIOS,
             colours=COLOURS,
         )

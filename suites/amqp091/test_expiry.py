@@ -204,8 +204,9 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
 
 
 BRIEF_MS = 200
-REASONS = {"reject": "rejected", "nack": "rejected", "return": "rejected"}
-REASONS |= {"ttl": "expired", "maxlen": "maxlen"}
+REFUSALS = {"reject": [False], "nack": [False], "return": [True, False]}
+"""The field requeue of each refusal of a message, one after the other."""
+REASONS = {**dict.fromkeys(REFUSALS, "rejected"), "ttl": "expired", "maxlen": "maxlen"}
 """The reason in x-death, by the way in which messages leave a queue."""
 BY_THEMSELVES = {"ttl": {"x-message-ttl": BRIEF_MS}, "maxlen": {"x-max-length": 0}}
 """Arguments of queues that messages leave without being refused."""
@@ -215,26 +216,33 @@ PROPERTIES = {"headers": {"a": 1, "nested": {"b": "c"}}, "priority": 3, "type": 
 def leave(peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
     """Refuse all messages of a queue, one by one or together, perhaps after they were returned,
     unless they leave by themselves."""
-    for requeue in {"return": (True, False)}.get(way, (False,) * (way not in BY_THEMSELVES)):
+    name, options = ("reject", {}) if way == "reject" else ("nack", {"multiple": True})
+    for requeue in REFUSALS.get(way, []):
         holds(peer, queue, count)
         tags = [peer.get(queue, channel=2)["delivery-tag"] for _ in range(count)]
-        for tag in tags if way == "reject" else tags[-1:]:
-            fields = {"delivery-tag": tag, "requeue": requeue}
-            fields |= {} if way == "reject" else {"multiple": True}
-            peer.send(f"basic.{'reject' if way == 'reject' else 'nack'}", fields, channel=2)
+        for tag in tags if name == "reject" else tags[-1:]:
+            fields = {"delivery-tag": tag, "requeue": requeue, **options}
+            peer.send(f"basic.{name}", fields, channel=2)
         peer.settle(channel=2)
+
+
+DEATHS = (
+    ["reject", "nack", "ttl", "reject"],
+    ["ttl"],
+    ["ttl", "ttl"],
+    ["ttl", "nack"],
+    ["return"],
+    ["maxlen", "ttl"],
+    ["maxlen"],
+)
+"""Ways in which a message dies several times; some have no refusal, so that a circle drops it."""
 
 
 @case(REPUBLISHED, CIRCLE, needs={"amqp091", ARGUMENTS, CONFIRMS, NACK})
 @over(
     examples=8,
     always=lambda target: [
-        {"kind": kind, "ways": ways, "count": 3}
-        for kind in Kind.each(target)
-        for ways in (
-            *(["reject", "nack", "ttl", "reject"], ["ttl"], ["ttl", "ttl"], ["ttl", "nack"]),
-            *(["return"], ["maxlen", "ttl"], ["maxlen"]),
-        )
+        {"kind": kind, "ways": ways, "count": 3} for kind in Kind.each(target) for ways in DEATHS
     ],
     kind=Kind.any,
     ways=st.lists(st.sampled_from([*REASONS]), min_size=1, max_size=4),

@@ -310,19 +310,19 @@ def test_what_waited_for_room_ends_with_its_transaction(
     to, waiting = place(target, "vm"), target.stomp("1.1")
     count = filled(target, StompProducer(target), statistics, to, 1000)
     named, peer, data = {"transaction": waiting.transaction}, producer.peer, body(count, 20)
-    transaction, id = begin(peer, 1), producer.producer(to)
     if protocol == "stomp":
         waiting.request("BEGIN", named)
         waiting.publish(to.to, data, {**named, "receipt": "asked"}, receipt=False)
     else:
+        transaction, id = begin(peer, 1), producer.producer(to)
         message = peer.message(id, openwire_queue(to.name), data, transactionId=transaction)
         peer.publish(message, response=not window)
     target.advance(QUIET)
     if lost:
-        waiting.close_socket()
-        peer.close_socket()
+        (waiting if protocol == "stomp" else peer).close_socket()
+    elif protocol == "stomp":
+        waiting.request("ABORT", named)
     else:
-        waiting.request("ABORT" if protocol == "stomp" else "BEGIN", named)
         transact(peer, transaction, ROLLBACK)
     numbers = StompConsumer(target, to).rest(count)
     words = f"{count} messages fill the queue, and one more was undone; {listed(numbers)} arrived"

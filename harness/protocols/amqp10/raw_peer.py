@@ -314,21 +314,21 @@ class AmqpConnection(Conversation[Frame]):
         later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
         channel = self.endpoint.spare_channel()
         if channel is None:
-            self._await_echo(self.session, {id(frame) for frame in self.inbox})
+            self._await_echo()
             return
         scratch = self.begin(channel)
         self.end(scratch)
         del self.sessions[scratch.channel]
 
-    def _await_echo(self, session: Session, earlier: set[int]) -> None:
+    def _await_echo(self) -> None:
         """A weaker barrier on a broker without a spare channel."""
+        session, earlier = self.session, {id(one) for one in self.inbox}
         sent = session.next_outgoing_id
-        self.flow(session=session, echo=True)
         answer = frame("flow", channel=session.theirs, handle=None, next_incoming_id=sent)
-        unseen: Match[Frame] = Match(
-            answer.words, lambda it: id(it) not in earlier and answer.accepts(it)
+        self.flow(session=session, echo=True)
+        self.watch_for(
+            Match(answer.words, lambda one: id(one) not in earlier and answer.accepts(one))
         )
-        self.watch_for(unseen)
 
     # links
 

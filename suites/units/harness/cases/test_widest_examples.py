@@ -1,7 +1,5 @@
 """Few examples are chosen out of many so that their values differ most."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +8,6 @@ from brokerproof.harness.cases.widest_examples import widest
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a drawn history."""
-
     kind: str
 
 
