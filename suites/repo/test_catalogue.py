@@ -30,7 +30,7 @@ COUNTS = {
     "artemis-connection-ttl": 3,
     "artemis-crossing": 6,
     "artemis-expiry": 1,
-    "artemis-filter": 2,
+    "artemis-filter": 5,
     "artemis-flow": 22,
     "artemis-grouping": 1,
     "artemis-paging": 17,
