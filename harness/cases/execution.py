@@ -31,7 +31,7 @@ from brokerproof.harness.cases.example_runs import (
 from brokerproof.harness.cases.recording_budget import RecordingBudget
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
 from brokerproof.harness.catalogue.profiles import MissingParameter
-from brokerproof.harness.catalogue.requirements import in_range
+from brokerproof.harness.catalogue.requirements import NEWEST, in_range
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import (
     Finding,
@@ -532,15 +532,15 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
     """Give each finding a verdict: KNOWN for a listed deviation, otherwise by the requirement's
     level."""
     judged = []
-    manual = run.target.identity.manual or run.facts.version
+    release = run.target.identity.manual or run.facts.version
+    manual = f"the manual of {release}" if release else "the newest manual"
     for finding in findings:
         requirement = run.catalogue.find(finding.requirement)
-        if not in_range(requirement.releases, manual):
+        if not in_range(requirement.releases, release or NEWEST):
             finding = Finding(
                 requirement.id,
                 Seen.NOT_APPLICABLE,
-                f"the manual of {manual or 'an unknown release'} does not state this; those of"
-                f" {requirement.releases} do",
+                f"{manual} does not state this; those of {requirement.releases} do",
             )
         verdict = verdict_for(requirement.level, finding)
         may_be_known = verdict in (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE)

@@ -170,6 +170,10 @@ class Requirement:
         return self.testable and self.subject != "client" and self.level in (Level.MUST, Level.DOC)
 
 
+NEWEST = "99999"
+"""A release whose manual is the newest: it binds a broker that does not say its release."""
+
+
 def in_range(versions: str, broker_version: str) -> bool:
     """True if the first number in ``broker_version`` is in the range ``versions``, such as ``>=2.6,
     <2.60``.
