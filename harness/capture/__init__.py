@@ -1,5 +1,5 @@
-"""Packet captures: turns capture files into TCP connections, and these into a trace like a live
-recording's.
+"""Packet captures: turns capture files into TCP connections, and the connections into a trace like
+that of a live recording.
 
 This package only reads files, so it needs no root rights, network interface or other programs.
 ``pcap_files`` reads containers, ``tcp_packets`` single packets; ``packet_order`` sorts the packets

@@ -27,7 +27,7 @@ class CaptureEventFactory(event_factory.EventFactory):
     vantage: Vantage = Vantage.CAPTURE
 
     def unseen(self, at: Instant, out: bool, protocol: str, why: str, size: int = 0) -> Event:
-        """Report missing bytes that were sent no earlier than ``at``; ``why`` is one of
+        """Report missing bytes that were sent no earlier than ``at``. ``why`` is one of
         :data:`REASONS`."""
         kind = OctetsSentUnseen if out else OctetsReceivedUnseen
         detail = f"{size} bytes {REASONS[why]}" if size else REASONS[why]

@@ -35,9 +35,9 @@ NEAR: Duration = ms(5)
 """If a broker answers a SYN within this time, no network between them can delay its signs of life
 unnoticed."""
 SWEEP = 512
-"""After this many packets, check for holes that will never be filled."""
+"""The number of packets after which the converter looks for holes that will never be filled."""
 OVERTAKEN = 1 << 16
-"""The most bytes that may precede their SYN."""
+"""The maximum number of a connection's bytes that may be captured before its SYN."""
 REMEMBERED = 4096
 """The number of ended connections that are remembered, to recognise their late packets."""
 
@@ -108,8 +108,8 @@ class FollowedConnection:
         whole = begun[0] or begun[1] or self.stream.opener is not None
         self.speaker = speaker(detected.protocol, self.factory, begun=whole)
         for side in (0, 1):
-            # If the opening was captured, a side that has sent nothing yet has no gap.
-            # The broker's first bytes were captured, the client's not.
+            # If the opening was captured, a side that has sent nothing yet has no gap. If only the
+            # broker's first bytes were captured, the client's are missing.
             unheard = self.stream.opener is None and side == self.client
             if not begun[side] and (unheard or not whole):
                 yield from self._missing(self.began, self.began, side, "BEGUN", 0)

@@ -16,9 +16,9 @@ from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 WINDOW: Duration = ms(100)
 MOST_BYTES = 16 << 20
-"""The most bytes that are held for sorting."""
+"""The maximum number of bytes held for sorting."""
 SET_BACK: Duration = seconds(1)
-"""If time goes back by more than this, the clock was set; otherwise the packet is late."""
+"""If time goes back by more than this, the clock was set. Otherwise the packet is only late."""
 
 
 class Moment(NamedTuple):

@@ -30,7 +30,7 @@ _SECTION = b"\x0a\x0d\x0d\x0a"
 _GZIP = b"\x1f\x8b"
 _BUFFER = 1 << 20
 _LARGEST = 1 << 28
-"""The most bytes in a packet or block; a longer one is treated as damaged."""
+"""The maximum size of a packet or block in bytes. A longer one is treated as damaged."""
 LATEST: Instant = (1 << 63) - 1
 _INTERFACE, _PACKET, _SIMPLE, _ENHANCED = 1, 2, 3, 6
 _RESOLUTION, _OFFSET = 9, 14

@@ -84,7 +84,7 @@ class Framed:
         for event in self._readers[out].feed(at, data):
             if event is not None:
                 yield event
-            elif self._found_again[out]:  # the apparent frame start was wrong
+            elif self._found_again[out]:  # what looked like a frame start was not one
                 yield from self.missing(at, at, out, "LOST", 0)
                 return
 

@@ -28,7 +28,8 @@ _TLS = re.compile(rb"[\x14-\x17]\x03[\x00-\x04]")
 _REQUEST = re.compile(rb"GET [^\r\n]* HTTP/1\.1\r\n(?:[^\r\n]+\r\n)*?(?i:Upgrade: *websocket)\r\n")
 _FOREIGN = {b"\x10": b"MQTT", b"\x00": b"ActiveMQ"}
 ENOUGH = 4
-"""The most bytes of each side that are needed to detect a protocol from its beginning."""
+"""The maximum number of bytes of each side that are needed to detect a protocol from its
+beginning."""
 MOST_LOOKED_AT = 64 * 1024
 LARGEST_FRAME = 1 << 24
 """In the middle of a connection, an AMQP frame that claims to be longer is not credible."""

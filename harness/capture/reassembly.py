@@ -3,9 +3,10 @@ which are missing.
 
 A byte is dated by the packet that completed the stream up to it, so bytes after a retransmitted
 hole have the retransmission's time. If bytes arrive twice, the first copy is used. A hole is *lost*
-once the other side has acknowledged it and :data:`GRACE` has passed (the receiver has the bytes,
-but they will never appear in the capture), or once too many bytes are held behind it. While one
-direction has a hole, the other direction waits too, so that both are released in time order.
+once the other side has acknowledged it and :data:`GRACE` has passed: the receiver has the bytes,
+but they will never appear in the capture. A hole is also lost once too many bytes are held after
+it. While one direction has a hole, the other direction waits too, so that both are released in time
+order.
 
 Source: RFC 9293, 3.4 (sequence numbers modulo 2**32), 3.8.4 (keep-alives), 3.10.7 (segments)."""
 
@@ -20,12 +21,12 @@ from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import Duration, Instant, ms, seconds
 
 GRACE: Duration = ms(200)
-"""The most by which a packet may be captured later than its acknowledgement."""
+"""The longest time by which a packet may be captured after its acknowledgement."""
 PATIENCE: Duration = seconds(30)
-"""The longest time that an unacknowledged hole stays open, since a capture of only one direction
-has no acknowledgements."""
+"""The longest time that an unacknowledged hole stays open. A capture of only one direction has no
+acknowledgements, so it needs this limit."""
 MOST_WAITING = 4 << 20
-"""The most bytes held behind the holes of one connection."""
+"""The maximum number of bytes held after the holes of one connection."""
 
 LOST, CUT = "LOST", "CUT"
 
@@ -188,7 +189,7 @@ class Stream:
     distance: Duration | None = None
     """The time between the SYN and its answer at the point of capture; None if not seen."""
     smooth: bool = False
-    """True while neither direction waits for bytes or has ended."""
+    """True while neither direction has ended or waits for missing bytes."""
     _asked_at: Instant | None = None
     _held: list[Piece] = field(default_factory=list)
     _held_size: int = 0

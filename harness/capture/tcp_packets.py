@@ -39,7 +39,7 @@ _IP4 = struct.Struct("!BBHHHBBH4s4s")
 _IP6 = struct.Struct("!IHBB16s16s")
 _SEGMENT = struct.Struct("!HHIIBB")
 _MOST_FRAGMENTS = 1024
-"""The most incomplete packets that are kept; beyond that, the oldest are dropped."""
+"""The maximum number of incomplete packets kept. Beyond that, the oldest are dropped."""
 
 
 class Packet(NamedTuple):
@@ -141,7 +141,7 @@ _LAYERS = {_ETHERNET: dpkt.ethernet.Ethernet, _SLL: dpkt.sll.SLL, _SLL2: dpkt.sl
 
 
 def _unusual(at: Instant, link: int, data: bytes) -> Packet | None:
-    """Return the packet that dpkt finds behind tags, labels, tunnels and extension headers.
+    """Return the packet that dpkt finds after VLAN tags, labels, tunnels and extension headers.
     ``link`` may also denote bare IPv6, without a link-layer header."""
     try:
         layer = dpkt.ip6.IP6(data) if link == _IPV6 else _LAYERS[link](data)

@@ -1,9 +1,9 @@
-"""The time after a case, in which its connections stay open and are read. General rules judge
-everything received (``harness/oracles/*_aftermath.py``).
+"""The aftermath: the period after a case in which its connections stay open and are read. General
+rules judge everything received (``harness/oracles/*_aftermath.py``).
 
 In virtual time this phase lasts longer than any interval agreed on a connection and longer than the
-broker's check interval; clients still send the heartbeats that they promised. In real time the
-phase lasts :data:`REAL`, during which the processor is free for other cases."""
+broker's check interval. Clients still send the heartbeats that they promised. In real time the
+phase lasts :data:`REAL`, during which other cases can use the processor."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ LEAST, MOST = seconds(5), seconds(120)
 MOST_BEATS = 50
 """In virtual time, the aftermath ends after this many heartbeats at the shortest interval."""
 GRACE: Duration = ms(1000)
-"""In virtual time, the time for a broker to close a connection after an ERROR frame."""
+"""In virtual time, how long a broker may take to close a connection after an ERROR frame."""
 
 
 class Rules(Protocol):
@@ -63,8 +63,8 @@ def observe(bench: Bench) -> None:
         looked_at = _read_on(bench, lingering, since, REAL)
     findings = _judged(bench, peers, since, looked_at, GRACE)
     if findings and not bench.virtual:
-        # The broker has as much time as for any other answer. Measuring its lateness requires
-        # reading all its threads.
+        # Give the broker as much time as for any other answer, because measuring its lateness would
+        # mean reading the statistics of all its threads.
         if lingering:
             looked_at = _read_on(bench, lingering, since, PATIENCE + REAL)
         late = bench.world.lateness(since)
@@ -117,8 +117,8 @@ def _patience(bench: Bench, peer: Conversation[Any], events: Sequence[Event]) ->
 def _read_on(
     bench: Bench, peers: list[Conversation[Any]], since: Instant, real: Duration
 ) -> Instant:
-    """Continue reading. Return the instant up to which everything was read: a delayed thread reads
-    nothing."""
+    """Continue reading. Return the instant up to which everything was read: a thread that was
+    delayed may have read nothing."""
     events = _by_connection(bench.events)
     until = since + (_virtual_time(events, peers) if bench.virtual else real)
     for peer in peers:

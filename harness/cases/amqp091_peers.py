@@ -36,8 +36,8 @@ class Amqp091Peers(Connections):
         """Return a logged-in AMQP 0-9-1 peer with channels 1 to ``channels`` open.
 
         ``options`` are fields of its tune-ok, in which our frame-max never exceeds the broker's;
-        ``capabilities`` go into its client-properties. If this state is not reached, a control has
-        failed; that is no finding."""
+        ``capabilities`` go into its client-properties. A failure on the way there is a failed
+        control, not a finding."""
         from brokerproof.harness.protocols.amqp091.raw_peer import require_channels
 
         peer = self.amqp091_peer(acceptor=acceptor)

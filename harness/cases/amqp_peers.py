@@ -21,8 +21,8 @@ Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
 
 
 def _require_proton() -> None:
-    """Skip the case if Proton is not installed. Trying to import Proton is not enough: an import
-    that fails in another thread leaves a partial module behind."""
+    """Skip the case if Proton is not installed. Trying to import Proton would not show this: an
+    import that fails in another thread leaves a partial module behind."""
     if find_spec("proton") is None:
         raise ControlFailed(extras.sentence("proton"), Symptom.ABSENT)
 
@@ -48,7 +48,7 @@ class AmqpPeers(Connections):
             self._container(),
         )
         peer.require = self.require_capability
-        # Cases about heartbeats control themselves when a client is silent.
+        # In cases about heartbeats, the case itself decides when a client is silent.
         peer.keeps_alive = Area.HEARTBEAT not in map(area_of, self.cited)
         self._connect(peer, certificate, plain)
         return peer
@@ -62,8 +62,8 @@ class AmqpPeers(Connections):
         **open_fields: Any,
     ) -> AmqpPeer:
         """Return a logged-in AMQP 1.0 peer that has sent open and (by default) begun a session on
-        channel 0. ``open_fields`` are the fields of that open. If this state is not reached, a
-        control has failed; that is no finding."""
+        channel 0. ``open_fields`` are the fields of that open. A failure on the way there is a
+        failed control, not a finding."""
         peer = self.amqp_peer(acceptor=acceptor)
         if sasl:
             peer.authenticate(self.target.identity.login, self.target.identity.passcode)

@@ -14,7 +14,7 @@ _parse: Any = ast.parse
 
 
 def in_turn(*arguments: Any, **named: Any) -> ast.AST:
-    """Call ``ast.parse`` under the lock; :func:`one_at_a_time` installs this function."""
+    """Call ``ast.parse`` while holding the lock. :func:`one_at_a_time` installs this function."""
     with _TURN:
         tree: ast.AST = _parse(*arguments, **named)
     return tree

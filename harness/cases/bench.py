@@ -1,6 +1,6 @@
 """The target as a case sees it: a world, peers, methods that hide the clock, and findings.
 
-A bench serves one case (for a property, one example); the events are the case's trace."""
+A bench serves one case or one example of a property. Its events are the case's trace."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,8 @@ from brokerproof.harness.worlds.link import LinkFaults
 from brokerproof.harness.worlds.virtual import VirtualWorld
 
 BEYOND_THE_WIRE = "the case changed the broker's limits or resources, which a script cannot"
-"""Why the bytes of such a case are not kept: replayed alone, they would have another meaning."""
+"""The reason why the bytes of a case that changed the broker are not kept: replayed alone, they
+would mean something else."""
 
 
 class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, MeasurementJudge):
@@ -64,7 +65,7 @@ class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, 
         self.example_record.situations[situation] = 1
 
     def used_amount(self, what: str, amount: int) -> None:
-        """Record that this example used ``amount`` of ``what`` ("waiting messages", say). The
+        """Record that this example used ``amount`` of ``what``, for example "waiting messages". The
         result keeps the maximum."""
         amounts = self.example_record.amounts
         amounts[what] = max(amount, amounts.get(what, 0))

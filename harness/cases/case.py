@@ -39,8 +39,8 @@ SHIPPED = "brokerproof.suites."
 
 @dataclass(frozen=True)
 class Where:
-    """The set-up of an example: an acceptor, and the settings to change on a reconfigurable
-    target."""
+    """The set-up of an example: an acceptor, and the settings to change if the target is
+    reconfigurable."""
 
     acceptor: str
     overrides: Overrides | None = None
@@ -57,9 +57,9 @@ class Over:
     strategies: Mapping[str, Any]
     examples: int
     least: int = 0
-    """The least number of examples in virtual time, except at smoke effort."""
+    """The minimum number of examples in virtual time, except at smoke effort."""
     always: Callable[[Target], Iterable[Mapping[str, Any]]] | None = None
-    """Examples that always run: corner cases that make the property prove more."""
+    """Examples that always run: corner cases that make the property a stronger test."""
     situations: Situations = ()
     """The situations that the drawn examples should reach."""
 
@@ -100,7 +100,7 @@ class Case:
         return {
             name: " ".join(kind.__doc__.split())
             for name, kind in kinds.items()
-            # Python sets the docstring of a dataclass without one to its signature.
+            # Python sets the docstring of a dataclass that has none to its signature.
             if isinstance(kind, type)
             and dataclasses.is_dataclass(kind)
             and kind.__doc__

@@ -1,5 +1,5 @@
-"""The index of all cases (with versions and parameters) and requirements, which ``brokerproof
-cases`` and ``brokerproof requirements`` list.
+"""The index of all cases (with versions and parameters) and requirements. ``brokerproof cases`` and
+``brokerproof requirements`` list it.
 
 Collecting the suites takes seconds, so pytest does it once in a separate process. Reading the
 catalogue's TOML files takes longer than the rest of a command. So the index is cached until a file
@@ -26,7 +26,8 @@ from brokerproof.harness.catalogue.tables import BadData
 from brokerproof.harness.targets.cache import cache_folder
 
 KEPT = 8
-"""The most indexes in the cache folder: one per recent installation or checkout."""
+"""The maximum number of indexes in the cache folder: one for each recent installation or
+checkout."""
 
 
 class NoIndex(Exception):
@@ -132,7 +133,7 @@ def pytest_command() -> list[str]:
     return [
         *(sys.executable, "-P", "-m", "pytest", "-c", str(home / "conformance.ini")),
         *("--rootdir", str(home), "-q", "--no-header", "--tb=no"),
-        # Cases report through findings; their asserts narrow types and need no rewriting.
+        # Cases report through findings. Their asserts only narrow types and need no rewriting.
         *("--assert=plain", "-p", "no:cacheprovider"),
         *("-p", "brokerproof.harness.cases.process_of_a_run"),
     ]

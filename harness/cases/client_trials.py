@@ -78,7 +78,7 @@ class ClientTrial(Generic[S]):
 
     @property
     def server(self) -> S:
-        """Our end of the latest connection. Raises :class:`ControlFailed` if there has been
+        """Our end of the latest connection. Raises :class:`ControlFailed` if the client has opened
         none."""
         if not self.servers:
             raise ControlFailed("the client opened no connection")
@@ -92,8 +92,7 @@ class ClientTrial(Generic[S]):
         world.wait_until(lambda: bool(self.servers), world.now() + PATIENCE)
 
     def message(self) -> ClientEvent:
-        """Return the client's report of its next message. If no message comes, a control has
-        failed."""
+        """Return the client's report of its next message. If none arrives, a control has failed."""
         return self.driver.expect(event_named("message"))
 
     @property
@@ -101,7 +100,7 @@ class ClientTrial(Generic[S]):
         return self.server.ended is not None or bool(self.driver.reports("disconnected"))
 
     def signs_since(self, since: Instant) -> list[Instant]:
-        """Return ``since`` and every later instant at which bytes from the client arrived."""
+        """Return ``since`` and all later instants at which bytes from the client arrived."""
         return [since, *(at for at, _ in self.server.heard if at > since)]
 
     def judge_signs(self, proves: Requirements, interval: Duration, since: Instant) -> None:
@@ -112,8 +111,8 @@ class ClientTrial(Generic[S]):
         bench.judge_period(proves, "silence of the client", instants, (0, most), until=now)
 
     def judge_stays(self, proves: Requirements, promised: Duration, why: str) -> None:
-        """Check that the client stayed connected, provided that we were never silent for longer
-        than ``promised``."""
+        """Check that the client stayed connected. This holds only if we were never silent for
+        longer than ``promised``."""
         self._bench.record_finding(
             proves,
             not self.lost,

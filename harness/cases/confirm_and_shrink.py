@@ -77,9 +77,9 @@ def run_again(
 def confirmed(
     run: Run, call: Call, example: ExampleRecord, failing: frozenset[str], seed: int
 ) -> tuple[ExampleRecord | None, str]:
-    """Repeat the failure on the same target, with a smaller example if possible, and again if a
-    late host leaves the outcome uncertain. Return the failure, or None and why nothing is
-    confirmed."""
+    """Repeat the failure on the same target, with a smaller example if possible. Repeat it again if
+    a delay of the host leaves the outcome uncertain. Return the failure, or None and the reason why
+    nothing is confirmed."""
     plans = [example.plan]
     if call.case.over is not None:
         small = _smaller(run, call, example.plan, failing, seed)
@@ -129,7 +129,8 @@ def _smaller(
         try:
             example(**plan)
         except ViolationFound:
-            # Draw as for the target under test, so that the result can run there.
+            # Draw the arguments as for the target under test, so that the smaller example can run
+            # there too.
             draw(run, call, example, seed, None, shrink=True)
         return smallest[0] if smallest else None
     finally:

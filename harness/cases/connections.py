@@ -34,7 +34,8 @@ class Connections(CaseRecord):
     peers: list[Conversation[Any]]
     """Every connected peer, in order."""
     has_administered: bool = False
-    """True if the case changed the broker's limits or resources, or used its management."""
+    """True if the case changed the broker's limits or resources, or used its management
+    interface."""
     _connections: int = 0
     _names: int = 0
 
@@ -75,8 +76,8 @@ class Connections(CaseRecord):
         return prefix
 
     def require_capability(self, name: str) -> None:
-        """Raise :class:`ControlFailed` if the target lacks the capability ``name``, on which the
-        rest of the case depends."""
+        """Raise :class:`ControlFailed` if the target lacks the capability ``name``, which the rest
+        of the case needs."""
         if lack := self.target.identity.lack_of({name}):
             raise ControlFailed(lack, Symptom.ABSENT)
 
@@ -154,7 +155,7 @@ class Connections(CaseRecord):
         name = name or self.fresh_name()
         try:
             self.target.provide(name, routing)
-        except SetUpFailed as problem:  # a broker that creates no queue here is not judged by that
+        except SetUpFailed as problem:  # not judged: a broker may create no queue here
             raise ControlFailed(str(problem)) from None
         return Node(
             str(parameters.get(f"{kind}_node", "{name}")).format(name=name), tuple(capabilities)

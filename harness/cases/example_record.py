@@ -19,15 +19,15 @@ class ExampleRecord:
     events: list[Event] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     held: set[tuple[str, str]] = field(default_factory=set)
-    """The requirement and detail of each finding that held; each of these pairs is recorded as one
+    """The requirement and detail of each finding that held. Each such pair is recorded as one
     event."""
     measurements: dict[str, Measurement] = field(default_factory=dict)
-    """Measurements by label; of several with one label, the one nearest to a bound."""
+    """Measurements by label. If several have the same label, the one nearest to a bound is kept."""
     wire: ByteLog = field(default_factory=ByteLog)
     failing: "list[ExampleRecord]" = field(default_factory=list)
     """The records of a property's examples that violated something."""
     unrecorded: Unrecorded = field(default_factory=Unrecorded)
-    """The passing examples whose events are not in ``events``."""
+    """The number of passing examples whose events are not in ``events``."""
     situations: dict[str, int] = field(default_factory=dict)
     """The number of examples that reached each situation, by the situation's name."""
     amounts: dict[str, int] = field(default_factory=dict)
@@ -39,12 +39,13 @@ class ExampleRecord:
     seed: int = 0
     case: str = ""
     unbound_end: str = ""
-    """If the example ended because it violated a sentence that binds only other vendors' brokers,
-    that sentence."""
+    """The violated sentence that ended the example, if that sentence binds only other vendors'
+    brokers."""
     unmet: ControlFailed | None = None
-    """The failed premise if this broker lacks the drawn kind of address."""
+    """The premise that failed, if this broker lacks the drawn kind of address."""
     late: Duration = 0
-    """The host's worst lateness up to the point where the example broke off; 0 if it did not."""
+    """The host's worst lateness up to the point where the example was aborted; 0 if it ran to its
+    end."""
 
     def measure(self, label: str, measurement: Measurement) -> bool:
         """Keep ``measurement`` unless the previous one with the same label is nearer to a bound.

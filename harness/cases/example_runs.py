@@ -35,8 +35,8 @@ EFFORTS: Mapping[str, tuple[float, float]] = {
 """The fraction of a property's examples that run in virtual and in real time (at least 5 and 3)."""
 
 ATTEMPTS = 3
-"""The most attempts at a case in real time, while the host's lateness makes its findings uncertain
-or a control fails.
+"""The maximum number of attempts at a case in real time, while the host's lateness makes its
+findings uncertain or a control fails.
 
 A failed control shows only that the case could not test the broker. In real time the cause may be a
 momentary race, so the result's detail records it."""
@@ -66,8 +66,8 @@ class Run:
     """True if the run may also harm brokers that the harness did not start."""
     attempts: int = ATTEMPTS
     health: TargetHealth | None = None
-    """Tells a broker that serves nobody from one that breaks a promise. Without it (None), every
-    violation is reported."""
+    """Distinguishes a broker that no longer serves anyone from a broker that breaks a promise.
+    Without it (None), every violation is reported."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def draw(
     fixed: bool = True,
     more: int = 0,
 ) -> None:
-    """Let Hypothesis call ``example`` with drawn arguments, and shrink those that raise
+    """Have Hypothesis call ``example`` with drawn arguments, and shrink those that raise
     :class:`ViolationFound`. ``more`` is the number of examples beyond the effort; ``fixed`` says
     whether the fixed examples run too."""
     assert call.case.over is not None
@@ -252,12 +252,12 @@ def draw(
 
 
 DRAWN_IN_REAL_TIME = 8
-"""How many examples are drawn for each one that runs in real time."""
+"""The number of examples that are drawn for each one that runs in real time."""
 
 
 def plans_in_real_time(run: Run, call: Call, seed: int, *, fixed: bool) -> list[Mapping[str, Any]]:
-    """Return the examples to run. Real time runs few, so those that differ most are chosen out of
-    many; the first drawn is the simplest and shows least."""
+    """Return the examples to run. Real time runs only a few, so those that differ most are chosen
+    out of many. The first one drawn is not considered, because it is the simplest."""
     drawn: list[Mapping[str, Any]] = []
     wanted = count(run, call)
     more = (DRAWN_IN_REAL_TIME - 1) * wanted

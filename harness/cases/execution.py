@@ -2,8 +2,8 @@
 
 Hypothesis draws the examples of a property. In virtual time each example runs as soon as it is
 drawn, and failures are shrunk. In real time the examples are drawn first and then run concurrently
-on separate connections, which takes little longer than the longest example; shrinking in real time
-would prove little."""
+on separate connections, which takes little longer than the longest example. Failures in real time
+are not shrunk, because that would prove little."""
 
 import hashlib
 import time
@@ -60,11 +60,12 @@ from brokerproof.harness.worlds.bounds import Action, LimitReached
 __all__ = ["ATTEMPTS", "EFFORTS", "Call", "Run", "execute"]
 
 LATE: Duration = 500 * NS_PER_MS
-"""If the host was this late, it may itself have made a control fail: our clients have TTLs of 1 s
+"""If the host was this late, its delay may have made a control fail: our clients have TTLs of 1 s
 and send something every half second."""
 SIDE_BY_SIDE_EXAMPLES = 16
 MORE_DRAWS = 4
-"""The most times that another set of examples is drawn while a situation is unreached."""
+"""The maximum number of times that another set of examples is drawn while a situation is
+unreached."""
 
 
 def execute(run: Run, call: Call) -> Result:
@@ -157,9 +158,9 @@ def try_once(run: Run, call: Call) -> ExampleRecord:
 def died_of(
     run: Run, call: Call, record: ExampleRecord, frames: Sequence[Action], how: str
 ) -> tuple[Result, list[Event]]:
-    """Return the result and the trace of a case whose ``frames`` killed the broker. Of the
-    requirements not known to hold, the gravest counts as violated. The others are not judged,
-    because a dead broker looks the same to every client."""
+    """Return the result and the trace of a case whose ``frames`` killed the broker. The gravest of
+    the requirements not known to hold counts as violated. The others are not judged, because a dead
+    broker looks the same to every client."""
 
     def gravity(finding: Finding) -> tuple[bool, int, bool]:
         level = run.catalogue.find(finding.requirement).level
@@ -264,8 +265,9 @@ def _judge_broken(findings: list[Finding], problem: str) -> _Judgement:
 
 
 def _judge_unmet(findings: list[Finding], problem: str, seen: Seen = Seen.UNMET) -> _Judgement:
-    """Judge a case that ended early although the broker serves other clients: the broker refused or
-    lacked something on which the case relies, the host was late, or a limit was reached."""
+    """Judge a case that ended early although the broker serves other clients. Either the broker
+    refused or lacked something on which the case relies, or the host was late, or a limit was
+    reached."""
     unmet = [Finding(finding.requirement, seen, problem) for finding in findings]
     judged = tuple(with_verdict(finding, Verdict.INCONCLUSIVE) for finding in unmet)
     return _Judgement(Verdict.INCONCLUSIVE, problem, judged)
@@ -290,9 +292,9 @@ def _judge_lacking(run: Run, call: Call, findings: list[Finding], problem: str) 
 def _judge_excused(
     run: Run, call: Call, findings: list[Finding], problem: str, deviation: ListedDeviation
 ) -> _Judgement:
-    """Judge a case whose control failed as a known deviation expects. Earlier violations are judged
-    normally. Other findings are ignored, because the case did not run in full; its verdict is
-    KNOWN, from the control's deviation."""
+    """Judge a case whose control failed as a known deviation predicts. Earlier violations are
+    judged normally. Other findings are ignored, because the case did not run in full. Its verdict
+    is KNOWN, from the control's deviation."""
     violations = [finding for finding in findings if finding.seen is Seen.VIOLATED]
     by_requirement = {finding.requirement: finding for finding in _judged(run, call, violations)}
     judged = tuple(
@@ -390,8 +392,8 @@ def _batch(
     """Draw all plans, then run them concurrently in separate worlds numbered from ``played``;
     return the next number. Examples that the host's lateness left undecided run again. In the
     ``last`` attempt, a few whose control failed, perhaps in a race, also run again at the end, one
-    by one. Once as many have failed as run at once, no more begin; a missing address kind is no
-    failure."""
+    by one. Once as many examples have failed as can run at once, no more are started. A missing
+    kind of address does not count as a failure."""
     plans = plans_in_real_time(run, call, seed, fixed=not played)
     jobs: list[Future[ExampleRecord]] = []
 
@@ -403,7 +405,7 @@ def _batch(
         if not any(finding.uncertain for finding in combine(record.findings)):
             return record
         again = ExampleRecord()
-        # Use new names: the broker may not have noticed yet that the first run is over.
+        # Use new names, because the broker may not have noticed yet that the first run is over.
         one_example(run, call, again, plan, seed + len(plans) + number, number)
         return again
 
@@ -502,7 +504,8 @@ def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
 def _unlisted_first(
     run: Run, call: Call, record: ExampleRecord, findings: list[Finding]
 ) -> list[Finding]:
-    """Return ``findings`` with unlisted violations first, so that listed ones do not hide them."""
+    """Return ``findings`` with violations that are not listed as known deviations first, so that
+    listed ones do not hide them."""
     unlisted: dict[str, Finding] = {}
     for finding in confirm_and_shrink.violations(record):
         if not confirm_and_shrink.is_listed(run, call, finding):
@@ -521,8 +524,8 @@ def _is_open(run: Run, call: Call, finding: Finding) -> bool:
 
 
 def _listed_deviation(run: Run, call: Call, finding: Finding) -> Deviation | None:
-    """Return the known deviation that a violation shows. It may be uncertain, since a reset may
-    have lost earlier bytes."""
+    """Return the known deviation that explains a violation. The violation may be uncertain, since a
+    reset may have lost earlier bytes."""
     if finding.seen is not Seen.VIOLATED:
         return None
     return match(run.deviations, call.id, finding.requirement, finding.detail, run.facts.version)

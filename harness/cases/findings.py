@@ -43,12 +43,13 @@ MARGIN_SHARE = 50
 added."""
 ON_TIME_SHARE = 20
 """A periodic sender's gap counts as measured on time if the host's lateness was less than the gap's
-bound divided by this number: such a gap shows a sender that is late by a tenth."""
+bound divided by this number. Such a measurement would show a sender that is late by a tenth."""
 
 
 LATENESS_SHARE = 6
-"""A duration that reaches its lower bound proves nothing if the host was so late that an event too
-early by the bound divided by this number could have been measured at the same instant."""
+"""A duration that reaches its lower bound proves nothing if the host was too late: an event that
+occurred too early, by the bound divided by this number, could then have been measured at the same
+instant."""
 
 
 class CaseRecord(Judge):
@@ -69,7 +70,7 @@ class CaseRecord(Judge):
 
     @property
     def virtual(self) -> bool:
-        """True if time jumps. A case may base sizes on this, but never expectations."""
+        """True if time jumps. A case may choose sizes by this, but never expectations."""
         return self.world.clock is Clock.VIRTUAL
 
     @property
@@ -111,7 +112,7 @@ class CaseRecord(Judge):
         """Record every later violation as uncertain, because a close may have lost bytes that would
         clear the broker.
 
-        The rule needs no other code, since every expectation uses :meth:`record_finding`."""
+        This method is sufficient, since every expectation uses :meth:`record_finding`."""
         self._inconclusive = reason
 
     def record_finding(
@@ -186,7 +187,7 @@ class CaseRecord(Judge):
         self.example_record.findings.append(finding)
         if finding.seen is Seen.HELD:
             if (requirement, detail) in self.example_record.held:
-                return  # a model repeats the finding at every step; readers need it once
+                return  # a model repeats the finding at every step, but readers need it only once
             self.example_record.held.add((requirement, detail))
         self.record(Judged(at_ns=self.now(), requirement=requirement, seen=seen, detail=detail))
 
@@ -267,15 +268,16 @@ class MeasurementJudge(CaseRecord):
             )
 
     def punctuality(self, period: Duration) -> Duration:
-        """Return the lateness allowed for a correct periodic sender. In virtual time, where timers
-        are never late, it is zero; in real time a tenth of the period, at least 50 ms, a tolerance
-        that STOMP11-HB-12 and STOMP12-HB-12 ask of receivers."""
+        """Return the lateness allowed for a correct periodic sender. It is zero in virtual time,
+        where timers are never late. In real time it is a tenth of the period, but at least 50 ms.
+        STOMP11-HB-12 and STOMP12-HB-12 ask receivers for such a tolerance."""
         return 0 if self.virtual else max(self.world.of_host(ms(50)), period // 10)
 
     def sending_jitter(self, period: Duration) -> Duration:
-        """Return the lateness allowed for a sender that is judged by its own period. No text grants
-        a tolerance: it is zero in virtual time, and a fiftieth of the period, at least 10 ms, in
-        real time. The host's lateness is added (:meth:`judge_period`, :meth:`margin`)."""
+        """Return the lateness allowed for a sender that is judged by its own period. No
+        specification grants a tolerance, so it is zero in virtual time. In real time it is a
+        fiftieth of the period, but at least 10 ms. The host's lateness is added
+        (:meth:`judge_period`, :meth:`margin`)."""
         return 0 if self.virtual else max(self.world.of_host(ms(10)), period // 50)
 
     def margin(self, bounds: tuple[Duration, Duration | None], since: Instant) -> Duration:
@@ -324,7 +326,7 @@ class MeasurementJudge(CaseRecord):
 
     def _may_be_early(self, since: Instant, value: Duration, low: Duration) -> bool:
         """True if the event measured at ``value`` may have happened far below ``low``, because the
-        host was late all the time between these instants. Earlier lateness is ignored."""
+        host was late during the whole time between the two. Earlier lateness is ignored."""
         if self.virtual or low <= 0:
             return False
         early = max(self.world.of_host(MARGIN_FLOOR), low // LATENESS_SHARE)
@@ -417,7 +419,7 @@ class MeasurementJudge(CaseRecord):
         bounds: tuple[int, int | None],
         unit: str,
     ) -> bool:
-        """Judge a count against both bounds of [lo, hi]; counts have no margin."""
+        """Judge a count against both bounds of [lo, hi]. Counts have no margin."""
         low, high = bounds
         self._measured(requirements, label, value, low, high, 0, unit)
         should = (

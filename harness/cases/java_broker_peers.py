@@ -26,8 +26,8 @@ class JavaBrokerPeers(Connections):
     def core(
         self, *, acceptor: str | None = None, version: int | None = None, **session: Any
     ) -> CorePeer:
-        """Return a CORE peer with a started session; ``session`` has fields of create-session. If
-        this state is not reached, a control has failed; that is no finding."""
+        """Return a CORE peer with a started session; ``session`` has fields of create-session. A
+        failure on the way there is a failed control, not a finding."""
         peer = self.core_peer(
             acceptor=acceptor, **({} if version is None else {"version": version})
         )
@@ -54,7 +54,7 @@ class JavaBrokerPeers(Connections):
         self, *, acceptor: str | None = None, version: int | None = None, **options: Any
     ) -> OpenWirePeer:
         """Return a logged-in OpenWire peer with session 1; ``options`` are options of its
-        WireFormatInfo. If this state is not reached, a control has failed; that is no finding."""
+        WireFormatInfo. A failure on the way there is a failed control, not a finding."""
         peer = self.openwire_peer(acceptor=acceptor, version=version)
         identity = self.target.identity
         peer.negotiate(**options)

@@ -1,7 +1,7 @@
 """A client and a broker together. A driver makes a client library follow a scenario of
-``fixtures/pairs.toml``, while we relay and follow its connections. General rules judge the pair:
-signs of life in both directions, no lost or duplicated messages, no unexpected close, and a message
-that still passes at the end."""
+``fixtures/pairs.toml``, while we relay its connections to the broker and observe them. General
+rules judge the pair: signs of life in both directions, no lost or duplicated messages, no
+unexpected close, and a message that still passes at the end."""
 
 import json
 import tomllib
@@ -150,7 +150,7 @@ class PairTrial:
         self._missing, self._mode, self._keeps = 0, "", False
         self._settled: set[int] = set()
         self._returns: Counter[bytes] = Counter()
-        """How many more times each message may arrive, by body."""
+        """The number of further times that each message may arrive, by body."""
         identity, of_stomp = broker.identity, self._speech["capability"] == "stomp"
         parameters, spoken = identity.profile.parameters, client.identity.capabilities
         self._acceptor = identity.default_acceptor if of_stomp else identity.default_amqp_acceptor
@@ -220,8 +220,8 @@ class PairTrial:
         self.world.at(self._tick_due, self._tick)
 
     def _act(self, what: str, *, waits: bool = False, **values: Any) -> None:
-        """Send the client this command. Commands are executed in order; a refusal is noticed
-        later."""
+        """Send the client this command. Commands are executed in order, so a refusal is noticed
+        only later."""
         known = {name: json.dumps(value) for name, value in (self._values | values).items()}
         for line in self._speech[what]:
             step = json.loads(Template(line).substitute(known))
@@ -341,7 +341,7 @@ class PairTrial:
 
     def do_notice(self) -> None:
         """Check that each side closes a connection on which the promised signs of life are missing.
-        It has three intervals plus ten seconds, because some libraries add five."""
+        Each side has three intervals plus ten seconds, because some libraries add five."""
         line, since = self.lines[-1], self.world.now()
         dues = {side: line.pair.halves[SIDES[1 - side]].due for side in (0, 1)}
         dues = {side: due for side, due in dues.items() if 0 < due <= 2 * self._interval}

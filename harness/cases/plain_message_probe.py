@@ -25,10 +25,11 @@ _BODY = b"a plain message"
 _RECEIPT = seconds(2)
 _MOST_BYTES = 1024 * 1024
 _MOST_FRAMES = 1_000
-"""The most frames of a probe; a plain message takes about 20."""
+"""The maximum number of frames in a probe. A plain message takes about 20."""
 _MANY_FRAMES = 100
-"""A target that sent more frames than this without an answer is not silent but floods us. A host
-that also reads floods in concurrent cases may not reach :data:`_MOST_FRAMES` in time."""
+"""A target that sent more frames than this without an answer counts as flooding us, not as silent.
+The limit is low because a host that also reads floods in concurrent cases may not reach
+:data:`_MOST_FRAMES` in time."""
 
 
 class _ProbeBench(Bench):
@@ -43,7 +44,7 @@ def _stomp(bench: Bench) -> None:
     peer.subscribe(place, peer.transaction, headers={"receipt": receipt}, receipt=False)
     # A broker that sends no receipts still serves; the cases judge that.
     peer.watch_for(frame("RECEIPT", {"receipt-id": receipt}), within=_RECEIPT)
-    # By another client: not every broker delivers a message to its sender.
+    # Send it from another client, because not every broker delivers a message to its sender.
     bench.stomp().publish(place, _BODY, receipt=False)
     peer.message(body=_BODY)
 
@@ -98,8 +99,8 @@ class ProbeFailure:
 
 
 LATE_SHARE = 10
-"""The host is late if it, or the broker's process on it, waited for a core for one part in this
-many of the probe's time limit."""
+"""The host counts as late if it, or the broker's process on it, waited for a core for longer than
+the probe's time limit divided by this number."""
 
 
 class PlainMessageProbe:

@@ -1,12 +1,13 @@
 """Decides which passing examples of a property are recorded in virtual time.
 
 Generated histories repeat themselves, and a report reads every recorded event. So examples are
-recorded until their events reach a budget. After that, and if it alone exceeds the budget, an
-example is recorded only if it decides a finding, reaches a situation for the first time, or has a
-measurement nearer to a bound than all earlier ones. A property that tries large amounts begins with
-a small one, which shows the same behaviour. Unrecorded examples are judged as they run, and the
-result counts them. In virtual time nothing is lost: the same seed reproduces the same events. Real
-time has no budget, because a real broker's behaviour cannot be reproduced."""
+recorded until their events reach a budget. After that, an example is recorded only if it decides a
+finding, reaches a situation for the first time, or has a measurement nearer to a bound than all
+earlier ones. The same applies to an example that alone exceeds the budget. A property that tries
+large amounts begins with a small one, which shows the same behaviour. Unrecorded examples are
+judged as they run, and the result counts them. In virtual time nothing is lost: the same seed
+reproduces the same events. Real time has no budget, because a real broker's behaviour cannot be
+reproduced."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ EVENTS = 2_000
 @dataclass(slots=True)
 class RecordingBudget:
     most: int = field(default_factory=lambda: EVENTS)
-    """The budget, and the most events of an example that is recorded for no special reason."""
+    """The budget. An example with more events than this is recorded only for a special reason."""
     _spent: int = 0
     _findings: list[Finding] = field(default_factory=list)
     _situations: set[str] = field(default_factory=set)

@@ -10,7 +10,8 @@ from brokerproof.harness.catalogue.areas import area_of
 
 _TOKEN = re.compile(r"\(|\)|[^\s()]+")
 _ID = re.compile(r"\w+(\.\w+)+(\[\S*\])?")
-"""The id of a case, or the name of a case or module, as opposed to words to search for in ids."""
+"""The id of a case, or the name of a case or module. Anything else is words to search for in
+ids."""
 _OPERATORS = frozenset({"and", "or", "not", "(", ")"})
 
 
@@ -112,7 +113,7 @@ def _fits(words: str, case: Selectable) -> bool:
         for token in _TOKEN.findall(words)
     ]
     try:
-        # Each term is an operator, True or False; the user's text is never evaluated.
+        # Each term is an operator, True or False. The user's text is never evaluated.
         return bool(eval(" ".join(terms)))
     except SyntaxError:
         if "[" in words:  # another case's id, whose brackets may contain spaces and operators

@@ -110,9 +110,9 @@ class StompPeers(Connections):
     ) -> StompPyPeer:
         """Connect stomp.py, with its own threads and socket unless in virtual time.
 
-        ``heart_beat`` is in milliseconds; ``threads`` selects the form where both are possible."""
+        ``heart_beat`` is in milliseconds. ``threads`` selects the form if both are possible."""
         from brokerproof.harness.clients import (
-            stomppy_transports,  # only runs that use it pay for the library
+            stomppy_transports,  # only runs that use the library load it
         )
 
         identity = self.target.identity

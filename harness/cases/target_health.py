@@ -38,24 +38,24 @@ from brokerproof.harness.worlds.bounds import BrokerDied, RunBounds, RunStopped
 from brokerproof.harness.worlds.resident_memory import give_back, resident_bytes
 
 TRIES = 3
-"""The number of consecutive failed probes after which the target counts as unusable."""
+"""After this many consecutive failed probes, the target counts as unusable."""
 PATIENCE_WITH_HOST = 10
-"""The most consecutive failed probes that are excused because this host was late. If there are
-more, the target itself may be keeping the host busy."""
+"""The maximum number of consecutive failed probes that are excused because this host was late.
+Beyond that, the target itself may be keeping the host busy."""
 RETRY_AFTER: Duration = seconds(1)
-"""The pause after a refused or closed connection, as the broker may be restarting."""
+"""The pause after a refused or closed connection, because the broker may be restarting."""
 FEW = 4
 MANY = 20
-"""The numbers of probes after one that passed: if none failed recently, and if one did."""
+"""How many probes follow one that passed: first if none failed recently, then if one did."""
 FAILURES = 3
 WINDOW = 100
 MOST_OF_PROBLEM = 200
-"""The most characters of a case's problem in the final sentence of a run. Some problems list
-everything received, which may be dozens of frames."""
+"""The maximum number of characters of a case's problem in the final sentence of a run. Some
+problems list everything received, which may be dozens of frames."""
 DEATHS = frozenset({Fault.GONE, Fault.CLOSES, Fault.SILENT})
 LOOK_EVERY: Duration = NS_PER_S // 10
 SILENCE: Duration = seconds(12)
-"""After this time without receiving anything, the target is asked for a login."""
+"""After this long without receiving anything, brokerproof tries to log in to the target."""
 
 
 class TargetHealth:
@@ -87,8 +87,8 @@ class TargetHealth:
         self._check_stability("when the run began")
 
     def in_fork(self, name: str) -> Self:
-        """Return a copy for the named forked process: the copy keeps the initial results but sends
-        its messages to separate addresses."""
+        """Return a copy for the named forked process: the copy keeps the initial results, but sends
+        its messages to different addresses."""
         forked = copy.copy(self)
         assert isinstance(self._target, SocketTarget)
         forked._bounds = self._target.bounds
@@ -129,7 +129,7 @@ class TargetHealth:
         noticed_at = self._bounds.now()
         with self._lock:
             self._bounds.check()
-            # else a case that asked later has the answer already
+            # otherwise a later examination has already answered
             if self._examined_at < noticed_at:
                 self._examined_at = self._bounds.now()
                 self._refusal = self._examine(self._noticed(case, problem))
@@ -140,7 +140,7 @@ class TargetHealth:
         self._passing.clear()
 
     def examine_silence(self) -> None:
-        """Stop the run if nothing was received for a long time and the target accepts no login."""
+        """Stop the run if nothing was received for a long time and the target rejects a login."""
         now = self._bounds.now()
         if now - max(self._bounds.received_at, self._examined_at) < SILENCE or not self._passing:
             return
@@ -153,7 +153,7 @@ class TargetHealth:
                     self._stop_for(failures[-1], quiet)
 
     def _examine(self, occasion: str) -> str:
-        # The target may have restarted quickly.
+        # The process may have ended although a quickly restarted target answers.
         if self._watches_process and self._process_has_ended():
             end = self._process_end() or "its process has ended"
             reason = f"{self._name} {Fault.GONE}: {end}; {occasion}{self._unanswered()}"
@@ -268,7 +268,8 @@ def _text(failure: ProbeFailure) -> str:
 
 
 class RunWatch:
-    """Watches this process's memory and the target's silence in a thread until the run stops."""
+    """Watches this process's memory and the target's silence in a separate thread, until the run
+    stops."""
 
     def __init__(self, target: SocketTarget, health: TargetHealth) -> None:
         self._target = target

@@ -1,6 +1,6 @@
-"""Chooses few examples out of many drawn ones, so that together they have as many different values
-as possible. In real time a property runs three to five examples, and three that were drawn at
-random often agree in a version, a mode or a size."""
+"""Chooses a few of many drawn examples, so that together they have as many different values as
+possible. In real time a property runs three to five examples. Three that were drawn at random often
+have the same version, mode or size."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,16 +11,17 @@ from statistics import median
 from typing import Any
 
 TOO_LONG = 2
-"""Examples with more than this many times the median number of traits are passed over, since each
-trait costs real time."""
+"""Examples with more than this many times the median number of traits are passed over, because each
+trait takes real time."""
 
 
 def widest(
     drawn: Sequence[Mapping[str, Any]], wanted: int, fixed: Iterable[Mapping[str, Any]] = ()
 ) -> list[Mapping[str, Any]]:
     """Return ``wanted`` of the ``drawn`` examples. Each adds the most traits that neither the
-    ``fixed`` examples nor those chosen before it have; of equals the first drawn is chosen. A trait
-    of a single drawn example is chance, such as one of many texts, and does not count."""
+    ``fixed`` examples nor those chosen before it have. Of equally good ones, the one drawn first is
+    chosen. A trait that only one drawn example has, such as one of many texts, is due to chance and
+    does not count."""
     had = [frozenset(traits(plan)) for plan in drawn]
     often = Counter(trait for has in had for trait in has)
     seen = {trait for plan in fixed for trait in traits(plan)}
@@ -35,8 +36,8 @@ def widest(
 
 
 def traits(value: object, place: str = "") -> Iterator[tuple[object, ...]]:
-    """Yield what distinguishes an argument: where in it which value, kind of step, sequence of two
-    steps, or order of magnitude stands."""
+    """Yield an argument's traits: its values, kinds of step, sequences of two steps, and orders of
+    magnitude, each with its place in the argument."""
     if is_dataclass(value) and not isinstance(value, type):
         yield place, type(value).__name__
         for field in fields(value):

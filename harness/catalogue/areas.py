@@ -1,7 +1,7 @@
-"""The areas of the mission, and the area to which each requirement belongs.
+"""The areas of brokerproof's mission, and the area to which each requirement belongs.
 
 For each area, the report and the last lines of a run say whether the broker keeps its promises,
-because "1,043 of 1,108 cases" answers no user's question."""
+because "1,043 of 1,108 cases" does not answer a user's question."""
 
 import functools
 import re
@@ -15,7 +15,7 @@ from brokerproof.harness.model.enums import StrEnum
 
 
 class Area(StrEnum):
-    """A part of the mission. The order is that of reports."""
+    """A part of the mission. Reports use this order."""
 
     HEARTBEAT = "heartbeat"
     WINDOW = "window"
@@ -65,7 +65,8 @@ CORES: dict[Area, Sequence[Core]] = {
 
 
 def rule_of(requirement: str) -> str:
-    """Return who states the rule: the usual name of a protocol or vendor; empty for anyone else."""
+    """Return the usual name of the protocol or vendor that states the rule; empty for anyone
+    else."""
     if vendor := _VENDOR.match(requirement):
         return vendor[1]
     return next((name for name, ids in _PROTOCOLS.items() if re.match(ids, requirement)), "")

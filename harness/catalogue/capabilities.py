@@ -48,12 +48,13 @@ class Capability:
     configure: str
     """What to do so that the cases that need the capability can run."""
     family: str
-    """The profile of the only family whose brokers can have the capability; empty for any."""
+    """The profile of the only family whose brokers can have the capability; empty for any
+    family."""
     protocol: str
     """The protocol without which no target has the capability; empty for none."""
     endpoints: frozenset[str]
-    """A target given by addresses has the capability only if it names one of these endpoints; empty
-    if any will do."""
+    """The endpoints of which a target given by addresses must name one to have the capability;
+    empty if any will do."""
     judged_on: Mapping[str, str]
     """The shipped target that is configured for the capability, by the family's profile."""
     ours: bool
@@ -137,8 +138,8 @@ def missing(
 
 def main_reasons(skips: Iterable[str], most: int) -> tuple[list[tuple[str, int]], int]:
     """Return the ``most`` main reasons from SKIP sentences, each as "no NAME" with its number of
-    cases, and the number of cases with other reasons. A case counts once: for the most frequent
-    capability that it needs and the target lacks. Missing protocols are not named."""
+    cases, and the number of cases with other reasons. A case counts only once, under the most
+    frequent capability that it needs and the target lacks. Missing protocols are not named."""
     protocols = {f"no {name}" for name, known in listed().items() if known.protocol == name}
     lacks = [set(_LACK.findall(skip)) or {skip.partition(":")[0]} for skip in skips]
     left = [{"no further protocols"} if names & protocols else names for names in lacks]

@@ -68,8 +68,8 @@ class Deviation:
     sometimes: bool = False
     """True for a race that need not show in every run."""
     control: bool = False
-    """True if the entry explains not a finding but a failed control of its case, or a limit that
-    the case reached."""
+    """True if the entry explains a failed control of its case, or a limit that the case reached,
+    instead of a finding."""
     harm: bool = False
     """True if the broker may not survive the case."""
 
@@ -226,7 +226,7 @@ def _check(deviation: Deviation) -> None:
         ) from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # syntax that a future Python may read differently
+            warnings.simplefilter("error")  # a future Python may read such syntax differently
             re.compile(deviation.expected)
     except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as problem:
         raise BadData(

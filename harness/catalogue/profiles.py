@@ -37,7 +37,7 @@ class MissingParameter(LookupError):
 
 
 class Stated(dict[str, Any]):
-    """The stated parameters. Looking up any other raises :class:`MissingParameter`."""
+    """The stated parameters. Looking up any other parameter raises :class:`MissingParameter`."""
 
     def __missing__(self, name: str) -> Any:
         raise MissingParameter(

@@ -6,7 +6,7 @@ identifies it, ``[document.anchors]`` has a URL fragment for each section, and e
 document; ``suites/repo/quotations.py`` compares them with its text.
 
 ``level`` is the strength of the statement, and ``verb`` is the document's own word for it. READING
-marks our interpretation of a silent or ambiguous text; its ``note`` says what the text leaves open.
+marks our interpretation of a silent or ambiguous text. Its ``note`` says what the text leaves open.
 ``releases`` is the range of vendor releases whose manual has the sentence. ``subject`` is the party
 bound: ``server``, ``client``, or ``both`` if the sentence binds the frame itself or either end.
 Duties of clients alone are judged only when a client is on trial, never on a broker. ``observe`` is
@@ -40,7 +40,7 @@ SUBJECTS = ("server", "client", "both")
 OBSERVE = ("wire", "wire+time", "files", "none")
 
 _UNDERSTOOD = 12
-"""A quotation of at least this many words can be understood on its own."""
+"""A quotation with at least this many words can be understood on its own."""
 _DOCUMENT = {
     "source": Key(str),
     "version": Key(str),
@@ -96,8 +96,9 @@ class Document:
     chapters with which this project began."""
     about: str
     anchors: Mapping[str, str]
-    """The URL fragment of each section; empty if it has none. A document in several files has a
-    ``url`` that ends in a slash, and file and fragment here: ``part-2.html#frames``."""
+    """The URL fragment of each section; empty if it has none. If a document consists of several
+    files, its ``url`` ends in a slash, and file and fragment are stated here:
+    ``part-2.html#frames``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from brokerproof.harness.model.input_file import BadInput, OneSentence
 MOST_BYTES = 8 << 20
 MOST_DEPTH = 16
 _NESTED = re.compile(r"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*\.[ \t]*){40}")
-"""Keys with many parts: tomllib's time for a dotted key is quadratic in their number."""
+"""A key with many parts, for which tomllib would need quadratic time."""
 
 
 class BadData(OneSentence):

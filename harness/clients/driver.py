@@ -1,7 +1,7 @@
-"""The harness's end of a driver, a small program that makes a client library on trial follow a case
-and passes on the library's reports. They talk over the driver's standard input and output, with one
-JSON object per line (``docs/reference/client-drivers.md``): ``{"do": "send", …}`` to the driver,
-``{"saw": "message", …}`` from it."""
+"""The harness's end of a driver. A driver is a small program that makes a client library on trial
+follow a case, and passes on what the library reports. Driver and harness exchange one JSON object
+per line over the driver's standard input and output (``docs/reference/client-drivers.md``):
+``{"do": "send", …}`` to the driver, ``{"saw": "message", …}`` from it."""
 
 import base64
 import json
@@ -45,7 +45,8 @@ class Driver(Conversation[ClientEvent]):
         return frame.brief()
 
     def instead(self) -> str:
-        """Return what the client reported instead, without returned calls."""
+        """Return in words what the client reported instead, ignoring reports that a call
+        returned."""
         told = [event.brief() for event in self.inbox if event.step != "did"]
         return f"the client reported {'; '.join(told[:3]) or 'nothing'}"
 
@@ -91,7 +92,7 @@ def body_fields(body: bytes) -> dict[str, str]:
 def _event(line: bytes) -> ClientEvent:
     try:
         values = json.loads(line)
-        values.pop("at", None)  # the client's own clock: for the reader of the trace
+        values.pop("at", None)  # the client's own clock, only for readers of the trace
         return ClientEvent(str(values.pop("saw")), values)
     except (ValueError, KeyError, TypeError, AttributeError):
         return ClientEvent(UNREADABLE, {"line": line.decode("utf-8", "replace")[:300]})

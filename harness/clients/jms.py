@@ -1,8 +1,8 @@
-"""ActiveMQ's own Java client in a separate process: runs ``JmsClient.java`` and reports how far it
-got.
+"""ActiveMQ's own Java client in a separate process: runs ``JmsClient.java`` and reports how far the
+client got.
 
-The jars come from the broker (:func:`brokerproof.harness.targets.activemq.broker.install`). It
-needs a JDK that can run source files: version 11 or later."""
+The jars come from the broker (:func:`brokerproof.harness.targets.activemq.broker.install`). The
+client needs a JDK that can run source files: version 11 or later."""
 
 import subprocess
 from importlib.resources import as_file, files

@@ -19,7 +19,7 @@ from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Amqp0
 from brokerproof.harness.protocols.conversation import Conversation, Judge, Requirements
 from brokerproof.harness.worlds.world import World
 
-# Failures are reported to the case; pika would also print them on standard error.
+# Failures are reported to the case; pika would also print them to standard error.
 logging.getLogger("pika").addHandler(logging.NullHandler())
 logging.getLogger("pika").propagate = False
 

@@ -141,7 +141,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         body = ""
         if isinstance(frame.subject, Arrived):
             carried = frame.subject.message.body
-            # A view's bytes may be freed by now, and its address means nothing.
+            # The bytes of a view may be freed by now, and its address means nothing.
             body = (
                 f" {carried.nbytes} bytes"
                 if isinstance(carried, memoryview)

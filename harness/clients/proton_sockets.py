@@ -54,8 +54,8 @@ class _ObservedIO(IOHandler):
         self._observed: list[Any] = []
 
     def close_sockets(self) -> None:
-        """Close the sockets that an ended container leaves open: the broker would take them for
-        live connections."""
+        """Close the sockets that an ended container leaves open. Otherwise the broker would take
+        them for live connections."""
         for selectable in self._observed:
             selectable.close()
 
@@ -185,8 +185,8 @@ class BlockingPeer:
                 self.ended = content
 
     def _ask(self, words: str, action: Callable[[], T], proves: Requirements | None) -> T:
-        """Run ``action``. If Proton fails, that violates ``proves`` or, if ``proves`` is not given,
-        a control has failed."""
+        """Run ``action``. A failure of Proton violates ``proves`` or, without ``proves``, is a
+        failed control."""
         trouble = ""
         try:
             done = action()
@@ -312,7 +312,7 @@ class _Ears(MessagingHandler):
     def on_do(self, event: Any) -> None:
         try:
             event.subject(self.container, self.connection)
-        except Exception as problem:  # the thread continues and the case is notified
+        except Exception as problem:  # the thread continues, and the case is notified
             self.tell("told", ("failed", None, f"{type(problem).__name__}: {problem}"))
 
     def on_message(self, event: Any) -> None:
@@ -488,8 +488,8 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def drain(self, address: str, credit: int, *, capabilities: tuple[str, ...] = ()) -> None:
-        """Attach a receiver, give this credit and drain the link. The returned credit is reported
-        as ``drained``."""
+        """Attach a receiver, give this credit and drain the link. The credit that the broker
+        returns is reported as ``drained``."""
 
         def action(container: Any, connection: Any) -> None:
             options = with_capabilities(capabilities, source=True)
@@ -499,9 +499,9 @@ class ContainerPeer(Conversation[ProtonEvent]):
         self.do(action)
 
     def _once_attached(self, receiver: Any, action: Callable[[], None]) -> None:
-        """Run ``action`` after the broker's attach. Earlier, Proton's flow would state a
-        delivery-count of 0, which it cannot know (2.7.4). If the broker started at another count,
-        the credit would not be the case's."""
+        """Run ``action`` after the broker's attach. Before that, Proton's flow would state a
+        delivery-count of 0, although Proton cannot know the count yet (2.7.4). If the broker
+        started at another count, the credit would differ from what the case grants."""
         assert self._ears is not None
         self._ears.once_attached[receiver.name] = action
 

@@ -1,6 +1,6 @@
-"""A client for RabbitMQ's management API over a link in the case's own world. So it works in
-virtual and in real time, and the trace contains the requests and responses. h11 reads and writes
-HTTP. A real RabbitMQ refreshes most statistics only every five seconds, so
+"""A client for RabbitMQ's management API. Its link belongs to the case's own world, so the client
+works in virtual and in real time, and the trace contains the requests and responses. h11 reads and
+writes HTTP. A real RabbitMQ refreshes most statistics only every five seconds, so
 :meth:`ManagementPeer.until` waits."""
 
 import base64
@@ -92,7 +92,7 @@ class ManagementPeer(Conversation[Answer]):
             )
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        self.decode(at, b"")  # an answer may end with the connection
+        self.decode(at, b"")  # the end of the connection may be the end of the answer
         super().channel_closed(at, how)
 
     def _read(self, at: Instant) -> None:

@@ -14,8 +14,8 @@ Item = TypeVar("Item")
 
 class TokenBucket:
     """Gains ``rate`` tokens per second, holds at most ``burst``, and starts full. A rate of -1
-    means unlimited. The bucket is exact: it counts billionths of a token, and gains ``rate`` of
-    these each nanosecond."""
+    means unlimited. The bucket is exact, because it counts billionths of a token and gains ``rate``
+    of these each nanosecond."""
 
     def __init__(self, rate: int, burst: int = 1) -> None:
         if rate == 0 or rate < -1 or burst < 1:
@@ -39,8 +39,8 @@ class TokenBucket:
         return now if missing <= 0 else now - (-missing // self._rate)
 
     def spend(self, now: Instant) -> None:
-        """Take a token ``now``; one must be available. Call this method after the token was used,
-        since counting from a later instant never exceeds the rate."""
+        """Take a token ``now``; one must be available. Call this method after using the token: if
+        the count starts later, the rate is never exceeded."""
         if self._rate < 0:
             return
         self._parts = self._now(now) - NS_PER_S
@@ -48,7 +48,7 @@ class TokenBucket:
 
 
 class ConsumerFlow(Generic[Item]):
-    """The messages received but not consumed, and when the consumer may continue. Sizes are in
+    """The messages received but not yet consumed, and when the consumer may continue. Sizes are in
     bytes."""
 
     def __init__(self, window: int, rate: int, burst: int = 1) -> None:
@@ -100,7 +100,7 @@ class ProducerFlow(Generic[Item]):
         self.bucket = TokenBucket(rate, burst)
         self.waiting: deque[tuple[Item, int]] = deque()
         self.under_way = 0
-        """The number of bytes that were sent but not yet confirmed by the broker."""
+        """The number of bytes that were sent but that the broker has not confirmed yet."""
 
     def offer(self, item: Item, size: int) -> None:
         self.waiting.append((item, size))

@@ -45,7 +45,7 @@ class FlowClient(Protocol):
 
     def step(self) -> Instant | None:
         """Do everything that is possible now. Return the next instant at which more becomes
-        possible without an arrival (None: never)."""
+        possible even if nothing arrives (None: never)."""
 
     def stirs(self) -> bool:
         """True if something has arrived that :meth:`step` has not seen."""
@@ -83,8 +83,8 @@ class StompConsumer:
         )
         self.consumed: list[Frame] = []
         self._unasked: Frame | None = None
-        """With a window of 0, the consumed message: it stays unacknowledged so that no other
-        arrives."""
+        """With a window of 0, the consumed message. It stays unacknowledged so that no other
+        message arrives."""
         headers = {"consumer-window-size": str(options.consumer_window_size)}
         peer.subscribe(source, id, ack="client-individual", headers=headers)
 

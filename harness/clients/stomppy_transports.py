@@ -99,7 +99,7 @@ class _Ears(stomp.ConnectionListener):  # type: ignore[misc]
 
 class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
     """stomp.py's transport without a thread: it writes through ``write`` and reads what
-    :meth:`feed` gets."""
+    :meth:`feed` receives."""
 
     running: bool
 
@@ -146,8 +146,8 @@ class _MemoryTransport(stomp.transport.BaseTransport):  # type: ignore[misc]
             self._BaseTransport__read_frames()
 
     def end(self) -> None:
-        """End the stream: stomp.py's own loop finds nothing to read, cleans up, and reports the
-        end."""
+        """End the stream. stomp.py's own loop then finds nothing to read, cleans up, and reports
+        the end."""
         self._over = True
         self._io_loop()
 
@@ -191,7 +191,7 @@ class _Rounds:
         return True
 
     def sleep(self, duration: float) -> None:
-        # It calls sleep(0) if it has no beats to send: avoid an endless loop.
+        # stomp.py calls sleep(0) if it has no heartbeats to send. A minimum avoids an endless loop.
         self.slept = max(duration, 0.001)
 
 
@@ -273,7 +273,7 @@ class _SocketTransport(stomp.transport.Transport):  # type: ignore[misc]
     def receive(self) -> bytes | None:
         try:
             data: bytes | None = super().receive()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # nothing to read yet
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # nothing to read at the moment
             raise
         except OSError as problem:
             self._end("closed", self._ending.finish(problem))

@@ -85,7 +85,7 @@ def _judge(out: Path, release: Release, suites: str) -> str:
     outcome.write_text(json.dumps(begun | {"code": None, "sentence": "was interrupted"}), "utf-8")
     is_new = former | begun != former or not (folder / records.NAME).exists()
     try:
-        # Such a broker has another address each time.
+        # Such a broker gets a different address each time.
         with strangers.options_for(
             release.target, folder.with_name(f"{release.slug}.out")
         ) as named:

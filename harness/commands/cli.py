@@ -69,7 +69,7 @@ class _Commands(click.Group):
 
 
 def docstring(entry_point: EntryPoint) -> str:
-    """Return the docstring of the function behind ``entry_point``, read from its source because
+    """Return the docstring of the function that ``entry_point`` names, read from its source because
     importing it would take seconds; empty if the source is not found."""
     spec = find_spec(entry_point.module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):

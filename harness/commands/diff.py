@@ -320,7 +320,7 @@ def _tables(console: Console, shown: list[Difference], moved: list[Shift]) -> No
 
 
 def _whole(*names: str) -> list[Column]:
-    """Columns that are wrapped in a narrow terminal but not cut off, since half a name helps
+    """Columns that are wrapped in a narrow terminal but not cut off, because half a name helps
     nobody."""
     return [Column(name, overflow="fold") for name in names]
 

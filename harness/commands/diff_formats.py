@@ -9,9 +9,10 @@ from brokerproof.harness.model.verdicts import Verdict
 from brokerproof.harness.results.difference import Course, Difference, Shift
 
 MOST_ROWS = 100
-"""The most rows of a Markdown table, because a job summary may not exceed a megabyte."""
+"""The maximum number of rows in a Markdown table, because a job summary may not exceed a
+megabyte."""
 MOST_ANNOTATIONS = 10
-"""The most annotations of each kind: GitHub shows no more for a step."""
+"""The maximum number of annotations of each kind. GitHub shows no more for a step."""
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>()#|!~]")
 _TITLES = {
     Course.WORSE: "Worse",

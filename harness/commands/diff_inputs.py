@@ -31,7 +31,7 @@ class Side:
     torn: bool
     chosen: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """The targets that are compared under another name because their releases differ."""
+    """The targets that are compared under another name because they are different releases."""
 
     @property
     def listed(self) -> dict[str, Mapping[str, Any]]:

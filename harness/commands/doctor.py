@@ -22,8 +22,8 @@ _JAVA = "Java for Spark and Artemis"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing to check. If something ``needed`` is missing, the doctor fails; if anything else is
-    missing, less is possible."""
+    """One thing to check. If something ``needed`` is missing, the doctor fails. Anything else that
+    is missing only limits what you can do."""
 
     name: str
     ok: bool

@@ -17,7 +17,7 @@ from brokerproof.harness.results.records import Result
 IMPACT = "impact="
 """Prefix of the ``--fail-on`` rule that names impacts."""
 MOST_RECORDED = 100
-"""The most changes that a run's header keeps for the report."""
+"""The maximum number of changes that a run's header keeps for the report."""
 
 
 _KEPT_FACTS = ("broker", "version", "configuration")
@@ -40,7 +40,7 @@ class Gated:
     @property
     def lost_services(self) -> list[Cause]:
         """The services that the broker offered in the baseline but no longer offers, each with the
-        cases that rely on it."""
+        cases that need it."""
         lost = [change.b for change in self.worse if change.lost_service and change.b is not None]
         return causes.group((latest.result for latest in lost), Verdict.INCONCLUSIVE)
 

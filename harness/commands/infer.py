@@ -155,7 +155,7 @@ def estimates(
     seed: int,
     prefixes: Sequence[str] = (),
 ) -> list[Estimate]:
-    """Return every estimate of these kinds for which the target has the protocol. If the probes of
+    """Return every estimate of these kinds for protocols that the target speaks. If the probes of
     one kind fail, that estimate says so, and the other probes continue."""
     virtual = target.clock is Clock.VIRTUAL
     longest = seconds(patience or (_VIRTUAL_PATIENCE_S if virtual else _REAL_PATIENCE_S))

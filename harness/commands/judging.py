@@ -43,8 +43,8 @@ from brokerproof.harness.trace.redaction import IN_URL, without_passcode
 
 DEFAULT_TARGETS = ("reference", "reference-real")
 _PYTEST_SET_UP, _PYTEST_USAGE, _PYTEST_NO_TESTS = 3, 4, 5
-"""Pytest also returns the first of these for errors of its own or of a plugin; the log then
-contains no sentence of ours."""
+"""Pytest also returns the first of these for errors of its own or of a plugin. In that case, the
+log contains no sentence of ours."""
 INCONCLUSIVE = 2
 _GRACE_S = 30.0
 """The time for a pytest process to end after SIGTERM, before it is killed."""
@@ -216,7 +216,7 @@ def _judge_all(
     report: ReportProcess,
 ) -> bool:
     """Judge one target after the other; return False if the run stopped at its first failure. The
-    process of ``report`` starts while the last target is judged."""
+    process that writes the report starts while the last target is judged."""
     seed, effort = seed_and_effort
     for number, (name, target) in enumerate(zip(asked.targets, loaded, strict=True), 1):
         if number == len(loaded):
@@ -401,7 +401,7 @@ def _reopen(folder: Path, seed: int | None) -> tuple[int, str]:
             f"--seed: the run in {folder} has seed {header['seed']}; omit --seed to continue"
             " with it"
         )
-    list(records.read(folder))  # find a garbled line before an hour of judging
+    list(records.read(folder))  # find a garbled line now, not after an hour of judging
     return header["seed"], header["effort"]
 
 
@@ -552,7 +552,7 @@ def _complete(target: Target, folder: Path) -> None:
 
 
 def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
-    """Return an error that says whose fault it is that judging was not completed."""
+    """Return an error that says why judging was not completed, and whose fault that is."""
     if shutil.disk_usage(folder).free < _NO_ROOM:
         again = (
             f"make room, and brokerproof run --resume --out {shlex.quote(str(folder))} goes on"

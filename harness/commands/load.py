@@ -205,7 +205,7 @@ class _Lines:
         self._last: Instant = 0
 
     def watch(self, progress: Progress) -> bool:
-        """Print the progress; never end the load."""
+        """Print the progress. Return False, because the load must not end here."""
         if (progress.at - self._last >= TELL_EVERY or progress.ending) and progress.at:
             self._last = progress.at
             numbers, lasted = progress.numbers, max(0, progress.at - progress.since) / NS_PER_S

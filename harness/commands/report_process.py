@@ -27,7 +27,8 @@ def command(folder: Path, *, quiet: bool) -> list[str] | None:
 
 
 class ReportProcess:
-    """A process that writes the report on request. As a context manager, it ends with the block."""
+    """A process that writes the report on request. Used as a context manager, it ends with the
+    block."""
 
     def __init__(self, command: list[str] | None) -> None:
         self._command = command
@@ -57,7 +58,7 @@ class ReportProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                process_group=0,  # Ctrl-C is for the run, which ends this process
+                process_group=0,  # Ctrl-C goes to the run, which ends this process
             )
 
     def write(self) -> None:

@@ -1,5 +1,5 @@
 """``brokerproof run``: the options of a run. :mod:`brokerproof.harness.commands.judging`, which
-judges, is imported only when a run begins, so ``run --help`` does not wait for it."""
+does the judging, is imported only when a run begins, so ``run --help`` does not wait for it."""
 
 from pathlib import Path
 

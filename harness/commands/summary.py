@@ -22,13 +22,13 @@ from brokerproof.harness.results.records import Result
 from brokerproof.harness.results.verdict import WORST_FIRST
 
 MOST_CAUSES = 12
-"""The most causes that are printed for each verdict; the report lists them all."""
+"""The maximum number of causes printed for each verdict. The report lists them all."""
 _MOST_CASES = 4
 _MOST_OBSERVED = 2
 _NARROWEST = 40
 _MOST_ABSENT = 4
 _MOST_CHARACTERS = 400
-"""The most characters of an observation, since a case may quote a whole frame."""
+"""The maximum number of characters of an observation, because a case may quote a whole frame."""
 _STYLES = {
     Verdict.FAIL: "bold red",
     Verdict.ERROR: "bold magenta",
@@ -148,7 +148,8 @@ def area_line(area: AreaState, width: int) -> Text:
 
 
 def absent(results: Iterable[Result], target: str, width: int) -> Iterator[Text]:
-    """Yield what the skipped cases of ``target`` most often need; nothing if they need nothing."""
+    """Yield the capabilities that the skipped cases of ``target`` most often need; nothing if they
+    need none."""
     skips = (
         result.detail
         for result in results

@@ -121,7 +121,7 @@ def read(path: Path) -> CaseFile:
             f"{path}: {problem}; it should be a {SUFFIX} file of brokerproof"
         ) from None
     values = []
-    # Not splitlines: JSON text may contain U+2028 and other line separators.
+    # Not splitlines, because JSON text may contain U+2028 and other line separators.
     for number, line in enumerate(text.split("\n") if text else (), 1):
         try:
             values.append(strict_json.loads(line))

@@ -116,7 +116,7 @@ def _decode(stored: Mapping[str, Any]) -> Any:
 
 
 def _shown(value: object) -> str:
-    """Return a value as text that is the same in every process."""
+    """Return a value as text that is identical in every process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
 
 

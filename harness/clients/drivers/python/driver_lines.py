@@ -47,7 +47,7 @@ class DriverLines:
         return number
 
     def do_work(self, ms: int) -> None:
-        """Make the listener take this long to handle the next message."""
+        """Make the listener spend this long on the next message."""
         self._busy_s = ms / 1000
 
     @staticmethod
@@ -78,4 +78,4 @@ class DriverLines:
                 self.report("did", do=name)
             except Exception as problem:
                 self.report("failed", do=name, problem=f"{type(problem).__name__}: {problem}"[:300])
-        os._exit(0)  # library threads may wait forever
+        os._exit(0)  # the library's threads may never end
