@@ -1,5 +1,5 @@
-"""Case files, ``*.case.jsonl``: first a header (what failed, and how to run it again), then the
-conversation, one step per line."""
+"""Case files, ``*.case.jsonl``. The first line is a header (what failed, and how to run it again);
+the conversation follows, one step per line."""
 
 import ast
 import base64

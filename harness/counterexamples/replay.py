@@ -36,7 +36,8 @@ from brokerproof.harness.worlds.world import Unreachable
 
 FIXED, FAILED, ERROR = "FIXED", "FAILED", "ERROR"
 ATTEMPTS = 3
-"""The most times that a case runs in real time while a late host leaves its findings uncertain."""
+"""The maximum number of times that a case runs in real time while the host's lateness leaves its
+findings uncertain."""
 
 
 @dataclass

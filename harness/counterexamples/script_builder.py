@@ -28,8 +28,8 @@ from brokerproof.harness.protocols.byte_log import (
 from brokerproof.harness.targets.target import Identity
 
 SHORTEST_PAUSE: Mapping[bool, Duration] = {True: 1, False: 20 * NS_PER_MS}
-"""The shortest gap that is a pause, by whether time was virtual; a shorter gap is the harness's own
-work."""
+"""The shortest gap that counts as a pause, in virtual time (True) and in real time (False). A
+shorter gap is the harness's own work."""
 NEAR: Duration = 2 * NS_PER_MS
 """The greatest distance between an instant in a measurement and the step to which it refers."""
 COUNTED = ("frame", "absence", "silence")
@@ -37,7 +37,7 @@ COUNTED = ("frame", "absence", "silence")
 AGAIN_S = 0.25
 """How much later than in the recording an unwanted frame may arrive in a replay."""
 _SHORTEST_MARK = 6
-"""The shortest mark that is replaced: a shorter one (``1``) might also occur elsewhere."""
+"""The shortest mark that is replaced. A shorter one, such as ``1``, might also occur elsewhere."""
 
 
 @dataclass
@@ -366,5 +366,5 @@ def _nearest(lines: list[Line], instant: Instant) -> Line | None:
         for line in lines
         if line.verb in ("send", "receive", "ends") and abs(line.at - instant) <= NEAR
     ]
-    # One broker sends ERROR and closes; another may only close.
+    # One broker sends ERROR and closes the connection; another may only close it.
     return min(near, key=lambda step: (abs(step.at - instant), step.verb != "ends"), default=None)

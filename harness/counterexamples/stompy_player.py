@@ -58,7 +58,7 @@ class StompPyPlayer(Player):
         return self._bytes_of(data).decode("utf-8", "surrogateescape")
 
     def _dial(self, conn: int, acceptor: str) -> None:
-        # imported here, so that its absence is reported and not taken for a verdict's exit code
+        # imported here, so that its absence is reported and not mistaken for a verdict's exit code
         import stomp
 
         kinds = {"1.0": stomp.Connection10, "1.1": stomp.Connection11, "1.2": stomp.Connection12}

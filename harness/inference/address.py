@@ -1,9 +1,9 @@
 """Measures addresses that fill up: their limit, the cost of a message, the policy at the limit, and
-when there is room again. The probes use AMQP, in which each message has an outcome and credit shows
-that there is room. Let s(k) be the smallest total body size with which k messages fill an address.
-Then s(k) + k · overhead is the limit to within one byte, so two values of k give both the overhead
-and the limit. Bodies are kept small, because brokers may store large ones elsewhere and not count
-them."""
+when they accept messages again. The probes use AMQP, in which each message has an outcome and
+credit shows that there is room. Let s(k) be the smallest total body size with which k messages fill
+an address. Then s(k) + k · overhead is the limit to within one byte, so two values of k give both
+the overhead and the limit. Bodies are kept small, because brokers may store large ones elsewhere
+and not count them."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -30,8 +30,8 @@ LARGEST = 1 << 20
 WHOLE = 1 << 16
 """The largest body that is sent, in bytes: brokers do not treat it as a large message."""
 SEVERAL = 10
-"""The second measurement has this many times the messages of the first: more messages determine the
-overhead more precisely."""
+"""The second measurement has this many times the messages of the first, because more messages
+determine the overhead more precisely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,12 @@ class AddressProbes:
         if self.admin is not None and before is not None:
             after = self.admin.address(node.address)
             if not refused and not no_credit:
-                # Brokers count paged messages in the background; dropped ones never.
+                # Brokers count paged messages in the background, but never count dropped ones.
                 within = SLOW if after.pages else QUIET
                 after, _ = self.admin.until(node.address, partial(_counts, sent), within)
                 gone = sent - after.messages
-            # Some brokers page the message that fills the address, others only the next one; the
-            # paged one costs no memory.
+            # Some brokers page the message that fills the address, others only the next one. A
+            # paged message uses no memory.
             paged = before.paging or (otherwise is None and after.size <= before.size)
         elif lost and not refused and not no_credit:
             gone = sent - self.taken(node, sent)

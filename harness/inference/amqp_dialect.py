@@ -157,7 +157,7 @@ def _send(bench: Bench, node: Node, body: bytes) -> None:
     link = peer.sender(node)
     _await_credit(bench, peer, link)
     peer.post(link, body)
-    # Cases judge how the broker settles it; here it need only arrive.
+    # Cases judge how the broker settles the message. Here it need only arrive.
     peer.settle()
 
 
@@ -247,7 +247,7 @@ def _has_transactions(bench: Bench) -> bool:
     source = codec.composite("source", {"outcomes": OUTCOMES})
     link = peer.attach(SENDER, source=source, target=codec.composite("coordinator"))
     if link.answer is None or link.answer.kind("target") != "coordinator":
-        # to another node a declare would be a message, which crashes Proton's broker.c
+        # for any other node, a declare would be a message, which crashes Proton's broker.c
         return False
     _await_credit(bench, peer, link)
     declare = peer.post(link, codec.composite("declare"))

@@ -96,7 +96,7 @@ class Questions:
         self._numbers = count(1)
 
     def asked(self, question: Callable[[Bench], bool]) -> bool:
-        """Return True if the answer is yes; a refusal counts as no."""
+        """Return True if the answer is yes. A refusal counts as no."""
         label = f"dialect-{next(self._numbers)}"
         bench = Bench(self.target, (), label=label, seed=self._seed)
         try:

@@ -1,4 +1,4 @@
-"""Infers the TTL with its bounds and modifier, the rounding, and the server's heartbeats from
+"""Infers a broker's TTL (with its bounds, modifier and rounding) and its own heartbeats, from
 answers to CONNECT and from silences. The arithmetic is that of harness/oracles/liveness.py, with
 unknown parameters. Each answer to a heart-beat header and each silence narrows their ranges; the
 next silence is chosen to bisect the remaining range of the modifier. The three ways to round an
@@ -18,8 +18,8 @@ from brokerproof.harness.protocols.stomp.raw_peer import StompPeer
 HUGE = 10**15
 """A client heartbeat interval (ms) above any sensible maximum."""
 STAGGERED = 12
-"""The number of connections that fall silent in turn, to find the grid on which the broker
-checks."""
+"""The number of connections that fall silent in turn, to find the times at which the broker checks
+its connections."""
 
 ROUNDINGS: Mapping[str, Callable[[int], Range]] = {
     "down": lambda answer: Range.of(answer, answer + 1),
@@ -87,7 +87,7 @@ def narrowed(facts: Facts, rounding: str) -> PossibleValues:
 
 
 class LivenessProbes:
-    """The probes of heartbeats and TTLs. ``patience`` is the longest silence that is waited for."""
+    """The probes of heartbeats and TTLs. ``patience`` is the longest silence to wait for."""
 
     def __init__(self, bench: Bench, acceptor: str | None, patience: Duration) -> None:
         self.bench, self.acceptor, self.patience = bench, acceptor, patience
@@ -132,7 +132,7 @@ class LivenessProbes:
         if self.grid is None:
             return
         if closed.at is None:
-            # Two checks before our patience ended, it was still open.
+            # The connection was still open two checks before our patience ended.
             waited = self.bench.now() - closed.since - 2 * (self.grid.check.high or 0) - self.slip
             ttl = Range.of(max(Fraction(0), Fraction(waited) / ms(1)), None)
         else:
@@ -146,7 +146,7 @@ class LivenessProbes:
         for number in range(STAGGERED):
             peer, _ = self.ask(1)
             peers.append(peer)
-            self.bench.advance(stagger + number * ms(1) // 3)  # not on a grid of whole milliseconds
+            self.bench.advance(stagger + number * ms(1) // 3)  # avoid a grid of whole milliseconds
         closed = watch(self.bench, peers, self.patience)
         self.grid = grid(closed, stagger + self.slip, self.slip)
         if self.grid is not None:

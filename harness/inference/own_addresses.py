@@ -192,7 +192,7 @@ def _bisected(bench: Bench, addresses: FullAddresses, absent: dict[str, str]) ->
         absent["address-full"] = f"state max_size_bytes in [addresses]: {prefix}* has none"
         return replace(addresses, prefixes={})
     exact = range(math.ceil(limit.low), math.floor(limit.high) + 1)
-    # Limits are usually round numbers.
+    # Limits are usually round numbers, so prefer one.
     value = next((number for number in exact if number % 1024 == 0), next(iter(exact), 0))
     if not low <= value <= high:
         absent["address-full"] = f"the limit of {prefix}* is {limit}, cases need {low} to {high}"

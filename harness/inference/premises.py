@@ -52,7 +52,7 @@ _WORDS = {RoutingType.ANYCAST: "queue", RoutingType.MULTICAST: "topic"}
 
 
 def _passes_stomp(routing: RoutingType, bench: Bench) -> bool:
-    """Check that a queue keeps a message for a later subscriber. Receipts are left to the cases."""
+    """Check that a queue keeps a message for a later subscriber. Cases judge the receipts."""
     place, consumer, producer = bench.destination(routing), bench.stomp(), bench.stomp()
     if routing is RoutingType.MULTICAST:
         consumer.subscribe(place, receipt=False)

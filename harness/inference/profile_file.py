@@ -14,7 +14,7 @@ def compose(
 
     A documented value is kept if it is possible; otherwise the middle of the inferred range
     replaces it. Parameters that were not inferred are unchanged. The TTL without client heartbeats
-    is written as ``connection_ttl_ms``, wherever the broker takes it from."""
+    is written as ``connection_ttl_ms``, whichever setting determines it in the broker."""
     parameters: dict[str, Value] = dict(profile.parameters)
     measured = {}
     for estimate in estimates:

@@ -97,7 +97,7 @@ def grid(closed: Sequence[Closed], stagger: Duration, slip: Duration) -> Grid | 
     gaps = [later - earlier for earlier, later in pairwise(looks)]
     interval = Range.of(max(0, spread - 2 * slip), spread + stagger + 2 * slip)
     if gaps and min(gaps) > stagger + 2 * slip:
-        # No check fell between two of these: they are adjacent.
+        # No check fell between two of these, so they are adjacent.
         mean = (looks[-1] - looks[0]) / len(gaps)
         near = Range.of(mean - 2 * slip / len(gaps), mean + 2 * slip / len(gaps))
         interval = near if max(gaps) - min(gaps) <= 4 * slip else interval

@@ -15,9 +15,9 @@ from brokerproof.harness.model.time import Duration, ms
 from brokerproof.harness.protocols.stomp.raw_peer import MESSAGE, StompPeer
 
 QUIET: Duration = ms(400)
-"""Time without any arrival after which a window counts as closed."""
+"""A window counts as closed if nothing arrives for this long."""
 LARGEST = 1 << 20
-"""If a second message follows one of this many bytes, the subscription counts as unlimited …"""
+"""If a second message follows one with this many bytes, the subscription counts as unlimited …"""
 MANY = 1200
 """… unless the broker holds back this many messages."""
 _NAMES = {

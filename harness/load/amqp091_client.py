@@ -48,8 +48,8 @@ _CAPABILITIES = {
 
 @dataclass(slots=True)
 class _Content:
-    """A method whose content is incomplete. ``due`` is the number of missing bytes of the body; -1
-    before the content header."""
+    """A method whose content is incomplete. ``due`` is the number of missing bytes of the body, or
+    -1 before the content header."""
 
     method: bytes
     head: bytes = b""
@@ -116,7 +116,7 @@ class Amqp091LoadConnection(ClientConnection):
         self._say([codec.protocol_header()], self.host.world.now())
 
     def _say(self, frames: list[bytes], now: Instant, kept: list[bytes] | None = None) -> None:
-        """Write ``frames``; if ``kept`` is given, record that in their place."""
+        """Write ``frames``. If ``kept`` is given, record it in their place."""
         if self.host.tape is not None:
             self.host.tape.frames(
                 self._number, SENT, now, self.conn, kept or frames, list(map(len, frames))

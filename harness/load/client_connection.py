@@ -1,6 +1,6 @@
 """The common part of load connections. Several producers and consumers share a connection. Each
 protocol has a subclass (``harness/load/PROTOCOL_client.py``) that writes and reads frames. A
-connection gets bytes from the world and the time from its driver, and counts in
+connection receives bytes from the world and the time from its driver, and keeps its totals in
 :class:`Counters`."""
 
 import random
@@ -24,10 +24,11 @@ from brokerproof.harness.trace.stamp import stamp
 from brokerproof.harness.worlds.real import RealWorld
 
 BURST = 64
-"""The most messages of one producer that are written together, so that other producers do not wait
-long."""
+"""The maximum number of messages of one producer that are written together, so that other producers
+do not wait long."""
 UNSENT = 256 * 1024
-"""The most bytes that may wait for the socket if nothing else limits messages in flight."""
+"""The maximum number of bytes that may wait for the socket if nothing else limits messages in
+flight."""
 
 
 @dataclass
@@ -233,7 +234,7 @@ class ClientConnection:
 
     @property
     def hungry(self) -> bool:
-        """True if some producer has messages left to send."""
+        """True if any producer has messages left to send."""
         return (
             self.up
             and not self.leaving

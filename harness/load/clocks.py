@@ -1,9 +1,9 @@
-"""Measures the difference between two clocks by queries: an answer that took ``rtt`` is accurate to
+"""Measures the difference between two clocks by queries. An answer that took ``rtt`` is accurate to
 half of that time.
 
-Each machine's monotonic time starts at its own boot. A driver asks the conductor for the time
-several times before and after a load; the quickest answer is used. On one machine there is only one
-clock, so nothing is added."""
+Each machine's monotonic time starts when that machine boots. A driver asks the conductor for the
+time several times before and after a load, and the quickest answer is used. Processes on one
+machine share a clock, so nothing is added."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

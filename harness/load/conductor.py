@@ -17,12 +17,12 @@ from brokerproof.harness.worlds.real import RealWorld
 from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 COME_WITHIN: Duration = 300 * NS_PER_S
-"""The longest time for drivers to arrive, and then for them to connect."""
+"""How long drivers may take to connect to the conductor, and then to open their connections."""
 LONG: Instant = 2**62
-"""No time limit: scribes convert the rest of the tapes to segments, which may take as long as the
-load."""
+"""No time limit: scribes convert the rest of the wire logs to segments, which may take as long as
+the load."""
 SETTLE: Duration = NS_PER_S
-"""The time without arrivals after which nothing more is expected."""
+"""If nothing arrives for this long, nothing more is expected."""
 FIRST = 1_000_000
 """The number of connection numbers reserved for each driver."""
 _NUMBERS = (
@@ -247,7 +247,7 @@ class Conductor:
         for seat in self._seats:
             seat.wire.say(endpoints=endpoints)
 
-    # drivers
+    # Send the broker's new endpoints to the drivers.
 
     def _on_connection(self, connection: socket.socket) -> None:
         pending: list[_Seat] = []

@@ -33,10 +33,10 @@ class ControlConnection:
         return self._socket.fileno()
 
     def say(self, **message: Any) -> None:
-        """Send one message; no effect if the other end has closed. Messages are small, so this
-        hardly blocks."""
+        """Send one message. This has no effect if the other end has closed, and hardly blocks,
+        because messages are small."""
         if self._open:
-            # reading will find the close, after earlier messages
+            # a later read will notice the close, after earlier messages
             with contextlib.suppress(OSError):
                 self._socket.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 

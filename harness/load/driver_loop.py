@@ -83,8 +83,8 @@ class Driver:
                 self._break(since + fault.every, fault)
 
     def pump(self) -> None:
-        """Send more on connections whose producers only the socket limits. This is called after
-        every event."""
+        """Send more on connections whose producers are limited only by the socket. This is called
+        after every event."""
         if self.host.producing and not self.plan.interval and not self.plan.confirmed:
             now = self.world.now()
             for line in self.lines:

@@ -25,7 +25,7 @@ class LocalDrivers:
 
     def problem(self) -> str:
         codes = [process.poll() for process in self._processes]
-        # with exit code 3 it reports the reason itself
+        # a driver that exits with code 3 reports the reason itself
         failed = [code for code in codes if code not in (None, 0, 3)]
         return f"a driver ended with exit code {failed[0]}" if failed else ""
 

@@ -76,7 +76,7 @@ def _left(header: LogHeader, tape: Path) -> list[Path]:
     if closing.exists():
         try:
             closing_record = strict_json.read(closing)
-        except BadInput:  # its writer was killed before writing the segment
+        except BadInput:  # the log's writer was killed before it wrote the segment
             closing_record = {"segment": "none", "files": []}
         if (header.segments / closing_record["segment"]).exists():
             for name in filter(_FILE.fullmatch, closing_record["files"]):

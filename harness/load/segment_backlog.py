@@ -19,7 +19,7 @@ AFTERWARDS, ALONG, BESIDE = 0, 5, 19
 """The niceness of a scribe: after the load, while a reader follows along, and otherwise during a
 load."""
 LOOK_EVERY_S = 0.05
-"""The interval in seconds at which a waiting driver checks for room."""
+"""The interval in seconds at which a driver that waits checks for room."""
 
 
 class SegmentBacklog:

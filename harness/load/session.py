@@ -20,8 +20,8 @@ CASE = "load"
 """Every event of a load belongs to one case."""
 SEGMENT_ROWS = 250_000
 BACKLOG = 2 * 1024**3
-"""If a driver's tape exceeds this many bytes, about four million STOMP messages, its scribe starts
-during the load."""
+"""If a driver's wire log exceeds this many bytes, about four million STOMP messages, its scribe
+starts during the load."""
 DRAIN: Duration = 5 * NS_PER_S
 
 

@@ -37,10 +37,10 @@ from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.recorder import Recorder
 
 ABOUT = "about.json"
-"""The file with the log's head in a tape's folder (:class:`LogHeader`)."""
+"""The file with the log's head in the folder of a wire log (:class:`LogHeader`)."""
 CLOSING = "closing.json"
-"""The file in a tape's folder that names the files in the next segment, and the segment's
-number."""
+"""The file in the folder of a wire log that names the log files in the next segment, and the
+segment's number."""
 ROWS_AT_ONCE = 16_384
 """The number of frames that are converted to columns together."""
 _NEVER = 2**62
@@ -180,7 +180,7 @@ class TraceWriter:
 def _event(block: Block, offset: int) -> Event:
     event: Event = pickle.loads(block.data)
     if offset:
-        object.__setattr__(event, "at_ns", event.at_ns + offset)  # the only reference to this copy
+        object.__setattr__(event, "at_ns", event.at_ns + offset)  # nothing else refers to this copy
     return event
 
 

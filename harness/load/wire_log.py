@@ -29,25 +29,25 @@ BLOCK = struct.Struct("<4sIIIQ")
 """The mark, the protocol, and how many stretches, frames and bytes the block has."""
 MARK = b"bpT2"
 STRETCH = 4
-"""The instant, connection, direction and number of frames that were read or written together, 64
-bits each."""
+"""For frames that were read or written together: the instant, the connection, the direction and
+their number, 64 bits each."""
 SENT, RECEIVED = 0, 1
 EVENT = 255
 EOL = 1 << 31
 """This is added to the size of a STOMP frame if an end of line directly followed its NUL."""
 RECORDED_BYTES = 96
-"""The most bytes of a load's body that are recorded: they contain the stamp (in AMQP, after some
-sections). The rest is filler."""
+"""The maximum number of recorded bytes of a load's body. They contain the stamp (in AMQP, after
+some sections); the rest is filler."""
 PACKED = 512
-"""The number of frames packed together: few enough to stay in a cache, yet enough that packing
-costs little per frame."""
+"""The number of frames packed together: few enough to stay in a cache, yet enough to make packing
+cheap per frame."""
 AT_ONCE = 256 * 1024
 """The number of bytes that are handed over together."""
 MOST_WAITING = 64 * 1024 * 1024
-"""If more bytes wait for the disk, the driver waits too."""
+"""If more bytes than this wait for the disk, the driver waits too."""
 FILE_BYTES = 8 * 1024 * 1024
 MOST_BYTES = 4 * 1024**3
-"""If more bytes in files wait for a running scribe, the driver waits too."""
+"""If more bytes than this wait in files for a running scribe, the driver waits too."""
 
 Ints = npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.uint32]

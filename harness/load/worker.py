@@ -95,7 +95,7 @@ class Worker:
 
     def _next(self, what: str) -> dict[str, Any]:
         """Return the next message, which must be of that kind. Raises :class:`_Gone` if none
-        comes."""
+        arrives."""
         self._world.wait_until(lambda: bool(self._messages) or self._gone, self._world.now() + LONG)
         if not self._messages:
             raise _Gone
@@ -153,7 +153,7 @@ class Worker:
         return Driver(self._world, Plan.of(part_plan["plan"]), tape, part_plan["first"], offset)
 
     def _abandon(self, driver: Driver) -> None:
-        """End an abandoned load, but keep its recording."""
+        """End a load that was abandoned, but keep its recording."""
         driver.disconnect(PATIENCE)
         if self._backlog is not None:
             self._backlog.finish()

@@ -34,7 +34,7 @@ class BytesReceived:
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
-    """``conn`` is dead: the peer closed it or the link broke."""
+    """``conn`` is dead: the peer closed it, or the link broke."""
 
     conn: int
     how: CloseHow
@@ -48,7 +48,7 @@ class TimerFired:
 @dataclass(frozen=True, slots=True)
 class WritePaused:
     """The peer of ``conn`` reads slowly, and much output is buffered on our side. The broker should
-    stop sending to this peer for now."""
+    stop sending to this peer until :class:`WriteResumed`."""
 
     conn: int
 

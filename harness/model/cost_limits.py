@@ -24,13 +24,14 @@ class Limits:
     """Heartbeats (ends of line or empty frames) received on one connection. No case requests this
     many: one that requests a heartbeat each millisecond listens for less than five seconds. A
     broker that sends heartbeats without a pause takes processor time from concurrent cases, which
-    then measure the host instead. Measured on Artemis, ActiveMQ and RabbitMQ: no other conformance
-    case receives more than 310 over all its examples."""
+    then measure the host instead of the broker. Measured on Artemis, ActiveMQ and RabbitMQ: no
+    other conformance case receives more than 310 over all its examples."""
     case_bytes: int = 64 * _MIB
     case_frames: int = 120_000
     case_seconds: int = 300
     probe_seconds: int = 6
-    """The time for a plain message to pass, which shows that a target serves other clients."""
+    """How long a plain message may take to pass. A message that passes shows that a target serves
+    other clients."""
     run_seconds: int = 4 * 60 * 60
     """The wall time to judge one target."""
     parallel_bytes: int = 64 * _MIB

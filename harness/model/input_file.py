@@ -14,12 +14,12 @@ MOST_BYTES = 64 << 20
 
 
 MOST_CHARACTERS = 1000
-"""The length of the longest error: the quoted part of the file is cut, not the position or the
-advice."""
+"""The maximum length of an error. If it is longer, the quoted part of the file is cut, but not the
+position or the advice."""
 
 
 class OneSentence(Exception):
-    """An error on one line of limited length, however much it quotes from the file."""
+    """An error on one line of limited length, no matter how much of the file it quotes."""
 
     def __init__(self, text: str) -> None:
         line = "".join(

@@ -15,7 +15,8 @@ from brokerproof.harness.model import input_file
 from brokerproof.harness.model.input_file import BadInput
 
 MOST_DEPTH = 64
-"""The deepest nesting of arrays and objects. Our own files (drawn arguments) stay below 20."""
+"""The deepest permitted nesting of arrays and objects. Our own files (drawn arguments) stay below
+20."""
 MOST_DIGITS = 100
 """The most digits of an integer. Our largest integer, an unsigned 64-bit number, has 20."""
 

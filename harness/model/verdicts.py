@@ -56,7 +56,7 @@ class Seen(StrEnum):
     HELD = enum.auto()
     VIOLATED = enum.auto()
     NEVER_REACHED = enum.auto()
-    """The situation that the requirement concerns never arose, so there is no evidence."""
+    """The situation that the requirement concerns never arose, so the case has no evidence."""
     UNMET = enum.auto()
     """The requirement was not tested: the broker refused or lacked something on which the case
     relies."""

@@ -129,7 +129,7 @@ class _Entry:
     """True if the next delivery must be marked as a redelivery; None if it may be."""
     excused: bool = False
     doubts: int = 0
-    """The number of doubts that had begun when the message was last sent or returned."""
+    """How many doubts had begun when the message was last sent or returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Ledger:
                 self._returned(fact)
 
     def must_come(self) -> set[Key]:
-        """The messages that must still be delivered if a consumer remains."""
+        """The messages that must still be delivered if any consumer remains."""
         return {key for key, entry in self._entries.items() if _is_back(entry) or _owed(entry)}
 
     def held_by(self, consumer: str) -> list[Key]:
@@ -265,7 +265,8 @@ class Ledger:
         if entry.now is _Now.UNSEEN and not entry.confirmed:
             self._found["recovered"].append(fact.key)
         if entry.doubts < self._doubts:
-            # It may have been in flight to a consumer whose departure the broker had not noticed.
+            # The message may have been in flight to a consumer whose departure the broker had not
+            # noticed.
             entry.run = None
             if entry.now is _Now.UNSEEN:
                 entry.owes_mark = None
@@ -290,7 +291,8 @@ class Ledger:
             self._in_doubt[fact.consumer] = set(held)
 
     def _believe(self, key: Key) -> None:
-        """End the doubt about a consumer that held ``key``, now that it was redelivered."""
+        """End the doubt about a consumer that held ``key``, because that message was
+        redelivered."""
         for consumer in [name for name, keys in self._in_doubt.items() if key in keys]:
             del self._in_doubt[consumer]
             if not self._in_doubt:
@@ -309,7 +311,7 @@ class Ledger:
     def _let_go(self, keys: Iterable[Key], now: _Now) -> None:
         for key in keys:
             entry = self._entries.get(key)
-            if entry is None:  # never sent, which is already noted
+            if entry is None:  # never sent, which the books already state
                 continue
             entry.now = now
             self._held.get(entry.holder, {}).pop(key, None)

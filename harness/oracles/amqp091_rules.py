@@ -1,9 +1,9 @@
 """Rules for a recorded AMQP 0-9-1 connection: prefetch, delivery tags and heartbeats.
 
-Only what no correct broker could do is a violation. A prefetch may apply to each consumer or to the
-channel (the specification and RabbitMQ differ), so only exceeding both is a violation. The limit is
-the channel's largest prefetch since the consumer started. Acknowledgements in a transaction take
-effect immediately."""
+Behaviour is a violation only if no correct broker could show it. A prefetch may apply to each
+consumer or to the channel (the specification and RabbitMQ differ), so only exceeding both is a
+violation. The limit is the channel's largest prefetch since the consumer started. Acknowledgements
+in a transaction take effect immediately."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -186,15 +186,15 @@ class _Waiting:
     getting: list[bool] = field(default_factory=list)
     """For each unanswered basic.get, whether its message must be acknowledged."""
     wrong: int | None = None
-    """The tag of an acknowledgement that named no delivery."""
+    """The tag of an acknowledgement that matched no delivery."""
     since: list[str] = field(default_factory=list)
     """Requests sent after this acknowledgement."""
 
 
 def unknown_tags(events: Sequence[Event], conn: int) -> list[Finding]:
     """Check that the broker closes a channel on which the client acknowledges an unknown or already
-    settled tag. If the broker answers a later request instead, it did not close the channel.
-    Channels with transactions are skipped."""
+    settled tag. A broker that answers a later request instead has not closed the channel. Channels
+    with transactions are skipped."""
     channels: dict[int, _Waiting] = {}
     findings: list[Finding] = []
     for event in events:

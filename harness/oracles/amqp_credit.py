@@ -104,7 +104,7 @@ def credit(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
 
     Each delivery is checked at its first transfer. A sender may still use withdrawn credit as long
     as a transfer may have been in flight. If a flow has a delivery-count that the sender never had,
-    no sentence limits the credit that the formula yields."""
+    the standard does not limit the credit that the formula yields."""
     accounts, findings = _Accounts(side), []
     for step, account in accounts.steps(events, conn):
         if (
@@ -172,7 +172,7 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
         return [Finding(COUNT, Seen.VIOLATED, f"{flow} has no delivery-count")]
     where = f"{flow} has delivery-count {count}"
     advanced, room = ahead(count, account.delivery_count), account.granted.room(count)
-    # 2.6.7 counts a message that "is sent", at its first transfer or at its last.
+    # 2.6.7 counts a message that "is sent", which may mean its first transfer or its last.
     if advanced == -1 and account.going_on:
         return [Finding(COUNT, Seen.HELD, f"{where} in mid-delivery")]
     wrong = None

@@ -1,5 +1,5 @@
-"""What each side must observe because of the other's open: idle time-out, limits, first and last
-frame.
+"""The obligations that each side's open imposes on the other side: idle time-out, limits, first and
+last frame.
 
 Part 2, 2.4.1 (open first), 2.4.5 (idle time-out), 2.4.3 (close last), 2.7.1 (limits).
 """
@@ -100,7 +100,8 @@ def _end(events: Sequence[Event], conn: int) -> Instant | None:
 
 
 def order(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list[Finding]:
-    """Check that open was the first frame of ``side`` and close its last, counting empty frames."""
+    """Check that open was the first frame of ``side`` and close its last. Empty frames count
+    too."""
     findings: list[Finding] = []
     opened = closed = False
     for frame in frames(events, conn):

@@ -53,14 +53,14 @@ class _Counts:
     """The id after the last transfer that the judged side has accepted."""
 
     def received(self, transfer: WireFrame) -> None:
-        """Note how far a delivery of the other side reaches."""
+        """Record how far a delivery of the other side reaches."""
         handle, id = transfer.fields.get("handle"), transfer.number("delivery-id")
         id = self.latest[handle] = self.latest.get(handle) if id is None else id
         if self.ends is not None:
             self.ends[id] = self.next_id[transfer.side]
 
     def disposed(self, frame: WireFrame) -> None:
-        """Record up to where the judged side has accepted the other side's transfers."""
+        """Record how many of the other side's transfers the judged side has accepted."""
         last = frame.number("first") if frame.number("last") is None else frame.number("last")
         end = None if self.ends is None else self.ends.get(last)
         is_accepted = frame.fields.get("state", "").startswith("accepted")
@@ -190,7 +190,7 @@ def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
     if accepted is not None and ahead(incoming, accepted) < 0:
         words += f", and a delivery whose last transfer was before {accepted} has been accepted"
         return Finding(INCOMING, Seen.VIOLATED, words)
-    # The other side's statement counts, however far from its earlier statements.
+    # The other side's latest statement counts, however much it differs from earlier ones.
     fell = (
         counts.reported is not None and ahead(incoming, counts.reported) < 0 and incoming != other
     )

@@ -1,12 +1,12 @@
 """Liveness in a recording: missing heartbeats, and connections closed before or after their TTL.
 
-A recording does not show how an acceptor was configured, but the broker's answer does: Artemis asks
-for heartbeats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so the TTL is the
-interval in CONNECTED times the profile's modifier. A recording client may be late by an unknown
-amount. So intervals are widened by a margin, and a small excess is uncertain. A close that is too
-early is certain, since a late recorder sees closes later, never earlier. Captured packets carry
-kernel timestamps, however late the program wrote them; near the broker, the only margin is the
-delay of one lost packet (:data:`RESENT`)."""
+A recording does not contain an acceptor's configuration, but the broker's answer reveals it:
+Artemis asks for heartbeats every TTL / modifier (:mod:`brokerproof.harness.oracles.liveness`), so
+the TTL is the interval in CONNECTED times the profile's modifier. A recording client may be late by
+an unknown amount. So intervals are widened by a margin, and a small excess is uncertain. A close
+that is too early is certain, because a late recorder sees closes later than they happen, never
+earlier. Captured packets carry kernel timestamps, however late the program wrote them; near the
+broker, the only margin is the delay of one lost packet (:data:`RESENT`)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

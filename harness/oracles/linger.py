@@ -1,4 +1,4 @@
-"""The time after a case in which its connections are still read."""
+"""The period after a case in which its connections are still read."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from brokerproof.harness.model.time import Duration, Instant
 class Linger:
     """When a case ended (``since``) and when its connections were last read (``until``).
 
-    The broker has the time ``grace`` to close, and its heartbeats may be late by ``jitter``.
+    The broker may take ``grace`` to close, and its heartbeats may be late by ``jitter``.
     ``patience`` is the silence after which the documentation lets the broker close (None:
     unstated). Closes and silences are judged only if the connection was ``undisturbed``."""
 

@@ -79,7 +79,7 @@ def silence_interval(
     """Return the silence [lo, hi] after which the connection is closed, counted from the last byte
     received.
 
-    A check dates new data by its own time, so silence is counted from the first check after the
+    A check dates new data with its own time, so silence is counted from the first check after the
     last byte. On an ``exact`` grid, the close follows after a whole number of check intervals, at
     least one, plus part of one. On a real host each check starts a little late, so a TTL just above
     a whole number may be detected one check sooner: then the lower bound is the TTL itself, and the

@@ -24,7 +24,7 @@ class Producer:
     sent: int = 0
     taken: int = 0
     most: int = 0
-    """The most bytes that were unacknowledged at the same time."""
+    """The largest number of bytes that were unacknowledged at the same time."""
 
 
 def producers(events: Sequence[Event], conn: int) -> tuple[dict[str, Producer], list[str]]:

@@ -37,12 +37,12 @@ ASKED, STAYS_OPEN, REMOVED = "OPENWIRE-RESP-1", "OPENWIRE-RESP-2", "OPENWIRE-REM
 class _Connection:
     name: str = ""
     asked: Counter[str] = field(default_factory=Counter)
-    """How many responses each command id may still get."""
+    """How many more responses each command id may get."""
     removing: dict[str, str] = field(default_factory=dict)
-    """By command id, the text of what the client removes."""
+    """For each removing command, by its id, the text of what the client removes."""
     consumers: set[str] = field(default_factory=set)
     producers: set[str] = field(default_factory=set)
-    """Their texts may equal those of consumers."""
+    """Kept apart from consumers, because their texts may be equal."""
     removed: dict[str, Instant] = field(default_factory=dict)
     """When the removal of each consumer or session was answered."""
     failed: str = ""
@@ -54,7 +54,7 @@ class _Connection:
 
 
 def intervals(events: Sequence[Event], conn: int) -> tuple[Duration, Duration]:
-    """Return (0, 0): a client of ours that wants signs of life sends its own."""
+    """Return (0, 0), because a client of ours that wants signs of life sends its own."""
     return 0, 0
 
 

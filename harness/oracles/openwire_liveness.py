@@ -4,7 +4,7 @@ Source: the documentation of the InactivityMonitor (OPENWIRE-INACT-1 to -5). Bot
 shorter duration R and the shorter initial delay D, and close a connection on which nothing was read
 for R. The documentation does not say how soon. ActiveMQ 6.3.1 checks at D after the exchange of
 WireFormatInfo and then every R. A check that sees new data resets the count, and the next check
-tolerates silence; so the connection is closed 2 R after the first check in the silence."""
+tolerates silence. So the connection is closed 2 R after the first check in the silence."""
 
 from brokerproof.harness.model.time import Duration, ms
 

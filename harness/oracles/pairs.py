@@ -46,7 +46,8 @@ class _Half:
 
 @dataclass
 class _Window:
-    """At most ``limit`` messages may be in flight (0: unlimited). ``opener``: who makes room."""
+    """At most ``limit`` messages may be in flight (0: unlimited). ``opener`` is the side that can
+    make room."""
 
     opener: str
     limit: int = 0
@@ -54,7 +55,7 @@ class _Window:
     held: dict[str, None] = field(default_factory=dict)
     is_cumulative: bool = False
     closed_at: Instant | None = None
-    """When the window was first seen closed since room was last made."""
+    """When the window was first seen closed after room was last made."""
 
     def settle(self, id: str, *, all_before: bool) -> None:
         self.closed_at = None

@@ -27,8 +27,8 @@ class Crowd:
 
 
 def crowd(instants: Sequence[Instant], rate: int, burst: int = 1) -> Crowd | None:
-    """Return the worst interval with more messages than its length times ``rate`` per second plus
-    ``burst``; None if there is none.
+    """Return the interval that exceeds the rate by most; None if no interval exceeds it. A rate
+    allows ``rate`` messages per second of an interval, plus ``burst``.
 
     ``instants`` are in order. Every pair of instants is checked as an interval."""
     worst, excess = None, 0

@@ -52,7 +52,7 @@ KINDS = ("phantom", "shared", "revived", "lost", "disordered", "mismarked", "unm
 
 @dataclass(frozen=True, slots=True, order=True)
 class Anomaly:
-    """One anomaly: its kind, where it is, and the places in the recording that show it
+    """One anomaly: its kind, its location, and the places in the recording that show it
     (``witness``)."""
 
     kind: str
@@ -85,7 +85,7 @@ class MessageContext:
 def of_message(
     key: Key, sends: Sequence[Sent], gots: Sequence[Delivered], context: MessageContext
 ) -> Iterator[Anomaly]:
-    """Yield the anomalies of one message; ``gots`` are in the order of time."""
+    """Yield the anomalies of one message. ``gots`` are its deliveries, in order of time."""
     if len(sends) > 1:
         return
     sent = sends[0] if sends else None
@@ -105,8 +105,8 @@ def of_message(
         copies.clear()  # an unreadable frame may have had the same body
     for copy in copies.values():
         yield from _again(key, copy, context)
-        # If the copy's subscription is unknown, another subscription may have received and returned
-        # the message.
+        # If the subscription of one copy is unknown, another subscription may have received and
+        # returned the message.
         if (sent is not None or not context.complete) and (
             copy[0] is gots[0] or copy[0].anycast is not None
         ):
@@ -135,7 +135,8 @@ def _again(key: Key, gots: Sequence[Delivered], context: MessageContext) -> Iter
 
 
 def could_be_lost(sent: Sent, context: MessageContext) -> bool:
-    """True if a missing message should have arrived, because a later one of its producer did."""
+    """Return True if a missing message should have arrived, because a later one of its producer
+    did."""
     return (
         bool(sent.confirmed and sent.anycast)
         and not sent.strange

@@ -56,7 +56,8 @@ NO_ERROR_FOR_NOTHING = {
 ESCAPED = {"\\", "\n", "\r", ":"}
 WRITTEN = (FrameSent, HeartBeatSent, OctetsSent, OctetsSentUnseen)
 RIGHT_BEHIND: Duration = 10 * NS_PER_MS
-"""A line end that arrives this soon after a frame may belong to it: several may follow a NUL."""
+"""If a line end arrives this soon after a frame, it may belong to the frame: several may follow a
+NUL."""
 
 
 def heartbeats(events: Iterable[Event], conn: int, since: Instant) -> list[Instant]:
@@ -89,7 +90,8 @@ class _Connection:
     asked: Counter[str] = field(default_factory=Counter)
     receipts: Counter[str] = field(default_factory=Counter)
     open_frames: list[tuple[str, str]] = field(default_factory=list)
-    """The command and receipt id ("" without one) of each frame that may still be refused."""
+    """The command and receipt id ("" without one) of each frame that the server may still
+    refuse."""
     refused: dict[str, str] = field(default_factory=dict)
     subscriptions: set[str] = field(default_factory=set)
     acknowledges: bool = False

@@ -51,7 +51,7 @@ class ClosedByBroker(Step):
 Kind: TypeAlias = Literal[
     "frame", "absence", "silence", "end", "open", "messages", "window", "signs", "duration", "count"
 ]
-"""Kinds of expectations; see :class:`Expectation`."""
+"""The kinds of expectation; see :class:`Expectation`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ end.
 These rules hold for every peer:
 
 * ``expect`` takes the first matching frame and leaves the others in the inbox, so every legal
-  interleaving passes. Certain failures (an ERROR, the close of the connection) end the wait
+  interleaving passes. Some failures (an ERROR, the close of the connection) end the wait
   immediately.
 * An expectation either *proves* requirements (``proves=``) or is a control. A failed proof is a
   violation by the broker. A failed control is never a FAIL but a "precondition not met".
-* Every expectation has a time limit. Signs of life are never frames.
+* Every expectation has a time limit. Heartbeats and other signs of life do not count as frames.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ PATIENCE: Duration = seconds(10)
 
 
 LOST = "the connection was reset, and what the broker had sent before may be lost"
-"""Why nothing is a violation after a reset on a path that may lose earlier data."""
+"""The reason why nothing is a violation after a reset on a path that may lose earlier data."""
 
 Requirements = str | tuple[str, ...]
 
@@ -52,7 +52,8 @@ class Symptom(StrEnum):
     """The target is not known to offer the feature, so the broker was not asked."""
 
     UNMET = "unmet"
-    """A premise of all cases of this kind does not hold on this broker, which was asked once."""
+    """A premise of all cases of this kind does not hold on this broker. It was checked only
+    once."""
 
     UNREACHABLE = "unreachable"
     CLOSED = "closed"
@@ -135,7 +136,7 @@ class Ended:
 
 
 class RecordedFaults(ForwardingChannel):
-    """Records faults of a client on its link, other than writing and closing, that may end the
+    """Records what a client does to its link besides writing and closing, because it may end the
     connection."""
 
     def __init__(self, channel: Channel, world: World, judge: Judge, conn: int) -> None:
@@ -217,7 +218,7 @@ class Conversation(Generic[F]):
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
         self.ended = Ended(at, how)
         self.judge.record(ConnectionClosed(at_ns=at, conn=self.conn, how=how))
-        # A client with its own socket reads all the time, so its window stays open.
+        # A client with its own socket reads continuously, so its window stays open.
         whole = self.world.is_local if self._channel is None else self._channel.all_received
         if how is CloseHow.RESET and not whole:
             self.judge.mark_inconclusive(LOST)
@@ -268,15 +269,15 @@ class Conversation(Generic[F]):
     @property
     def answered_after(self) -> Duration:
         """Return how long after our last byte the broker's last byte arrived; 0 if none did. Until
-        then, the broker may not have read our byte or started the timer for our silence."""
+        it arrived, the broker may not have read our byte or started the timer for our silence."""
         if self.heard_at is None or self.spoke_at is None:
             return 0
         return max(0, self.heard_at - self.spoke_at)
 
     def overdue(self, promised: Duration) -> str | None:
-        """Return why a close for silence is no evidence against the broker, or None if it is: on a
-        busy host, we were silent for longer than promised, or the broker may have read our bytes
-        that late."""
+        """Return why a close for silence is no evidence against the broker; None if it is evidence.
+        On a busy host, we may have been silent for longer than promised, or the broker may have
+        read our bytes too late."""
         if self.began_at is None or self.spoke_at is None:
             return None
         last = self.world.now() if self.ended is None else self.ended.at
@@ -430,7 +431,7 @@ class Conversation(Generic[F]):
         extra: int = 0,
     ) -> Expectation | None:
         if what is not None and what.shape is None:
-            return None  # only the case knows what it looks for
+            return None  # only the case knows what it is looking for
         shape = None if what is None or what.shape is None else self.on_the_wire(what.shape)
         words = "any frame" if what is None else str(what)
         return Expectation(

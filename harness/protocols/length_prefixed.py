@@ -9,8 +9,8 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Bytes that are not a frame, or a frame whose body is unreadable. If ``lost``, the reader
-    stops here."""
+    """Bytes that are not a frame, or a frame whose body is unreadable. If ``lost`` is true, the
+    reader stops here."""
 
     data: bytes
     reason: str

@@ -1,4 +1,5 @@
-"""What scripted servers share: recording arrival times, writing in pieces and at set instants."""
+"""The common parts of scripted servers: they record arrival times, and write in pieces and at set
+times."""
 
 from functools import partial
 

@@ -29,7 +29,7 @@ TAPE_BYTES = 8 << 20
 TAPE_TIME: Duration = ms(500)
 TICK_S = 0.1
 LATE: Duration = ms(500)
-"""If a side was not read for longer than this, it may have sent something meanwhile."""
+"""If a side was not read for longer than this, it may have sent something in the meantime."""
 _RTT = 68
 """The offset of ``tcpi_rtt`` in Linux's ``struct tcp_info``."""
 _EPOCH = time.time_ns() - time.monotonic_ns()
@@ -261,7 +261,7 @@ class Relay:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(until.wait(), TICK_S)
             at = now()
-            # this process was late too, so bytes that arrived meanwhile are dated too late
+            # this process was late too, so it dated bytes that arrived in the meantime too late
             if at - due > LATE:
                 self.tape.note(HELD)
             for half in [*self.halves]:

@@ -1,7 +1,8 @@
 """The state of each mission area on each target: kept, broken, or why it was not judged.
 
-A known deviation is still a violation, so the area does not count as kept. Nor does an area whose
-core requirements were not judged: without evidence, nothing is claimed."""
+A known deviation is still a violation, so its area does not count as kept. An area whose core
+requirements were not judged does not count as kept either, because nothing is claimed without
+evidence."""
 
 import enum
 from collections import Counter

@@ -37,13 +37,12 @@ class Cause:
 
     @property
     def is_unmet(self) -> bool:
-        """True if the cases stopped before judging anything, so that no requirement is the
-        reason."""
+        """True if the cases stopped before judging anything, so no requirement is the cause."""
         return self.finding is not None and self.finding.seen is Seen.UNMET
 
     @property
     def versions(self) -> list[str]:
-        """The finding's requirement, and the same rule in other versions where cases found it
+        """The finding's requirement, and the same rule of other versions in which cases found it
         violated."""
         first = impacts.rule_of(self.requirements[0])
         return sorted(each for each in self.requirements if impacts.rule_of(each) == first)

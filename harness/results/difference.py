@@ -34,7 +34,7 @@ class Course(StrEnum):
     """One of the two runs has no verdict on the broker, so nothing can be compared."""
     BETTER = enum.auto()
     LATE = enum.auto()
-    """A late host left the case open on one side, and on the other side there is no unlisted
+    """The host's lateness left the case open on one side, and the other side has no unlisted
     violation."""
     SAME = enum.auto()
 

@@ -24,8 +24,8 @@ def of_requirement(requirement: str) -> Impact | None:
 
 
 def rule_of(requirement: str) -> str:
-    """Return what identifies a rule in all versions of a protocol: the protocol and the title or,
-    if the catalogue lacks the id, the rest of the id."""
+    """Return a key that is the same for a rule in all versions of a protocol: the protocol and the
+    title or, if the catalogue lacks the id, the rest of the id."""
     document, _, rest = requirement.partition("-")
     known = _catalogue().get(requirement)
     return f"{_VERSION.sub('STOMP', document)} {rest if known is None else known.heading}"

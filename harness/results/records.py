@@ -20,14 +20,14 @@ NAME = "results.ndjson"
 MOST_BYTES = 1 << 30
 """The most bytes of the file that are read. The results of 100,000 cases take 68 MB."""
 MOST_ATTEMPTS = 1_000_000
-"""The most attempts at a case; a line with more is not a result."""
+"""The maximum number of attempts at a case. A line with more attempts is not a result."""
 HOST_LATENESS = "lateness of the host"
 """The measurement in an INCONCLUSIVE case: the host's worst delay during the case."""
 LATE_HOST: Duration = 50 * NS_PER_MS
-"""If the host was this late, it may have left a case open; a quiet host is late by a few
+"""If the host was at least this late, it may have left a case open. A quiet host is late by a few
 milliseconds."""
 MOST_COUNTED = 2**63 - 1
-"""The largest count: the tables of reports hold 64-bit numbers."""
+"""The largest count, because the tables of reports hold 64-bit numbers."""
 
 
 class UnreadableResults(OneSentence):

@@ -70,8 +70,8 @@ def with_verdict(
 
 
 def behind_violation(judged: Sequence[JudgedFinding]) -> tuple[JudgedFinding, ...]:
-    """Return ``judged``. If a known deviation or an unmet recommendation may have ended the case
-    early, unreached requirements become SKIP, so that the case gets the verdict of that
+    """Return ``judged``, with unreached requirements as SKIP if a known deviation or an unmet
+    recommendation may have ended the case early. The case then gets the verdict of that
     violation."""
     violated = {finding.verdict for finding in judged if finding.seen is Seen.VIOLATED}
     ended = next((words for verdict, words in _ENDS.items() if verdict in violated), None)
@@ -99,7 +99,8 @@ def merge(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def is_unmet(findings: Iterable[Finding]) -> bool:
-    """True if a precondition of the case was not met, which a noisy host cannot cause."""
+    """Return True if a precondition of the case was not met. A noisy host alone never has this
+    result."""
     return any(finding.seen is Seen.UNMET for finding in findings)
 
 

@@ -1,6 +1,6 @@
 """Handles a broker that dies during a run: finds the case that kills it, and continues the run. If
 the broker's process ends, its port closes, or it refuses every connection, all running cases see
-closed connections, by which no case is judged. Once the broker serves again, after a restart by its
+closed connections, which decide no verdict. Once the broker serves again, after a restart by its
 supervisor or by ``--restart``, the suspects run again one by one, starting with the case that sent
 the last frame. A case after which the broker dies twice more, with no other case running, is the
 culprit and gets a verdict; its variants run alone too. All other cases then run concurrently as
@@ -23,7 +23,7 @@ RETURNS_WITHIN: Duration = seconds(20)
 """The time for a broker to serve again; three times as long if a command restarts it."""
 LOOK_EVERY: Duration = NS_PER_S // 5
 MOST_UNEXPLAINED = 3
-"""After this many consecutive deaths that no case causes when run alone, the run ends; otherwise it
+"""After this many consecutive deaths that no case causes when run alone, the run ends. Otherwise it
 might never end."""
 MOST_SUSPECTS = 8
 MOST_NAMED = 3
@@ -31,7 +31,7 @@ MOST_NAMED = 3
 
 class BrokerDeaths:
     """Judges the cases of ``run`` that kill its broker. ``restart`` is the command line that
-    restarts the broker (empty: none), and ``logs`` the folder for its output."""
+    restarts the broker (empty: none), and ``logs`` is the folder for its output."""
 
     def __init__(self, run: Run, restart: str, logs: Path, keep: Callable[[Result], None]) -> None:
         assert run.health is not None
@@ -85,7 +85,7 @@ class BrokerDeaths:
                 raise RunStopped(f"{death}; it cannot be restarted: {problem}") from None
         elif self._restart:
             with (self._logs / "restart.log").open("ab") as log:
-                subprocess.run(  # it may keep running, and is not a child of this process
+                subprocess.run(  # the command may keep running, and is not a child of this process
                     f"{{ {self._restart}\n}} &",
                     shell=True,
                     check=False,

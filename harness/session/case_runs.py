@@ -124,7 +124,7 @@ class CaseRuns:
         except SetUpFailed as problem:
             target.stop()
             target.identity.redaction.folder(self._logs)
-            sentence = " ".join(str(problem).split())  # pytest prints the first line last
+            sentence = " ".join(str(problem).split())  # pytest ends its output with the first line
             pytest.exit(target.identity.redaction.text(sentence), returncode=SET_UP_FAILED)
         except BadData as problem:
             target.stop()
@@ -177,11 +177,11 @@ class CaseRuns:
                 self._started[call.id] = functools.partial(self._workers.result, call)
 
     def _begin_in_real_time(self, run: Run, calls: Sequence[Call], together: int | None) -> None:
-        """Begin ``calls``, of which ``together`` run concurrently (default: the number of
+        """Begin ``calls``. At most ``together`` of them run concurrently (default: the number of
         places)."""
         processes = processes_for(len(calls), together)
         chosen, together = together, together or CASES_IN_PARALLEL * processes
-        # A broker given by its address is unknown, so a frame may kill it.
+        # The release of a broker given by its address is unknown, so a frame may kill the broker.
         if isinstance(run.target, AddressTarget) or (
             processes > 1 and isinstance(run.target, SocketTarget)
         ):
@@ -193,7 +193,7 @@ class CaseRuns:
                 functools.partial(self._run_in_fork, run, processes),
                 run.target,
                 self._keep,
-                # An idle processor here shows nothing about a broker on another host.
+                # Idle processors here show nothing about a broker on another host.
                 more=chosen is None and run.target.on_this_host,
                 deaths=BrokerDeaths(run, restart, self._logs, self._keep),
             )
@@ -286,7 +286,7 @@ class CaseRuns:
             under_way = [future for future in self._futures if not future.done()]
             stuck = bool(wait(under_way, within).not_done)
         if self.run is None:
-            if self._starting is not None:  # no case started it
+            if self._starting is not None:  # no case has started it
                 self._starting.end(within)
             return stuck
         self.run.recorder.flush()

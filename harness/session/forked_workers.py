@@ -69,7 +69,7 @@ class Workers:
     ahead = AHEAD - 1
     """The number of cases that wait in a worker besides the running ones."""
     wait_s: float | None = None
-    """The longest wait for an answer, in seconds; unlimited by default."""
+    """The longest wait for an answer, in seconds (default: unlimited)."""
 
     def __init__(
         self, calls: Sequence[Call], processes: int, make_run: MakeRun, target: str, keep: Keep
@@ -126,8 +126,8 @@ class Workers:
             target=self._work, args=(theirs, others, name, os.getpid()), name=name, daemon=True
         )
         with warnings.catch_warnings():
-            # Python warns that a thread missing after the fork may hold a lock. The only threads
-            # here belong to numpy's linear algebra, which is never called.
+            # Python warns that a thread that is missing after the fork may hold a lock. The only
+            # threads here belong to numpy's linear algebra, which is never called.
             warnings.simplefilter("ignore", DeprecationWarning)
             process.start()
         theirs.close()
@@ -237,7 +237,8 @@ class Workers:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._end)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        # Close the dispatcher's ends of pipes: left open here, they would hide its death.
+        # Close the dispatcher's ends of pipes. If they stayed open here, they would hide the
+        # dispatcher's death.
         for pipe_end in others:
             pipe_end.close()
         run = self._make_run(name)
@@ -259,7 +260,7 @@ class Workers:
             result, events = execute_unrecorded(run, call)
             if self._ended:  # Hypothesis may turn the end of an example into an error
                 break
-            with _sigterm_held_back():  # keep a trace only with its result, and the reverse
+            with _sigterm_held_back():  # keep a trace only together with its result
                 if events:
                     run.recorder.write(call.id, events)
                 self._keep(result)

@@ -93,7 +93,7 @@ def _explanation(result: Result, catalogue: Catalogue) -> str:
     """Return the verdict and its sentence, and the words and source of each requirement
     concerned."""
     lines = [f"{result.verdict}: {result.detail}"]
-    if result.verdict is Verdict.ERROR:  # no requirement's fault
+    if result.verdict is Verdict.ERROR:  # an ERROR does not come from a requirement
         return lines[0]
     for finding in result.findings:
         if finding.verdict is result.verdict:
@@ -125,7 +125,7 @@ class _Session:
         self._folder = self._runs.folder
         self._interrupted = False
         self._stuck = False
-        """True if a case did not end in time when the run was over."""
+        """True if a case had not ended when the run was over."""
         self._status = 0
 
     def check_spreading(self) -> None:
@@ -330,7 +330,7 @@ class _Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Record an interrupt before the first case, but not a collection error. Leave pytest only
-        the first frame: it would fail on a frame that is between two lines and so has no line
+        the first frame, because pytest fails on a frame between two lines, which has no line
         number."""
         if excinfo.type is KeyboardInterrupt:
             self._interrupted = True

@@ -1,9 +1,9 @@
 """The order in which real-time cases begin: the longest first, and cases that keep a broker and its
-disk busy after those that measure time.
+disk busy begin after those that measure time.
 
-So a run does not end with a long case that began last. Most long cases wait for a broker's timers
-or for an answer that may never arrive. The longest busy cases begin once half of the other cases
-have begun; if they began later, they would delay the end of the run."""
+This way, a run does not end with a long case that began last. Most long cases wait for a broker's
+timers or for an answer that may never arrive. The longest busy cases begin once half of the other
+cases have begun; if they began later, they would delay the end of the run."""
 
 import functools
 from collections.abc import Iterable, Mapping

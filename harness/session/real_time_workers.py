@@ -57,17 +57,17 @@ MOST_PLACES = 3
 IDLE_SHARE = 0.25
 """The share of the processor that must be idle before cases beyond the places begin."""
 LOOK_EVERY_S = 0.1
-"""The interval at which a process may begin :data:`MORE` cases beyond its places."""
+"""How often a process may begin :data:`MORE` cases beyond its places."""
 MORE = 3
 QUIET_SHARE, QUIET_LOOKS = 0.7, 5
-"""The host is quiet if that many consecutive checks find that share of the processor idle, so that
-the running cases only wait for timers."""
+"""The host counts as quiet if this many consecutive checks find that share of the processor idle.
+The running cases then only wait for timers."""
 SUSPECT_FOR: Duration = 5 * NS_PER_S
 """A case that sent a frame within this time before its broker died may be the cause, even if it has
 ended."""
 _CASES_END_WITHIN_S = 1.0
-"""The time for running cases to end when the run ends before them. They check four times a second
-whether the run has ended."""
+"""How long running cases may take to end when the run ends before them. They check four times a
+second whether the run has ended."""
 
 
 def processes_for(cases: int, at_once: int | None) -> int:
@@ -189,8 +189,8 @@ class RealTimeWorkers(Workers):
             self._give(worker)
 
     def _look_at_cores(self) -> None:
-        """Check how idle the processor is. If it has capacity, give each worker cases beyond its
-        places. Idle time on this host says nothing about a broker on another host."""
+        """Check how idle the processor is. If it has spare capacity, give each worker more cases
+        than it has places. Idle time on this host says nothing about a broker on another host."""
         now = HOST_CLOCK.now()
         if self._most == self.at_once or now - self._looked_at < LOOK_EVERY_S * NS_PER_S:
             return
@@ -249,7 +249,7 @@ class RealTimeWorkers(Workers):
                 if self._stopping:
                     return
                 if stop is None and isinstance(outcome, Result):
-                    # Keep a trace only with its result, and the reverse.
+                    # Keep a trace only together with its result.
                     run.recorder.write(call.id, events)
                     self._keep(outcome)
                 with suppress(OSError):  # the dispatcher died: the main thread ends

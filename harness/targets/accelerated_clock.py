@@ -25,7 +25,7 @@ _COMPILE_S = 60
 
 
 def prefix(rate: int) -> list[str]:
-    """Return the words that precede a command whose process is to see a clock at ``rate`` times the
+    """Return the words that precede a command whose process must see a clock at ``rate`` times the
     host's speed from its start; none for 1. Raises :class:`SetUpFailed`."""
     return [] if rate == 1 else _prefix(rate, _libraries())
 

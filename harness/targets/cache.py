@@ -60,7 +60,7 @@ def once(path: Path, make: Callable[[Path], Path]) -> Path:
     if path.exists():
         return path
     with locked(path):
-        if path.exists():  # another run made it while this one waited
+        if path.exists():  # another run made it while this run waited
             return path
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             make(Path(folder)).rename(path)

@@ -86,7 +86,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
     "page_limit_bytes": (16_384, 524_288),
     "memory_limit": (16_384, 131_072),
 }
-"""The limits with which cases end in time: lower limits hold no messages, higher ones too many."""
+"""The range of each limit that suits the cases. Lower limits hold no messages, and higher ones need
+too many to fill the address in time."""
 
 
 def read(values: Mapping[str, Any]) -> FullAddresses:

@@ -1,5 +1,5 @@
-"""Runs a broker on Java: chooses ports, lays out files, starts the broker, and waits until every
-port accepts connections."""
+"""Runs a Java broker: chooses ports, lays out files, starts the broker, and waits until every port
+accepts connections."""
 
 import re
 from abc import abstractmethod
@@ -21,8 +21,8 @@ SMALL = ("-Xms256M", "-Xmx1024M", "-XX:+UseSerialGC")
 """The broker shares a small machine with its clients, so it gets neither gigabytes of heap nor
 threads for garbage collection."""
 BRIEF = "-XX:TieredStopAtLevel=1"
-"""For a broker that runs for only a few minutes: half of its processor time would otherwise go into
-optimising code that does not run often enough to repay it."""
+"""For a broker that runs for only a few minutes. Otherwise half of its processor time would go into
+optimising code that does not run often enough to repay the effort."""
 
 
 class JavaBroker(ManagedBroker):

@@ -70,7 +70,8 @@ class NativeProcess:
         return self.pid
 
     def ended(self, within_s: float = 0) -> bool:
-        """Return True if it has ended by itself; wait for that for up to ``within_s`` seconds."""
+        """Return True if the process has ended by itself; wait for that for up to ``within_s``
+        seconds."""
         if self.pid is None:
             return True
         if self._free:

@@ -61,8 +61,8 @@ class ManagedBroker:
         waiting = list(ports)
 
         def ready() -> bool:
-            # The log first: an attempt to connect to a port on which nothing listens can connect to
-            # itself.
+            # Check the log first: an attempt to connect to a port on which nothing listens can
+            # connect to itself.
             if not log.is_file() or not has_started(log.read_text("utf-8", errors="replace")):
                 return False
             waiting[:] = [port for port in waiting if not listens("127.0.0.1", port)]

@@ -1,7 +1,7 @@
 """Downloads by Maven coordinates: with ``mvn`` if it is installed, otherwise over HTTPS from a
-repository that the user names. We name none. ``mvn`` knows its own repository; without ``mvn``,
-``$BROKERPROOF_MAVEN_REPOSITORY`` or the mirror in ``~/.m2/settings.xml`` names one with the
-standard layout."""
+repository that the user names. brokerproof itself names none. ``mvn`` knows its own repository;
+without ``mvn``, ``$BROKERPROOF_MAVEN_REPOSITORY`` or the mirror in ``~/.m2/settings.xml`` names one
+with the standard layout."""
 
 import hashlib
 import os

@@ -27,7 +27,7 @@ CONTROL = "--control"
 _SHORT = {"memory": LimitsSet(memory=0), "disk": LimitsSet(disk=9 * 10**15)}
 """Limits that any machine exceeds, by resource."""
 _ENOUGH = {"memory": LimitsSet(memory=0.9), "disk": LimitsSet(disk=1_000_000)}
-"""Limits, by resource, that a machine with enough memory and disk space does not reach."""
+"""Limits, by resource, that are safe on a machine with enough memory and disk space."""
 
 
 class ProcessTarget(SocketTarget):

@@ -41,7 +41,7 @@ def _end(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def main() -> int:
-    """Return the exit code of COMMAND, or 128 + the signal's number if a signal killed it."""
+    """Return the exit code of COMMAND or, if a signal killed it, 128 plus the signal's number."""
     mode, grace_s, console, *command = sys.argv[1:]
     held = mode == "held"
     with Path(console).open("ab") as out:

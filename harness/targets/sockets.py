@@ -52,7 +52,8 @@ class SocketTarget:
         self._watched_since: str | None = None
         """When that process began, because another process may get its id later."""
         self.brief = False
-        """True if a broker that the harness starts runs only for minutes, and need not be fast."""
+        """True if a broker that the harness starts will run for only a few minutes and need not be
+        fast."""
         self.is_forked = False
         """True in a process forked from the one that started the target."""
 
@@ -87,7 +88,7 @@ class SocketTarget:
         )
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Do nothing, because :meth:`raise_alarm` caused no shortage."""
+        """Do nothing, because :meth:`raise_alarm` never causes a shortage."""
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
         """Raise :class:`SetUpFailed`, as :meth:`raise_alarm` does."""
@@ -121,9 +122,9 @@ class SocketTarget:
         }
 
     def watch_the_host(self, broker: int | None = None) -> None:
-        """Start the canary once the broker is up, so that the broker's start has no influence. A
-        restarted target gets a new canary. ``broker`` is the broker's process if it is on this
-        host."""
+        """Start the canary once the broker is up, so that the broker's start does not affect its
+        readings. A restarted target gets a new canary. ``broker`` is the broker's process if it is
+        on this host."""
         self._watched = broker
         self._watched_since = None if broker is None else started_at(broker)
         self._measure(self.identity.limits)

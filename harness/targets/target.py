@@ -103,8 +103,8 @@ class Identity:
 
     def is_bound_by(self, vendor: str | None, needs: Set[str]) -> bool:
         """Return True if a document binds the target in a case that needs these capabilities. A
-        specification binds every broker. A vendor's document binds that vendor's brokers, and other
-        brokers only if they offer something that only the vendor describes."""
+        specification binds every broker. A vendor's document binds that vendor's brokers. It binds
+        another broker only if that broker offers something that only the vendor describes."""
         listed = capabilities.listed()
         promised = {listed[name].family for name in needs if name in listed}
         return vendor in (None, self.profile.vendor) or vendor in promised
@@ -151,7 +151,7 @@ class Identity:
     limits: Limits = field(default_factory=Limits)
     """The bounds of a run in real time."""
     clock_rate: int = 1
-    """The clocks of the broker and the harness run this many times as fast as the host's clock."""
+    """How many times as fast as the host's clock the clocks of the broker and the harness run."""
 
 
 class Target(Protocol):

@@ -261,8 +261,8 @@ def _from_file(
     if version:
         values["version"] = version
         if values.pop("cases", None) and "scope" not in values:
-            # The cases that a file names are for its own release; another release is judged by all
-            # cases.
+            # The cases that a file names are for the file's own release. Another release is judged
+            # by all cases.
             values.pop("others_judged_on", None)
     if family:
         values["like"] = family

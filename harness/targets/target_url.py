@@ -77,7 +77,7 @@ def _options(address: str) -> tuple[str, ...]:
     try:
         given = [name for name, _ in parse_qsl(urlsplit(address).query, keep_blank_values=True)]
     except ValueError:
-        given = []  # reading it reports the error
+        given = []  # read() reports the error
     return (*_OF_TARGET, *(name for name in given if name not in (*_TLS, *_OF_TARGET)))
 
 

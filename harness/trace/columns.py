@@ -1,7 +1,7 @@
 """The columns of a trace, derived from the event classes, and their fingerprint.
 
 The recorder writes this schema and every reader checks it, so a run with another version of the
-schema is rejected with one sentence instead of being misread."""
+schema is rejected with one sentence instead of misread."""
 
 import dataclasses
 import hashlib

@@ -26,7 +26,7 @@ class End(enum.Enum):
     """How a delivery ended, as far as the recording shows."""
 
     HELD = "held"
-    """The delivery has not ended."""
+    """The delivery has not ended yet."""
     ASKED = "asked"
     """Acknowledged without a request for confirmation. Deliveries in auto mode begin in this
     state."""

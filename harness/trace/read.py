@@ -50,7 +50,7 @@ def rows(segment: Path) -> Iterator[dict[str, Any]]:
     version's."""
     row_count(segment)
     try:
-        # Only the file: its folder's name must not become a column of another type.
+        # Read only this file, because its folder's name must not become a column of another type.
         table = pq.ParquetFile(segment).read()
         table.validate(full=True)
         records = table.to_pylist()

@@ -18,8 +18,8 @@ from brokerproof.harness.trace.events import Event
 from brokerproof.harness.trace.redaction import Redaction
 
 SEGMENT_ROWS = 50_000
-"""A segment is closed at the end of the case in which it reaches this many rows or, in a continuing
-case, at the end of the write."""
+"""A segment is closed at the end of the case in which it reaches this many rows. For a case written
+in parts, the segment is closed at the end of the write."""
 
 _REPEATED = [
     *(

@@ -7,7 +7,7 @@ stay distinguishable. In bytes, the placeholder has the length of the original. 
 not change.
 
 A login is not a secret. A passcode that is short or equal to its login would match half of all
-texts, so it is redacted only in its place in a protocol."""
+texts, so it is redacted only where a protocol places it."""
 
 import base64
 import dataclasses

@@ -11,7 +11,7 @@ from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
 from brokerproof.harness.worlds.host_clock import HOST_CLOCK, HostClock
 
 CHECK_EVERY: Duration = NS_PER_S // 4
-"""The longest time after which a waiting case notices the end of its run."""
+"""The longest time until a waiting case notices that its run has ended."""
 _KEPT_ACTIONS = 4096
 _SHARE_CHECKED_EVERY = 64
 """The number of frames between two checks of a case's share."""

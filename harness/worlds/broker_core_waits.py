@@ -1,5 +1,5 @@
-"""The time that a broker's threads waited for a core. There is no other way for a harness that
-wakes in time to notice this.
+"""Measures how long a broker's threads waited for a core. A harness whose own threads are woken on
+time could not notice such waits otherwise.
 
 Linux counts the nanoseconds for which each thread was runnable but not running (the second field of
 ``/proc/PID/task/TID/schedstat``). If the count is missing or the process is inaccessible, the

@@ -172,14 +172,15 @@ class _Socket:
             except BlockingIOError:
                 break
             except OSError as problem:
-                # The broker closed; its earlier bytes can still be read and say why.
+                # The broker closed the connection. Its earlier bytes can still be read and may say
+                # why.
                 self._close_tracker.unsent(problem)
                 self._unsent.clear()
                 break
             del self._unsent[:sent]
         if self._closing and not self._unsent and self._open:
             self._closing = False
-            with contextlib.suppress(OSError):  # already closed: reading will show how
+            with contextlib.suppress(OSError):  # already closed; a read will show how
                 self._socket.shutdown(socket.SHUT_WR)
         self._watch()
 

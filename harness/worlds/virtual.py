@@ -60,8 +60,8 @@ PAGES = "paging/"
 
 
 class SansIoDisk(Protocol):
-    """The files of a broker. The disk executes requests, and determines when the broker learns the
-    results."""
+    """The files of a broker. The disk executes requests, and determines when the broker receives
+    the results."""
 
     def carry(self, now: Instant, effect: FileEffect, /) -> tuple[Instant, Input]: ...
 
@@ -161,8 +161,8 @@ class _Link:
         elif self._broker_open:
             self._broker_open = False
             self._world.feed(PeerGone(self._conn, how))
-            # The broker drops a connection whose peer has left without requesting Close, so close
-            # our side too.
+            # The broker drops a connection whose peer has left without requesting Close, so our
+            # side closes too.
             self._end(how)
 
     def apply(self, effect: SendBytes | Close | StopReading | ResumeReading) -> None:
@@ -202,7 +202,8 @@ class _Link:
             self._receiver.channel_closed(self._world.now(), what)
 
     def _press_back(self) -> None:
-        """Tell the broker when its writes start to wait for the receiver and when they resume."""
+        """Notify the broker when its writes start to wait for the receiver, and when they
+        resume."""
         writes = self._unread_bytes <= SOCKET_BUFFER
         if writes is self._broker_writes or not self._broker_open:
             return

@@ -25,7 +25,7 @@ CHAIN: Duration = 1_000 * NS_PER_MS
 """A broker's threads may wait for each other in turn, so the waits of the slowest threads within
 this time are added up, but to no more than this time."""
 _KEEP = 200_000
-"""The number of readings kept: about half an hour."""
+"""The number of readings kept, enough for about half an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Canary:
             if now - self._looked >= self._look_every:
                 self._look()
             if now - due > PERIOD:
-                due = now  # do not count one long pause again for every beat missed in it
+                due = now  # when one long pause misses several beats, count it only once
 
     def _look(self) -> None:
         if self._broker is None:
@@ -98,7 +98,7 @@ class Canary:
         used."""
         self._look()
         since = self._clock.on_host(since)
-        # The last reading first.
+        # Start with the last reading.
         readings = list(takewhile(lambda entry: entry[0] >= since, reversed(self._readings.copy())))
         looks = list(takewhile(lambda look: look.at >= since, reversed(self._looks.copy())))
         if until is not None:

@@ -20,7 +20,7 @@ class Receiver(Protocol):
         """Receive ``data`` (never empty), which was readable at ``at``."""
 
     def channel_closed(self, at: Instant, how: CloseHow) -> None:
-        """Learn, once, that nothing more will arrive."""
+        """Learn that nothing more will arrive. Called only once."""
 
 
 class Channel(Protocol):

@@ -39,7 +39,7 @@ PROTOCOL_HEADER, CONTENT_HEADER, CONTENT_BODY, HEART_BEAT = (
 )
 """Names of units that are not methods."""
 MOST_READ = 64 * 1024 * 1024
-"""The longest frame that the reader waits for."""
+"""The longest frame that the reader accepts."""
 
 FieldList: TypeAlias = tuple[tuple[str, str], ...]
 

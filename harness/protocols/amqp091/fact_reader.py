@@ -298,7 +298,7 @@ class Amqp091FactReader:
                 yield replace(sent, confirmed=row.command == "basic.ack")
 
     def _returned(self, channel: _Channel, row: Row, key: Key) -> Iterator[Fact]:
-        """Record that a message was returned: it has no queue, so its confirmation means
+        """Record that a message was returned: no queue received it, so its confirmation means
         nothing."""
         queue = queue_of(row.headers)
         for tag, sent in channel.awaiting.items():
@@ -329,7 +329,7 @@ class Amqp091FactReader:
         )
         if acknowledges:
             named = number(headers, "delivery-tag")
-            if named in channel.held:  # an answer may concern either
+            if named in channel.held:  # an answer may refer to either delivery
                 yield replace(channel.held[named], end=End.TENTATIVE, ended=row.when)
             channel.held[named] = got
         else:

@@ -37,7 +37,7 @@ CAPABILITIES: dict[str, bool] = {
 }
 """The capabilities that clients usually have."""
 BARRIER = "amq.direct"
-"""An exchange that always exists (3.1.3): asking for it is harmless, and the answer follows all
+"""An exchange that always exists (3.1.3). A check for it is harmless, and its answer follows all
 earlier answers."""
 
 

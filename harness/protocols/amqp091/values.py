@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 DEEPEST = 64
-"""The deepest nesting of tables that is read; deeper tables are malformed."""
+"""The deepest nesting of tables that is read. Deeper tables are malformed."""
 
 _NUMBERS = {"octet": ">B", "short": ">H", "long": ">I", "longlong": ">Q", "timestamp": ">Q"}
 _LETTERS = {

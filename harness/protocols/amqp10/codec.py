@@ -42,7 +42,7 @@ AMQP_FRAME, SASL_FRAME = 0, 1
 PREFIX = b"AMQP"
 HEADER_SIZE = 8
 MOST_READ = 64 * 1024 * 1024
-"""The longest frame that the reader waits for."""
+"""The longest frame that the reader accepts."""
 
 FieldList: TypeAlias = tuple[tuple[str, str], ...]
 

@@ -20,7 +20,7 @@ from brokerproof.harness.protocols.amqp10.messages import Message
 
 WRAP = 2**32
 WIDE = 2**31 - 1
-"""A window that never closes on its own."""
+"""A window that is too large to be used up."""
 _BARRIER_CHANNELS, _FIRST_BARRIER = 8, 8
 """The number of channels that take turns in :meth:`Endpoint.spare_channel`, and the lowest of these
 channels. They are above the channels that cases name, if the broker allows so many."""
@@ -381,7 +381,8 @@ class Endpoint:
         return session, fields
 
     def session_of(self, frame: Frame) -> Session | None:
-        """Return the session of a frame from the peer; a frame that is an end has ended it."""
+        """Return the session to which a frame from the peer belongs. An end still belongs to the
+        session that it ended."""
         session = self._by_their_channel.get(frame.channel)
         ending = (one for one in self.sessions.values() if one.ended is frame)
         return session or next(ending, None)

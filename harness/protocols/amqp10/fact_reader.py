@@ -73,7 +73,7 @@ class ConnectionEvents(list[Event]):
     """The events of one connection for several oracles, which share the frames, so that these are
     read and placed only once.
 
-    In a measurement, six oracles on one connection took a third of the time.
+    Measured: this cut the time of six oracles on one connection to a third.
     """
 
     @cached_property
@@ -261,7 +261,8 @@ class Granted:
             del self._limits[0]
 
     def room(self, used: int) -> int:
-        """Return how much is left beyond ``used``, which never decreases; 0 or less is nothing."""
+        """Return how much is left beyond ``used``, which never decreases. 0 or less means that
+        nothing is left."""
         rooms = [ahead(limit, used) for _, limit in self._limits]
         furthest = max(rooms)
         spent = next(n for n, room in enumerate(rooms) if room > 0 or room == furthest)

@@ -100,7 +100,7 @@ def read(payload: bytes) -> Message:
                 " known"
             )
         if name not in ("header", "delivery-annotations", "message-annotations", "footer"):
-            # One too many, so that byte 0 is not taken for "not yet".
+            # Store one more than the offset, so that byte 0 is not mistaken for "not yet".
             bare_from = bare_from or at + 1
             bare_to = end
         sections.append((name, what.value))

@@ -97,7 +97,8 @@ class AmqpConnection(Conversation[Frame]):
         self.require: Callable[[str], None] = lambda capability: None
         """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.container = container
-        """Our container-id. Link names are unique between two of them: each peer needs its own."""
+        """Our container-id. Each peer needs a different one, because link names are unique only
+        between two container-ids."""
         self.endpoint = Endpoint()
         self.keeps_alive = False
         """True if empty frames keep the broker's idle-time-out, until a wrong frame or a close."""
@@ -203,8 +204,9 @@ class AmqpConnection(Conversation[Frame]):
         """Send empty frames as the broker's open requires, as long as ``keeps_alive`` is true."""
         announced = self.opened and self.opened.get("idle-time-out")
         idle = announced * NS_PER_MS if isinstance(announced, int) else 0
-        if 0 < idle <= 2 * PATIENCE:  # no wait of a case outlasts half of a longer one
-            # Late, so that a beat seldom wakes a broker which a case has just asked for something.
+        if 0 < idle <= 2 * PATIENCE:  # a case never waits longer than half of a longer time-out
+            # Late in the interval, so that an empty frame seldom reaches a broker while it works
+            # for a case.
             self._keep_alive(idle * 3 // 4)
 
     def _keep_alive(self, every: Duration) -> None:
@@ -309,9 +311,10 @@ class AmqpConnection(Conversation[Frame]):
         return self.sessions[min(self.sessions)]
 
     def settle(self) -> None:
-        """Wait, via a session on a spare channel, until the broker has read all earlier frames and
-        its own have arrived (a barrier). What it does in its own time, such as settling, may follow
-        later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
+        """Wait, via a session on a spare channel, until the broker has read all earlier frames
+        and its own have arrived (a barrier). Actions that the broker schedules itself, such as
+        settling, may follow later. Not every broker answers the echo of a flow
+        (AMQP10-CREDIT-22)."""
         channel = self.endpoint.spare_channel()
         if channel is None:
             self._await_echo()

@@ -501,8 +501,8 @@ def _variable_value(shape: Constructor, data: bytes, at: int) -> Any:
 
 
 def _take(data: bytes, at: int, end: int, size: int, part: str, of: str) -> bytes:
-    # Composing error messages for every value, not only for an error, would take a third of the
-    # time of reading.
+    # Error messages are composed only for an error. Composing them for every value would take a
+    # third of the time of reading.
     if end - at < size:
         raise Malformed(
             f"{part} {of} at byte {at} should have {size} bytes, but {max(0, end - at)} are left"

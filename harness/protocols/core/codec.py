@@ -21,7 +21,7 @@ MAGIC = b"ARTEMIS"
 LIVENESS, SESSIONS, FIRST = 0, 1, 10
 """Channels."""
 MOST_READ = 64 * 1024 * 1024
-"""The longest packet that the reader waits for."""
+"""The longest packet that the reader accepts."""
 DEFAULTS: dict[str, Any] = {"boolean": False, "simple": "", "string": "", "rest": b""}
 """The value of a missing field: 0 for numbers, null for nullable values."""
 

@@ -61,7 +61,7 @@ class _Consumer:
 class _Session:
     channel: int
     sends_count: bool = True
-    """True if it takes effect immediately, not with the next commit."""
+    """True if the acknowledgement takes effect immediately, not with the next commit."""
     settles: bool = True
     waiting: deque[list[Sent]] = field(default_factory=deque)
     """For packets with an answer, in order: the messages that the answer confirms."""
@@ -128,7 +128,7 @@ class CoreFactReader:
         yield Unsubscribed(
             consumer.queue, self.conn, f"{session.channel}:{name}", when, noticed=False
         )
-        for address in sorted(consumer.addresses - {consumer.queue}):  # only one consumer left
+        for address in sorted(consumer.addresses - {consumer.queue}):  # only one consumer is left
             yield Unsubscribed(address, self.conn, "", when, noticed=False)
 
     def _sent(self, row: Row) -> Iterator[Fact]:

@@ -46,7 +46,8 @@ def packet(name: str, /, **fields: Any) -> Match[Packet]:
 
 
 def is_forced(packet: Packet) -> bool:
-    """Return True if ``each`` answers a force-delivery; the answer is encoded like a message."""
+    """Return True if ``each`` answers a force-delivery. Such an answer is encoded like a
+    message."""
     return packet.name == "receive" and FORCED in packet.message.properties
 
 

@@ -1,7 +1,7 @@
 """Reads and writes simple values of Artemis's CORE protocol (release 2.56.0, packages core.buffers
 and utils).
 
-Numbers are big-endian and signed. Text has two forms, for no visible reason. A *simple string*
+Numbers are big-endian and signed. Text has two forms, for no apparent reason. A *simple string*
 consists of its length in bytes, then UTF-16 with the low byte first. A *string* consists of its
 length in characters, then one of three encodings: below :data:`SHORT` characters, UTF-16 with the
 high byte first; below :data:`LONG`, a length of two bytes and Java's modified UTF-8

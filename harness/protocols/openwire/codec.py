@@ -25,7 +25,7 @@ from brokerproof.harness.protocols.openwire.values import (
 
 MAGIC = b"ActiveMQ"
 MOST_READ = 64 * 1024 * 1024
-"""The longest command that the reader waits for."""
+"""The longest command that the reader accepts."""
 DEEPEST = 16
 """The deepest nesting of structures that is read; deeper structures are malformed."""
 DEFAULTS: dict[str, Any] = {"boolean": False, "magic": MAGIC}

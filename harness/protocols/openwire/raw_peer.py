@@ -1,8 +1,8 @@
 """A raw peer for OpenWire, ActiveMQ's own protocol, which can speak correctly or send arbitrary
 bytes.
 
-Unlike ActiveMQ's own client, this peer does nothing by itself: it respects no window, acknowledges
-nothing and sends no KeepAliveInfo unless a case says so. :meth:`OpenWirePeer.send` and
+Unlike ActiveMQ's own client, this peer does nothing on its own: unless a case says so, it respects
+no window, acknowledges nothing and sends no KeepAliveInfo. :meth:`OpenWirePeer.send` and
 :meth:`OpenWirePeer.write` send anything else. Ids are structures, and all ids of a peer contain its
 connection id.
 """

@@ -192,12 +192,12 @@ class StompFactReader:
         if name is None or row.key is None:
             return
         if name not in self.subscriptions:
-            if name in self._went:  # it was in flight when we unsubscribed
+            if name in self._went:  # the delivery was in flight when we unsubscribed
                 return
             queue = row.headers.get("destination", "")
             if "" in self.subscriptions and self.subscriptions[""].queue == queue:
-                # 1.0: the client gave no id, so the broker generated one; or the recording began
-                # after its SUBSCRIBE: neither mode nor window are known.
+                # In 1.0 the client gave no id, so the broker generated one. Otherwise the recording
+                # began after its SUBSCRIBE, so neither mode nor window is known.
                 name = ""
             else:  # the recording began behind its SUBSCRIBE: neither mode nor window are known
                 self.subscriptions[name] = Subscription(name, queue, None)
@@ -222,7 +222,7 @@ class StompFactReader:
         before = subscription.held.get(token)
         if (
             before is not None and before.key == delivery.key
-        ):  # the same again; an answer would concern the later one
+        ):  # delivered again; an answer would concern the later delivery
             subscription.held_bytes -= before.size
             yield self._got(subscription, before, End.HELD, None)
         subscription.held[token] = delivery

@@ -61,7 +61,7 @@ OF_RECEIPTS = re.compile(
 """Requirements on RECEIPTs and on what a server may send. They do not apply if the server refuses
 the frame with an ERROR: the requirements on that frame decide whether it may do so."""
 ASKED_FOR = re.compile("STOMP10-RECEIPT-02|STOMP11-HDR-13|STOMP12-HDR-17|STOMP1[12]-RCPT-01")
-"""The requirements for a RECEIPT to arrive; no others report that none ever does."""
+"""The requirements that a RECEIPT must arrive. A RECEIPT that never arrives violates only these."""
 CONFIRMED = ("BEGIN", "SUBSCRIBE", "SEND")
 """The commands that the broker may never confirm, according to :attr:`Identity.unmet`."""
 
@@ -121,7 +121,8 @@ class StompPeer(StompInbox):
         super().__init__(judge, conn, acceptor, version)
         self.messages_seen = 0
         self.unmet: Mapping[str, str] = {}
-        """See :attr:`Identity.unmet`. Only the case that judges a missing RECEIPT waits for it."""
+        """See :attr:`Identity.unmet`. Only the case that judges a missing RECEIPT waits for such a
+        RECEIPT."""
         self._asked: dict[str, str] = {}
         """The commands of the frames that requested a receipt, by receipt id."""
 
@@ -142,7 +143,7 @@ class StompPeer(StompInbox):
         super()._unmet(detail, proves, unmet)
 
     def _never_confirmed(self, unmet: Expectation | None) -> str:
-        """Return why the awaited RECEIPT can no longer arrive; empty if it can or none is
+        """Return why the awaited RECEIPT can no longer arrive; empty if it still can, or if none is
         awaited."""
         if unmet is None or unmet.kind != "frame" or unmet.shape is None:
             return ""

@@ -186,8 +186,8 @@ class WebSocketPeer(Conversation[Item]):
     # STOMP above
 
     def carry(self, above: Receiver) -> "WebSocketChannel":
-        """From now on, pass payload of data frames to ``above``, and send its writes as
-        messages."""
+        """From now on, pass the payload of data frames to ``above``, and send what ``above`` writes
+        as messages."""
         self._above = above
         return WebSocketChannel(self)
 

@@ -66,7 +66,7 @@ def acceptors(config: Path, defaults: Parameters) -> dict[str, dict[str, Value]]
         if (idle := options.get("transport.wireFormat.idleTimeout")) is not None:
             parameters["amqp_idle_timeout_ms"] = _number(config, element, idle, int)
         grace = options.get("transport.hbGracePeriodMultiplier")
-        # The broker accepts no multiplier that would make it less patient.
+        # The broker ignores a multiplier that would make it less patient.
         if grace is not None and (multiplier := _number(config, element, grace, float)) > 1.0:
             parameters["heart_beat_grace_multiplier"] = multiplier
         acceptors[name] = {**defaults, **broker, **parameters}

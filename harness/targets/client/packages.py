@@ -40,7 +40,7 @@ def fetch(package: str, version: str, driver: Path) -> tuple[Path, Mapping[str, 
     make = _MAKERS[registry]
     label = f"{registry}-{re.sub(r'[^A-Za-z0-9_.@-]+', '-', name)}-{version}"
     if registry in SHARED:
-        # A changed driver is built again.
+        # Build a changed driver again.
         label += f"-{max(source.stat().st_mtime_ns for source in _sources(driver)):x}"
 
     def made(folder: Path) -> Path:

@@ -76,7 +76,7 @@ class ClientTarget(SocketTarget):
             home, found = packages.fetch(self._package, self._version, driver)
             self._words["{package}"] = str(home)
         self._command = [_filled(word, self._words) for word in self._command]
-        # A driver in Python finds the module shared by ours.
+        # A driver in Python finds the module that our drivers share.
         path = (found.get("PYTHONPATH"), str(DRIVERS / "python"), os.environ.get("PYTHONPATH"))
         self._environment = {**found, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 

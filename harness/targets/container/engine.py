@@ -22,7 +22,7 @@ PROC = Path("/proc")
 START_S = 120
 """Seconds until a broker must be ready once its image is local; 5 to 15 s are usual."""
 ANSWER_S = 2
-"""Seconds that a daemon on this machine may take to accept a connection."""
+"""Seconds that a Docker daemon on this machine may take to accept a connection."""
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 _INSTALL = "install it with: pip install 'brokerproof[containers]'"
 
@@ -130,9 +130,9 @@ class Container:
         for port in recipe.ports.values():
             container.with_exposed_ports(f"{port}/tcp")
         client = container.get_docker_client()
-        # Not if we ourselves are in a container and use the address of Docker's bridge.
+        # Not if we ourselves run in a container and use the address of Docker's bridge.
         if client.get_connection_mode() is ConnectionMode.docker_host and client.host() in _HERE:
-            # The library passes these on to Docker's, which accepts addresses too.
+            # The library passes these on to the Docker client, which also accepts addresses.
             ports: dict[str, Any] = container.ports
             ports.update(dict.fromkeys(ports, ("127.0.0.1", None)))
         container.with_envs(**recipe.environment)
@@ -159,7 +159,7 @@ class Container:
             )
 
     def end(self) -> str:
-        """Return in words how the container ended; empty if it runs or Docker does not answer."""
+        """Describe how the container ended; empty if it is running or Docker does not answer."""
         state = self._attributes().get("State")
         if state is None or state["Running"]:
             return ""

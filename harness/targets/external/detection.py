@@ -74,7 +74,7 @@ def speaks(endpoint: Endpoint, protocol: str, login: str | None, passcode: str |
     except SetUpFailed:
         return False
     if protocol == "core":
-        return True  # CORE's first answer depends on its version: the run finds out
+        return True  # the first answer of CORE depends on the version, so the run finds out
     return bool(ask(endpoint, [protocol], Credentials(login, passcode), deadline).spoken)
 
 

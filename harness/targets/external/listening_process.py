@@ -1,7 +1,7 @@
-"""The process behind an address, if it runs on this machine.
+"""The process that listens at an address, if it runs on this machine.
 
 brokerproof can then measure how long the process's threads wait for a core, as it does for brokers
-that it starts itself, so that a busy host does not make a punctual broker look late.
+that it starts itself. So a busy host does not make a punctual broker look late.
 """
 
 import socket

@@ -10,7 +10,7 @@ from brokerproof.harness.targets.external.greeting import Credentials
 from brokerproof.harness.targets.failure import SetUpFailed
 
 TIMEOUT_S = 30.0
-"""A busy broker may take long, because a quorum queue is written to disk."""
+"""A busy broker may take this long, because a quorum queue is written to disk."""
 
 
 def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) -> None:

@@ -71,7 +71,7 @@ class AddressTarget(SocketTarget):
         is_stranger: bool = False,
     ) -> None:
         super().__init__(_narrowed(identity, endpoints, bool(rabbitmqctl)), config)
-        # The named addresses determine which capabilities about addresses it has.
+        # The named addresses determine which address-related capabilities the target has.
         everything = dataclasses.replace(identity, addresses=SHIPPED)
         self._possible = _narrowed(everything, endpoints, bool(rabbitmqctl)).capabilities
         self._given = dict(endpoints)

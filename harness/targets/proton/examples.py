@@ -70,7 +70,7 @@ def install(name: str, version: str | None = None) -> Path:
     if version is not None and version in have:
         return have[version]
     with locked(cache_folder() / name / "download"):
-        # Fetched first, because the names of the files show the release.
+        # Fetch them first, because the names of the files show the release.
         fetched = cache_folder() / name / "download"
         shutil.rmtree(fetched, ignore_errors=True)
         fetched.mkdir(parents=True)
@@ -122,7 +122,7 @@ def _compile(home: Path) -> None:
         raise SetUpFailed(
             f"{home.name}: Proton's packages contain no libqpid-proton.so; name another release"
         )
-    # The folder is renamed afterwards, so the library is found relative to the program.
+    # The folder is renamed afterwards, so the program must find the library by a relative path.
     beside = f"-Wl,-rpath,$ORIGIN/{library.parent.relative_to(home)}"
     command = [
         "cc",

@@ -17,7 +17,7 @@ CLEAR_ALARM = {
 
 def limit_commands(limits: LimitsSet) -> Iterator[tuple[str, ...]]:
     if limits.paging is not None:
-        # no command sets it; RabbitMQ looks it up at each use
+        # no command sets this; RabbitMQ looks it up at each use
         setting = f"rabbit, vm_memory_high_watermark_paging_ratio, {_written(limits.paging)}"
         yield "eval", f"application:set_env({setting})."
     if limits.memory is not None:

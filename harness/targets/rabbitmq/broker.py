@@ -42,9 +42,9 @@ _REASONS = (
     re.compile(r"^ERROR: (?P<text>.+)$", re.MULTILINE),
     re.compile(r"\[error\] (?:<[^>]*> )?(?P<text>\S.{8,})"),
 )
-# An epmd started by the node would be a daemon and outlive the node and us. This one ends with the
-# node, whose process is the shell's. The node looks for epmd immediately, so epmd must answer
-# first.
+# An epmd started by the node would be a daemon and would outlive the node and us. This epmd ends
+# with the node, whose process replaces the shell. The node looks for epmd immediately, so epmd must
+# answer first.
 _WITH_EPMD = (
     'setpriv --pdeathsig KILL epmd -address 127.0.0.1 -port "$ERL_EPMD_PORT" & tries=0; until epmd'
     ' -names >/dev/null 2>&1; do tries=$((tries + 1)); [ "$tries" -lt 300 ] || { echo "epmd does'

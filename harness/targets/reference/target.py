@@ -82,11 +82,11 @@ class VirtualTarget:
         """Do nothing, because the broker creates addresses on use."""
 
     def raise_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Set a limit for that resource that the machine's fixed readings exceed."""
+        """Set a limit for that resource that the machine's constant readings exceed."""
         _feed_limits(world, _SHORT[resource], node)
 
     def clear_alarm(self, world: World, resource: str, node: str = "") -> None:
-        """Set a limit for that resource that the machine's fixed readings do not reach."""
+        """Set a limit for that resource that the machine's constant readings do not reach."""
         _feed_limits(world, _ENOUGH[resource], node)
 
     def set_limits(self, world: World, limits: LimitsSet) -> None:
