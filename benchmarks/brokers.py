@@ -36,8 +36,8 @@ class Broker:
 
 @dataclass(frozen=True)
 class Place:
-    """Where brokers start: ``stack`` ends them, and ``folder`` holds their files. If ``durable``,
-    their queues and persistent messages survive a restart."""
+    """The place in which brokers start: ``stack`` ends them, and ``folder`` holds their files. If
+    ``durable``, their queues and persistent messages survive a restart."""
 
     stack: ExitStack
     folder: Path

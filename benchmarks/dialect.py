@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class Failed(Exception):
-    """The broker did not do what it should; the message says what arrived instead."""
+    """The broker did something other than expected. The message says what arrived instead."""
 
 
 @dataclass(frozen=True)

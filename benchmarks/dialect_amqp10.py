@@ -105,7 +105,7 @@ class Amqp10(Dialect):
             if code == hot_path.FLOW:
                 seen, room, _, _, handle, count, given = hot_path.numbers(frame, at, 7)
                 self._window = max(0, seen) + room
-                if handle >= 0:  # else it is about the session alone
+                if handle >= 0:  # otherwise the flow concerns only the session
                     self._credit = max(0, count) + given
             elif code == hot_path.DISPOSITION:
                 _, low, high, done = hot_path.numbers(frame, at, 4)

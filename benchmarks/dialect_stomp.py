@@ -36,7 +36,8 @@ class Stomp(Dialect):
         connect = f"CONNECT\naccept-version:1.2\nhost:/\n{login}\n\0".encode()
         steps: list[Step] = [(connect, b"CONNECTED")]
         if self._acks and not self._sender and "{bytes}" in speech.prefetch:
-            # A window in bytes needs the length of a MESSAGE: measure one, from a separate queue.
+            # A window in bytes requires the size of a MESSAGE, so measure one, from a separate
+            # queue.
             where = f"{self._where}~"
             steps.append((self._subscribe(where, _EACH) + self._send(where), b"MESSAGE"))
             steps.append((b"UNSUBSCRIBE\nid:0\nreceipt:probed\n\n\0", b"RECEIPT"))

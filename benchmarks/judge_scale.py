@@ -8,8 +8,8 @@ judges on a standalone cluster of two workers on this machine, each with one cor
 executor. Each engine runs in its own process, whose process tree is watched: wall time, processor
 time, and the peaks of memory (of all processes and of the JVMs) and temporary files.
 
-Recordings are removed, unless ``--keep`` leaves them in ``--scratch`` for another call. 10**9
-events need 4.2 GB of disk.
+Recordings are removed unless ``--keep`` leaves them in ``--scratch`` for another call. 10**9 events
+need 4.2 GB of disk.
 
 Every recording contains five anomalies. An engine that misses one has failed.
 """
@@ -34,7 +34,7 @@ LOOK_EVERY_S = 1.0
 PROCESSES = 2
 """The engines that write a recording."""
 MOST_FOR_ORACLES = 2_000_000
-"""The oracles hold every event as an object: three gigabytes for a million."""
+"""The oracles hold every event as an object, which takes three gigabytes for a million."""
 KINDS = {"lost": 1, "shared": 1, "disordered": 1, "overrun": 1, "closed early": 1}
 EXPECTED = {"messages": 2, "order": 1, "windows": 1, "silences": 1}
 
@@ -147,7 +147,7 @@ def size_of_files(folder: Path) -> int:
     size = 0
     for where, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(OSError):  # it is gone
+            with contextlib.suppress(OSError):  # the file is gone
                 size += (Path(where) / name).lstat().st_blocks * 512
     return size
 

@@ -2,8 +2,8 @@
 little as possible.
 
 The peers must not be the bottleneck. Messages are encoded before the clock starts, and each write
-contains as many as may be unconfirmed. In each received frame only the code is read, and the fields
-that an acknowledgement repeats. Each job ends with a close that the broker must answer after
+contains as many as may be unconfirmed. Of each received frame, the peers read only the code and the
+fields that an acknowledgement repeats. Each job ends with a close that the broker must answer after
 exactly the expected number of deliveries: a lost, duplicated or refused message makes the run fail
 instead of improving the figures.
 
@@ -24,9 +24,9 @@ from dialect_openwire import OpenWire
 from dialect_stomp import Stomp
 
 READ = 1 << 20
-"""The most bytes read from the socket in one call."""
+"""The maximum number of bytes read from the socket in one call."""
 BURST = 64
-"""The most messages written in one call."""
+"""The maximum number of messages written in one call."""
 DIALECTS: dict[str, type[Dialect]] = {
     "stomp": Stomp,
     "amqp10": Amqp10,

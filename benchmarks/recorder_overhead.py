@@ -2,13 +2,13 @@
 
 ``python benchmarks/recorder_overhead.py [PROTOCOL…] [--target artemis]`` starts the target and puts
 one load on it for each protocol in turn. The recording is switched on and off in short slices of
-time: off, on, on, off, and so on. Two neighbouring slices, with and without recording, are a pair,
-so a disturbance longer than a slice affects both alike. *The lost throughput* is the median, over
-all ``--pairs``, of the loss in the slice with recording.
+time: off, on, on, off, and so on. Two consecutive slices, one with and one without recording, form
+a pair, so a disturbance longer than a slice affects both alike. *The lost throughput* is the
+median, over all ``--pairs``, of the loss in the slice with recording.
 
-A slice includes all work of recording: the driver's work for the tape, the thread that writes the
-tape, and the kernel's work for that thread. The driver runs in this process and the broker in its
-own; neither is bound to a core. ``--rate`` limits the driver's speed. The exit code is 1 if the
+A slice includes all work of recording: the driver's work for the wire log, the thread that writes
+the log, and the kernel's work for that thread. The driver runs in this process and the broker in
+its own; neither is bound to a core. ``--rate`` limits the driver's speed. The exit code is 1 if the
 median of any protocol is 10 % or more.
 """
 
@@ -47,8 +47,8 @@ TARGETS = {
 WINDOWS = {"stomp": 100_000, "amqp": 200, "amqp091": 200}
 """Flow control of consumers: bytes, credit, messages."""
 SETTLED: Duration = 50 * NS_PER_MS
-"""This much of each slice is not counted: messages under way at its start belong to the slice
-before."""
+"""This much of each slice is not counted, because messages in flight at its start belong to the
+slice before."""
 WARM: Duration = 3 * NS_PER_S
 PATIENCE: Duration = 20 * NS_PER_S
 MOST_LOST = 0.1
@@ -57,8 +57,8 @@ MOST_LOST = 0.1
 @dataclass(frozen=True)
 class Slice:
     """Messages a second, and the processor time per message in µs of the driver (with the thread
-    that writes the tape) and of the broker. A confirmation and a delivery are half a message each,
-    because a broker may accept many messages before it delivers any."""
+    that writes the wire log) and of the broker. A confirmation and a delivery are half a message
+    each, because a broker may accept many messages before it delivers any."""
 
     rate: float
     driver: float
@@ -66,7 +66,7 @@ class Slice:
 
 
 class Bench:
-    """A driver at work on a started target. ``folder`` is for its tape; ``broker`` lists the
+    """A driver at work on a started target. ``folder`` is for its wire log; ``broker`` lists the
     target's processes."""
 
     def __init__(
@@ -80,8 +80,8 @@ class Bench:
         self._broker = broker
 
     def pairs(self, count: int, lasts: Duration) -> Iterable[tuple[Slice, Slice]]:
-        """Yield up to ``count`` pairs of slices, without and with a tape. Leave out pairs in which
-        the broker was idle."""
+        """Yield up to ``count`` pairs of slices, without and with recording. Leave out pairs in
+        which the broker was idle."""
         driver = self._driver
         driver.connect(PATIENCE)
         driver.produce(self._world.now())

@@ -126,7 +126,7 @@ def memory(driver: int) -> dict[str, int]:
     the largest of Spark's Python workers."""
     peaks: dict[str, int] = {}
     for process in tree(driver):
-        with contextlib.suppress(psutil.Error):  # it may end meanwhile
+        with contextlib.suppress(psutil.Error):  # the process may end meanwhile
             java = process.name() == "java"
             name = "the driver" if process.pid == driver else "its JVM" if java else "a worker"
             peaks[name] = max(process.memory_info().rss, peaks.get(name, 0))

@@ -55,7 +55,7 @@ def report(
         raise Refusal("name at least one run folder, such as brokerproof-out/2026-11-21T12-00-00")
     if out is None and len(runs) > 1:
         raise Refusal("several runs need --out DIR, the folder for their report")
-    # It imports Arrow and the oracles, which takes longer than all of --help.
+    # This imports Arrow and the oracles, which takes longer than all of --help.
     from brokerproof.harness.trace.without_pandas import leave_pandas_out
 
     leave_pandas_out()

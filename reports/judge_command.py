@@ -33,7 +33,7 @@ def judge(
     if not traces:
         raise Refusal("name at least one trace, such as brokerproof-out/2026-11-21T12-00-00/trace")
 
-    # It imports Arrow and the oracles, which takes longer than all of --help.
+    # This imports Arrow and the oracles, which takes longer than all of --help.
     from brokerproof.harness.trace.without_pandas import leave_pandas_out
 
     leave_pandas_out()

@@ -114,5 +114,5 @@ def _record(
     cell, sentence = pairs.judge(client, broker, scenario, name)
     told = {**about, "scenario": scenario, "cell": cell, "sentence": sentence}
     with results.open("a") as file:
-        file.write(f"\n{json.dumps(told)}")  # the line before may be incomplete
+        file.write(f"\n{json.dumps(told)}")  # the previous line may be incomplete
     click.echo(f"{cell:9}  {about['client']}, {about['broker']}, {scenario}  {sentence}")

@@ -211,7 +211,7 @@ class Watch:
 
     def conclude(self, profile: str | None) -> int:
         """Judge the recording, print and store the result, and return the exit code."""
-        # It imports Arrow and the oracles.
+        # This imports Arrow and the oracles.
         from brokerproof.harness.trace.without_pandas import leave_pandas_out
 
         leave_pandas_out()

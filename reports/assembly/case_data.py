@@ -1,11 +1,11 @@
 """The data of case pages. The worker that reads a recording judges its cases again, makes excerpts
 and packs them.
 
-A page is drawn by the browser (``view/case.js``) from the case's events. One task reads a segment,
-judges each case in it again, and keeps a bounded excerpt of the case. The cases are then packed
-into chunks: scripts of compressed JSON, because a page opened from disk may load only scripts. A
-case's chunk follows from the case's target and name, so links need neither an index nor a number
-that changes with the run."""
+The browser draws a page (``view/case.js``) from the case's events. One task reads a segment, judges
+each case in it again, and keeps a bounded excerpt of the case. The cases are then packed into
+chunks, which are scripts of compressed JSON, because a page opened from disk may load only scripts.
+The chunk of a case follows from the case's target and name, so links need neither an index nor a
+number that changes with the run."""
 
 import base64
 import gzip
@@ -36,9 +36,9 @@ UNRECORDED_IN_TASK = 2_000
 EXAMPLES = 3
 """The number of failed examples that the page of a case shows."""
 EXAMPLES_OF_PASS = 1
-"""The number of passed examples that the page shows: those nearest to a bound."""
+"""The number of passed examples that the page shows. They are those nearest to a bound."""
 MOST_DISPUTED = 5
-"""The most sentences of the second judge that a page shows for one example."""
+"""The maximum number of sentences of the second judge that a page shows for one example."""
 MOST_ANOMALIES = 20_000
 MOST_UNREADABLE = 1_000
 
@@ -73,7 +73,7 @@ class Work:
 @dataclass(frozen=True)
 class Packed:
     """One case for a chunk: its page as compressed JSON, the requirements that the page names, and
-    the result of judging the recording again."""
+    the result of judging its recording again."""
 
     page: bytes
     requirements: tuple[str, ...]
@@ -84,7 +84,7 @@ class Packed:
 
 @dataclass
 class CaseData:
-    """The results that the driver has once the pages are written."""
+    """What the driver knows once the pages are written."""
 
     pages: int = 0
     anomalies: list[Mapping[str, Any]] = field(default_factory=list)
@@ -99,7 +99,7 @@ def chunk_of(target: str, case: str, chunks: int) -> int:
 
 
 def ready(_: int) -> None:
-    """Do nothing; the call only makes a worker import this module."""
+    """Do nothing. Calling this function makes a worker import the module."""
 
 
 def write(
@@ -141,7 +141,7 @@ def plan(
     cases: Sequence[CaseRow], findings: Iterable[Mapping[str, Any]], runs: Sequence[Run]
 ) -> list[Work]:
     """Return the tasks: one per segment, one for all segments of a load, and some for unrecorded
-    cases. The largest come first, so that no worker starts a large one last."""
+    cases. The largest tasks come first, so that no worker starts a large one at the end."""
     of_case: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for finding in findings:
         key = (finding["run"], finding["target"], finding["case"])

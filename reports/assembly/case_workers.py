@@ -1,7 +1,7 @@
 """The process from which Spark forks the workers of a report.
 
-It imports what the workers' tasks need, once for all workers: these imports take a second of
-processor time."""
+It imports what the workers' tasks need, once for all workers, because these imports take a second
+of processor time."""
 
 import gc
 

@@ -48,7 +48,7 @@ _UNREADABLE = re.compile(rf"^{UnreadableTrace.__module__}.{UnreadableTrace.__nam
 def _text(problem: BaseException) -> str:
     try:
         return str(problem)
-    except Exception:  # py4j asks the JVM for the message, and the JVM may have ended
+    except Exception:  # py4j gets the message from the JVM, which may have ended
         return ""
 
 

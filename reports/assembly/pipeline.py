@@ -46,11 +46,11 @@ from brokerproof.reports.view.case_page import CasePages
 from brokerproof.reports.view.render import Pages
 
 INDEX_BYTES = 5_000_000
-"""The most bytes of the index. Its lists are halved until the index is no larger."""
+"""The maximum size of the index in bytes. Its lists are halved until it fits."""
 
 Result = TypeVar("Result")
 Step = Callable[[str], None]
-"""A function to call with each next step, in a few words."""
+"""A function that is called with each next step, in a few words."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def build(
 
 @contextmanager
 def _beside(tasks: Tasks, work: Callable[[], Result]) -> Iterator[Future[Result]]:
-    """Run ``work`` on other processes during the block. If the block fails, the work is
+    """Run ``work`` in other processes during the block. If the block fails, the work is
     cancelled."""
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -263,7 +263,7 @@ _OURS = re.compile(r".*-[0-9a-f]{10}\.html|more\.html")
 
 def emptied(folder: Path, ours: re.Pattern[str] | None = None) -> None:
     """Make a folder for pages. Remove an older report's pages from it: those whose names are
-    ``ours``, or all."""
+    ``ours``, or all pages."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.html"):
         if ours is None or ours.fullmatch(old.name):

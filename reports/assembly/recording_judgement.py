@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_CAPTURE, SMALL_SEGMENTS = 2 << 20, 8 << 20
-"""The most bytes of packets, or of compressed segments, in a small recording."""
+"""The maximum number of bytes of packets, or of compressed segments, in a small recording."""
 WITHOUT_SPARK = 4
-"""Without Spark, a recording with this many times the bytes and events still counts as small: this
-process can judge it, though more slowly."""
+"""Without Spark, a recording with up to this many times the bytes and events still counts as small.
+This process can judge such a recording, though more slowly."""
 HEAP = "2g"
 """The driver's memory. Python workers read the events; the JVM handles only the few summaries and
-the events that are read again, and may spill these to disk."""
+the events that are read again, and may write these to disk."""
 
 
 def command(
@@ -138,11 +138,12 @@ def judge(
 
 
 _SAME_DUTY = {"STOMP12-HB-07": "STOMP12-HB-09", "AMQP091-HB-02": "AMQP091-HB-07"}
-"""The clients' duty that corresponds to a duty of brokers."""
+"""For each duty of a broker, the corresponding duty of clients."""
 
 
 def on_clients(conclusion: Conclusion, catalogue: Mapping[str, Requirement]) -> Conclusion:
-    """Return the part that binds clients from a conclusion on exchanged sides."""
+    """For a recording whose sides were exchanged, return the part of its conclusion that binds
+    clients."""
 
     def requirement(row: Mapping[str, Any]) -> str:
         named = _SAME_DUTY.get(row["requirement"], row["requirement"])
@@ -184,7 +185,7 @@ def small_source(traces: Sequence[str], *, whole: bool = False) -> Source | None
 
 
 def _captured(traces: Sequence[str]) -> list[str]:
-    """Return the traces if they are captured packets, which must be all or none. Raises
+    """Return the traces if they are captured packets; they must all be captures, or none. Raises
     :class:`brokerproof.harness.trace.read.UnreadableTrace` for a mixture."""
     captured = [
         name for name in traces if not segments.is_elsewhere(name) and captures.holds_captures(name)
@@ -265,7 +266,7 @@ def as_data(conclusion: Conclusion, profile: str) -> dict[str, object]:
 
 
 class readable:
-    """Turns an unreadable trace or an unknown profile into a refusal."""
+    """Turns an unreadable trace or an unknown profile into a :class:`Refusal`."""
 
     def __enter__(self) -> None:
         """Do nothing."""

@@ -26,8 +26,8 @@ from brokerproof.reports.spark import on_demand
 from brokerproof.reports.spark.gateway import NoGateway
 
 BRIEF_EVENTS = 400_000
-"""If the tables have fewer events than this, an optimising compiler does not pay off. Without
-tables of the trace, Python's workers handle the events."""
+"""With fewer events than this in the tables, an optimising compiler takes more time than it saves.
+Without tables of the trace, Python's workers handle the events."""
 WORKERS = "brokerproof.reports.assembly.case_workers"
 _CASES = "brokerproof.reports.assembly.case_data"
 _EARLY_NICENESS = 5
@@ -77,7 +77,7 @@ def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | Local
 @contextmanager
 def _started_early(master: str | None) -> Iterator[SparkTasks | LocalTasks]:
     """Start the processes for little data, then wait for a line on standard input; if there is
-    none, exit. If Spark does not start, this is reported only after that line."""
+    none, exit. A failure to start Spark is reported only after that line."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.nice(_EARLY_NICENESS)
     with ExitStack() as stack:
@@ -109,7 +109,8 @@ def write(
     ``started`` processes or new ones. Raises the errors that :func:`command` turns into sentences.
 
     Bad input is found before a JVM is started, except a damaged segment with an intact footer. Only
-    the processes notice this; the segment is then located so that it can be named."""
+    the processes notice such damage. The segment is then searched for, so that the error can name
+    it."""
     if trace_tables:
         on_demand.require("--tables")
     requirements = Requirements(load().values())

@@ -28,8 +28,8 @@ Second = Callable[[tuple[int, Iterable[Value]]], Made]
 
 COLLECT_AT = 100_000
 """A worker's garbage collector runs after this many surviving new objects; Python's default is 700.
-Tasks make few cycles but many objects that live as long as a segment, and collection took a twelfth
-of the time."""
+Tasks create few reference cycles but many objects that live as long as a segment, and garbage
+collection took a twelfth of the time."""
 
 
 class Tasks(Protocol):
@@ -44,7 +44,7 @@ class Tasks(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Make running steps end soon with an error."""
+        """Make running steps end soon, with an error."""
         ...
 
 
@@ -70,13 +70,13 @@ class SparkTasks:
         self.context.cancelAllJobs()
 
     def warm_up(self, work: Callable[[int], None]) -> None:
-        """Let every worker call ``work`` in advance, and so import the module."""
+        """Have every worker call ``work`` in advance, so that it imports the module."""
         tasks = self.context.defaultParallelism
         self.context.parallelize(range(tasks), tasks).foreach(work)
 
 
 class LocalTasks:
-    """Tasks in local processes. The values of all keys pass through this one."""
+    """Tasks in local processes. The values of all keys pass through this process."""
 
     def __init__(self, pool: ProcessPoolExecutor, workers: int) -> None:
         self._pool = pool
@@ -108,7 +108,8 @@ class LocalTasks:
 
 @contextmanager
 def local_tasks(*modules: str) -> Iterator[LocalTasks]:
-    """Provide processes for the block, forked from one that has imported ``modules``."""
+    """Provide processes for the block. They are forked from a process that has imported
+    ``modules``."""
     methods = multiprocessing.get_context("forkserver")
     methods.set_forkserver_preload(list(modules))
     workers = len(os.sched_getaffinity(0))
@@ -127,7 +128,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """Exit when the parent dies: a worker that waits for its next task would not notice."""
+    """Exit when the parent dies, because a worker that waits for its next task would not notice."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,2 +1,1 @@
-"""Judges recordings of any size: by summaries that can be merged, and a recheck of everything
-suspicious."""
+"""Judges recordings of any size: merges summaries, and rechecks everything suspicious."""

@@ -1,7 +1,7 @@
 """Connections judged by the oracles of their protocol: AMQP 1.0 (credit, drains, session windows,
 deliveries, settlement, idle time-outs), CORE (credit of consumers and producers), and AMQP 0-9-1
 (prefetch, tags, being blocked, heartbeats) if the connection's summary
-(:mod:`brokerproof.reports.judging.channels`) asks for it.
+(:mod:`brokerproof.reports.judging.channels`) requires it.
 
 In AMQP 1.0 and CORE, the meaning of a frame depends on all earlier frames, so a piece of such a
 connection cannot be summarised. The frames are grouped by connection instead, and one task reads
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 MOST = 1_000_000
 LISTED = 100
-"""The most violations of a kind that are listed for one connection."""
+"""The maximum number of violations of a kind that are listed for one connection."""
 
 ORACLES: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
     "over the credit": amqp_credit.credit,
@@ -73,8 +73,8 @@ ORACLES_CORE: dict[str, Callable[[Sequence[Event], int], list[Finding]]] = {
 OF_PROTOCOL = {AMQP091: ORACLES_091, CORE: ORACLES_CORE}
 KINDS = (*ORACLES, *ORACLES_091, *ORACLES_CORE, "not judged")
 LEFT_OPEN = frozenset({amqp_deliveries.OWN_TAG})
-"""The rules that are not judged here: once the receiver has settled, the sender may settle without
-a frame and then reuse the tag."""
+"""Rules that are not judged here. Once the receiver has settled, the sender may settle without a
+frame and then reuse the tag."""
 
 FRAMES = pa.schema(
     [
@@ -131,7 +131,7 @@ def _violations(
     )
     for kind, oracle in oracles.items():
         if going_on and kind == "drain unanswered":
-            continue  # the answer may be in later frames
+            continue  # the answer may follow in later frames
         violations = (
             finding
             for finding in oracle(events, conn)

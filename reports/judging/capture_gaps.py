@@ -41,7 +41,8 @@ UNSEEN = pa.schema(
 
 
 def unseen(merged: DataFrame) -> DataFrame:
-    """Return what is missing on each connection (:data:`UNSEEN`), according to merged summaries."""
+    """Return what is missing on each connection (:data:`UNSEEN`), according to the merged
+    summaries."""
     return OnSpark().run(unseen_of, merged.where(F.col("kind") == CONNECTION), UNSEEN)
 
 

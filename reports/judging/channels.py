@@ -1,10 +1,10 @@
 """AMQP 0-9-1 connections: delivery-tags, prefetch, heartbeats, and being blocked.
 
 Tags count the deliveries of a channel from 1, so a piece of a recording does not depend on earlier
-ones. The piece gives two upper bounds for the number of unacknowledged deliveries: the tags above
-the highest cumulatively acknowledged one, and the deliveries less those acknowledged one by one. If
-one of them is within the smallest requested prefetch, the prefetch was respected. If both exceed
-it, or if tags or answers do not ascend, the whole connection is judged by
+pieces. A piece yields two upper bounds for the number of unacknowledged deliveries: the tags above
+the highest cumulatively acknowledged one, and the number of deliveries minus those acknowledged one
+by one. If one of them is within the smallest requested prefetch, the prefetch was respected. If
+both exceed it, or if tags or answers do not ascend, the whole connection is judged by
 :mod:`brokerproof.harness.oracles.amqp091_rules`."""
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class ChannelTags:
     before_ack: int = NONE
     """The highest tag that was delivered while :attr:`up_to` was 0."""
     above_ack: int = NONE
-    """The most unsettled tags above :attr:`up_to` after that."""
+    """After that delivery, the largest number of unsettled tags above :attr:`up_to`."""
     above_individual: int = NONE
     """The highest number of deliveries minus :attr:`individual_answers`."""
     answered_early: int = 0
-    """The highest tag answered before this piece delivered anything."""
+    """The highest tag answered before the first delivery in this piece."""
     most_waiting: int = 0
     """An upper bound for the waiting deliveries in merged pieces."""
     prefetch: int = 0
@@ -59,7 +59,7 @@ class ChannelTags:
     no_ack: bool = False
     """True if a consumer need not acknowledge."""
     ambiguous: bool = False
-    """True if only reading the whole connection can decide."""
+    """True if the question can be decided only by reading the whole connection."""
 
     def merge(self, later: ChannelTags) -> ChannelTags:
         ambiguous = self.ambiguous or later.ambiguous or (later.opened and self.last > 0)
@@ -305,13 +305,13 @@ class ChannelSummaries:
         ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
         fresh = ended[
             self._states["closed"][connection[ended]] == NEVER
-        ]  # backwards, so that the first of several is kept
+        ]  # in reverse order, so that the first of several is kept
         self._states["closed"][connection[fresh]] = at[fresh]
         self._states["ambiguous"][connection[(what == OCTETS) | (what == UNSEEN)]] = True
 
     def _add_unknown_closes(self, batch: Columns) -> None:
-        """Add the closes of connections that sent nothing in this piece, and whose protocol is
-        therefore unknown here."""
+        """Add the close of each connection that sent nothing in this piece, so that its protocol is
+        unknown here."""
         spoken = np.flatnonzero(np.bincount(batch.connection[batch.spoken != SILENT]))
         if len(spoken) and spoken[-1] >= len(self._known):
             self._known = np.concatenate([self._known, np.zeros(int(spoken[-1]) + 1, np.bool_)])

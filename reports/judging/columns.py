@@ -42,7 +42,7 @@ NEEDED = (
     "body",
     "size",
 )
-"""The columns that the summaries read."""
+"""The columns that the summaries need."""
 
 WHERE = [
     *((name, pa.string()) for name in ("run", "target", "case")),
@@ -100,7 +100,7 @@ _RARE_IN = ("CONNECTED", "ERROR")
 
 @dataclass
 class Names:
-    """The names behind the dense numbers in the batches of one piece."""
+    """The names that the dense numbers in the batches of a piece stand for."""
 
     scopes: Codes[tuple[str, str, str, int]]
     """The run, target, case, and number of a property's example."""
@@ -164,7 +164,7 @@ class Columns:
 
     @property
     def of_stomp(self) -> "Columns":
-        """Return the columns without the deliveries and answers of other protocols than STOMP."""
+        """Return the columns without the deliveries and answers of protocols other than STOMP."""
         foreign = (self.spoken == OF_AMQP091) | (self.spoken == OF_CORE)
         if not foreign.any():
             return self
@@ -208,8 +208,8 @@ def row_origins(batch: pa.RecordBatch, names: Names) -> RowOrigins:
 
 
 def columns(batch: pa.RecordBatch, names: Names, known: RowOrigins | None = None) -> Columns:
-    """Return the arrays of one batch, with numbers from ``names``. ``known`` is the result of
-    :func:`row_origins`, if only some rows were chosen."""
+    """Return the arrays of one batch, with numbers from ``names``. If only some rows were chosen,
+    ``known`` is the result of :func:`row_origins`."""
     known = known or row_origins(batch, names)
     what, scope, spoken = known.what, known.scope, known.spoken
     headers = Headers(batch.column("headers"))
@@ -322,8 +322,8 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
 
 
 def _scopes(batch: pa.RecordBatch, names: Names, what: npt.NDArray[np.int8]) -> Ints:
-    """Return the scope of each row. Each example of a property has its own scope, because it opens
-    new connections."""
+    """Return the scope of each row. Each example of a property has a separate scope, because it
+    opens new connections."""
     parts = [_encoded(batch.column(name)) for name in ("run", "target", "case")]
     place = np.zeros(batch.num_rows, np.int64)
     for part in parts:

@@ -1,5 +1,5 @@
-"""The conclusion of a judgement: a verdict and a first witness for each kind of anomaly, and the
-number of groups that were judged."""
+"""The conclusion of a judgement: for each kind of anomaly a verdict and a first witness, and the
+number of groups judged."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,15 +15,15 @@ from brokerproof.reports.judging.small_recordings import SmallJudgement
 from brokerproof.reports.spark.on_demand import F
 
 LISTED = 1_000
-"""The most anomalies that are listed individually. All anomalies are counted."""
+"""The maximum number of anomalies that are listed individually. All anomalies are counted."""
 _IDENTITY = ("run", "target", "case", "example", "witness", "conn", "queue", "subscription", "what")
 _ORDER = ("kind", "run", "target", "case", "example", "witness")
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """One kind of anomaly: how many there were, and the first. ``requirement`` is empty if no
-    document of the profile states one; the verdict is then WARN."""
+    """One kind of anomaly: the number of anomalies, and the first of them. ``requirement`` is empty
+    if no document of the profile states one; the verdict is then WARN."""
 
     kind: str
     requirement: str
@@ -79,7 +79,7 @@ def conclude(
     counted = judgement.anomalies.groupBy("kind", "requirement", "uncertain").agg(
         F.count("*").alias("count"), F.min(identity).alias("first")
     )
-    # At most two rows per kind.
+    # There are at most two rows per kind.
     wrong = [
         _wrong(
             (row.kind, row.requirement, row.uncertain),

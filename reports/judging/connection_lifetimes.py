@@ -42,7 +42,7 @@ Unseen = Mapping[str, tuple[int, int]]
 @dataclass(frozen=True)
 class SilenceStats:
     """Signs of life in one direction: the first, the last, and the longest time between two
-    neighbouring signs, which ended at ``until``."""
+    consecutive signs, which ended at ``until``."""
 
     first: int = NEVER
     last: int = NEVER
@@ -77,11 +77,11 @@ class ConnectionSummary(Summary["ConnectionSummary"]):
     received: SilenceStats = field(default_factory=SilenceStats)
     sent: SilenceStats = field(default_factory=SilenceStats)
     work: tuple[int, bool, int] = (NEVER, False, NEVER)
-    """The first sign that is not a heartbeat, whether that was a receipt, and the last such
+    """The first sign that is not a heartbeat, whether that sign was a receipt, and the last such
     sign."""
     stalled: tuple[int, int] = (0, NEVER)
-    """The longest silence that a receipt ended, and its end. A blocked producer causes such a
-    silence."""
+    """The longest silence that was ended by a receipt, and when it ended. A blocked producer causes
+    such a silence."""
     closed: int = NEVER
     closed_by: str = ""
     """``broker``, ``harness`` or empty."""
@@ -202,7 +202,7 @@ class ConnectionSummaries:
         ended = np.flatnonzero((what == CLOSED) | (what == ABANDONED))[::-1]
         fresh = ended[
             cells["closed"][connection[ended]] == NEVER
-        ]  # backwards, so that the first of several is kept
+        ]  # in reverse order, so that the first of several is kept
         cells["closed"][connection[fresh]] = at[fresh]
         cells["closed_by"][connection[fresh]] = np.where(what[fresh] == CLOSED, 1, 2)
         for row, command, headers in batch.rare:
@@ -269,7 +269,7 @@ class ConnectionSummaries:
 
 
 def merge_unseen(earlier: Unseen, later: Unseen) -> Unseen:
-    """Merge both: for each reason, the earlier instant and the total bytes."""
+    """Merge both summaries of gaps: for each reason, the earlier instant and the total bytes."""
     if not (earlier and later):
         return earlier or later
     both = dict(earlier)

@@ -3,8 +3,8 @@ exactly once?
 
 The messages of one producer on one queue are numbered from 0 without gaps. So the messages sent and
 those delivered are sets of bits, in blocks of :data:`BLOCK` numbers. Sets have no order, so the
-sets of any pieces can be merged, and the merged sets identify each suspicious message without
-rereading events."""
+sets of any pieces can be merged. The merged sets identify each suspicious message without rereading
+events."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ from brokerproof.reports.judging.dense_ids import Bools, Codes, Ints, Pairs, sta
 from brokerproof.reports.judging.summary import Summary
 
 BLOCK = 1024
-"""The numbers in a block: few, so that little data is moved, yet enough that there are few
-blocks."""
+"""The number of messages in a block: few, so that little data is moved, yet enough to keep the
+number of blocks low."""
 _BITS = BLOCK.bit_length() - 1
 _OFFSET = 1 << 40
-"""Added to the number of a block, so that the block of messages without a number (-1) has a
+"""This is added to the number of a block, so that the block of messages without a number (-1) has a
 non-negative code."""
 FOR_ALL = ("/topic/", EXCHANGE)
 """The prefixes of names whose messages go to any number of subscriptions."""
 LOOSE = -1
-"""The block of messages without a stamp, which only a recheck can tell apart."""
+"""The block of messages without a stamp, which only a recheck can distinguish."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
     odd: int = 0
     """Messages with headers or redelivery marks that only a recheck can judge."""
     one_copy: bool = False
-    """True if every copy of a message is for the same consumers (a queue)."""
+    """True if every copy of a message is intended for the same consumers (a queue)."""
 
     def merge(self, later: "DeliveryBitmap") -> "DeliveryBitmap":
-        """Merge both, in any order."""
+        """Merge both bitmaps, in any order."""
         return DeliveryBitmap(
             self.sent | later.sent,
             self.resent | later.resent | (self.sent & later.sent),
@@ -73,8 +73,8 @@ class DeliveryBitmap(Summary["DeliveryBitmap"]):
 
     @property
     def suspicious(self) -> int:
-        """The messages that were never sent, that were sent or delivered more than once, or that
-        are odd."""
+        """The messages that were delivered but never sent, that were sent or delivered more than
+        once, or that are odd."""
         return (self.got & ~self.sent) | self.resent | self.repeated | self.odd
 
     @property
@@ -113,7 +113,7 @@ class DeliveryBitmaps:
         self._blocks: Codes[int] = Codes()
         """The packed blocks of a group."""
         self._messages: dict[str, list[Ints]] = defaultdict(list)
-        """Each message as its packed block code and bit; sorted when the piece ends."""
+        """Each message, as its packed block code and its bit. Sorted when the piece ends."""
 
     def update(self, batch: Columns) -> None:
         self._add(batch, batch.sent, "sent", batch.strange)

@@ -103,16 +103,16 @@ class Cells:
 
 
 def in_groups(groups: Ints, size: int) -> Ints:
-    """Return an order of rows in which each group's rows are together and keep their order.
-    ``size`` is the number of groups."""
+    """Return an order of the rows in which the rows of each group are together, in their original
+    order. ``size`` is the number of groups."""
     narrow = np.uint16 if size <= 2**16 else np.uint32
-    # 16 bits are sorted by counting, not comparing.
+    # numpy sorts 16-bit numbers by counting, not by comparison.
     order: Ints = np.argsort(groups.astype(narrow), kind="stable")
     return order
 
 
 def starts(groups: Ints) -> Bools:
-    """Return, for rows that are sorted by group, which rows begin a group."""
+    """For rows sorted by group, return which rows begin a group."""
     first = np.ones(len(groups), np.bool_)
     first[1:] = groups[1:] != groups[:-1]
     return first

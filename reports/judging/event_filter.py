@@ -2,9 +2,9 @@
 
 On a connection with suspicious messages, these events matter: the few frames that negotiated,
 subscribed or closed; the messages that the plan names; and their settlements, wherever they are. A
-frame that answers an earlier batch may be such a settlement, so it is read too; there are never
-more of these frames than messages in flight. Of the cumulative answers that cover a message, only
-the first is needed."""
+frame that answers an earlier batch may be such a settlement, so it is read too. Such frames are
+never more numerous than the messages in flight. Of the cumulative answers that cover a message,
+only the first is needed."""
 
 from collections.abc import Iterable
 
@@ -116,8 +116,8 @@ class EventFilter:
         kept = _ALWAYS[events.what] | full
         sent, got = self._named(events, events.sent), self._named(events, events.got)
         if not self._plan.everything:
-            # On a connection that is read completely: of the messages that it sent, only those that
-            # the plan names and those that only a body distinguishes.
+            # On a connection that is read completely, keep only these of the messages that it sent:
+            # those that the plan names and those that only a body distinguishes.
             kept[events.sent.rows] = sent | ~events.sent.stamped
         kept[events.got.rows] |= got
         if not full.all():
@@ -154,7 +154,7 @@ class EventFilter:
             if not subscriptions:
                 continue
             own = np.flatnonzero(connection == number)
-            # An AMQP 1.0 client may give no name; then the broker generated one.
+            # An AMQP 1.0 client may give no name, and the broker then generates one.
             cumulative[own] = "" in subscriptions or [
                 name in subscriptions for name in names[events.subscription[own]]
             ]
@@ -210,7 +210,8 @@ def _keep_answers(kept: Bools, events: Columns, named: Bools, cumulative: Bools)
         answering = np.flatnonzero(known & (np.append(sub, -1)[match] == number))
         reach = np.maximum.accumulate(match[answering])
         own = np.flatnonzero(sub == number)
-        # One for the deliveries of earlier batches, and one for each named delivery here.
+        # One entry for the deliveries of earlier batches, and one for each named delivery in this
+        # batch.
         begin = np.concatenate([[0], own[named[own]]])
         first = np.searchsorted(reach, begin)
         chosen = answering[np.unique(first[first < len(answering)])]

@@ -48,8 +48,7 @@ class Executor(Protocol[Rows]):
     def union(self, *parts: Rows) -> Rows: ...
 
     def keep(self, rows: Rows) -> Rows:
-        """Return the same rows. They are computed only once, even if they are read several
-        times."""
+        """Return the same rows. They are computed only once, even if they are read repeatedly."""
         ...
 
 

@@ -19,8 +19,8 @@ The path of an event::
    Each anomaly gets the requirement that it breaks, and
    :mod:`brokerproof.reports.judging.conclusion` adds the verdicts.
 
-A soak does steps 1 and 2 while the recording grows, and judges everything from step 1 when it
-suspects a violation (:mod:`brokerproof.reports.soak.incremental`)."""
+A soak does steps 1 and 2 while the recording grows. When it suspects a violation, it judges
+everything again from step 1 (:mod:`brokerproof.reports.soak.incremental`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ JUDGED_GROUPS = {
     WINDOWS: "connections under a window",
     CONNECTION: "connections",
 }
-"""The groups that are counted for the reader, in the plural."""
+"""The kinds of groups that are counted for readers, in the plural."""
 
 CONNECTIONS = pa.schema(
     [
@@ -85,8 +85,8 @@ CONNECTIONS = pa.schema(
     ]
 )
 """A row for each connection, with instants on the trace's clock; null if not seen. A null
-``promised_ns`` means that no heartbeats were agreed. A stall is a time in which a producer received
-nothing before a receipt."""
+``promised_ns`` means that no heartbeats were agreed. A stall is a period in which a producer
+received nothing until a receipt arrived."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Judgement:
     connections: DataFrame
     """:data:`CONNECTIONS`."""
     groups: Mapping[str, tuple[int, int]]
-    """The numbers of all groups and of rechecked groups, by :data:`JUDGED_GROUPS`."""
+    """The numbers of all groups and of rechecked groups, by kind (:data:`JUDGED_GROUPS`)."""
     merged: DataFrame
     """The merged summaries (:data:`brokerproof.reports.judging.merge.MERGED`)."""
 
@@ -204,7 +204,7 @@ class LifetimeAnomalies:
                 self.ground,
                 whole=self.whole,
             ):
-                # A witness from a summary has no place in the recording, only an instant.
+                # A witness from a summary has only an instant, but no place in the recording.
                 witness = [{"at_ns": at, "seq": None} for at, _ in anomaly.witness]
                 yield {**anomaly_row(scope_of(row), anomaly), "witness": witness}
 

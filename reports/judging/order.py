@@ -1,7 +1,7 @@
 """Order: do the numbers of one producer's messages ascend from one queue to one subscription? The
-summary of a piece has the lowest and the highest number, and the inversions. Two neighbouring
-pieces are in order if each is, and the lowest number in the second is above the highest in the
-first. Deliveries marked as redelivered are ignored: they may arrive after others."""
+summary of a piece has the lowest and the highest number, and the inversions. Two consecutive pieces
+are in order if each of them is, and the lowest number in the second exceeds the highest in the
+first. Deliveries marked as redelivered are ignored, because they may arrive after others."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from brokerproof.reports.judging.summary import Summary
 
 FAR = 2**62
 MOST = 256
-"""The most inversions of a group that are named individually. If there are more, only bounds are
-kept."""
+"""The maximum number of inversions of a group that are named individually. If there are more, only
+bounds are kept."""
 NEAR = 4096
 """An inversion that spans at most this many numbers is named with all numbers in between."""
 _LIFT = np.int64(1) << 41
@@ -89,8 +89,8 @@ class OrderSummaries:
         cells["greatest"][seen] = np.maximum(cells["greatest"][seen], greatest)
 
     def _add_inversions(self, groups: Ints, numbers: Ints, begin: Ints) -> None:
-        # Each group is lifted above the one before it, so that one running maximum serves all
-        # groups.
+        # The numbers of each group are shifted above those of the group before it, so that one
+        # running maximum serves all groups.
         lift = np.repeat(np.arange(len(begin)) * _LIFT, np.diff([*begin.tolist(), len(groups)]))
         before = np.empty_like(numbers)
         before[1:] = numbers[:-1]

@@ -90,8 +90,8 @@ class Words:
         return marked
 
     def no_message(self, rows: Ints) -> Bools:
-        """Return which deliveries carry no message sent there (0-9-1: dead-lettered by another
-        queue; CORE: the answer to a force-delivery), or only part of one."""
+        """For each delivery, return True if it carries no message sent there (0-9-1: dead-lettered
+        by another queue; CORE: the answer to a force-delivery), or only part of one."""
         none = np.zeros(len(rows), np.bool_)
         if not self.mixed:
             return none
@@ -145,7 +145,7 @@ class _Naming(Protocol):
 @dataclass
 class Tagged:
     """Deliveries and answers of AMQP 0-9-1 in the order of their rows: the channel, the
-    delivery-tag, and for answers whether they are cumulative."""
+    delivery-tag and, for answers, whether they are cumulative."""
 
     rows: Ints
     channel: Ints

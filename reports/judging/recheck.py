@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MOST_IN_PROCESS = 50_000
-"""The most events that are judged in this process."""
+"""The maximum number of events that are judged in this process."""
 
 _SCOPE_FIELDS = [
     ("run", pa.string()),
@@ -121,9 +121,9 @@ ANOMALIES = pa.schema(
         ("strange", pa.bool_()),
     ]
 )
-"""Anomalies. Between two steps there are also rows of kind ``first`` and ``missing``, with the
-producer and the number that determine the order. A ``strange`` first delivery has no place in the
-order."""
+"""Anomalies. Between two steps, there are also rows of the kinds ``first`` and ``missing``, which
+have the producer and the number that determine the order. A ``strange`` first delivery has no place
+in the order."""
 
 _SUBSCRIPTION_ENDS = pa.schema(
     [*_SCOPE_FIELDS, ("conn", pa.int64()), ("subscription", pa.string()), ("went", _WHEN)]
@@ -139,7 +139,7 @@ _COLUMNS = (*NEEDED, "seq", "body_size")
 
 @dataclass(frozen=True)
 class QueueContext(Generic[Rows]):
-    """Facts that affect the fate of a message, besides the events that are read again."""
+    """Facts that affect what happens to a message, besides the events that are read again."""
 
     destinations: Rows
     """Queues to which somebody sends, with ``sent_to``."""
@@ -158,8 +158,8 @@ def recheck(
     if plan.connections or plan.everything:
         events, context = read_events(spark, source, plan), queue_context(merged)
         if not plan.everything:
-            # Counting the rows reads the recording. They are kept, so that it is read only once
-            # even if they are too many for this process.
+            # Counting the rows means reading the recording. The rows are kept, so that the
+            # recording is read only once even if this process cannot hold them.
             events = OnSpark().keep(events)
         few = None if plan.everything else _in_process(events, context)
         if few is None:
@@ -269,7 +269,8 @@ def event_reader(open_piece: Opener, plan: RecheckPlan) -> Work:
 def overruns_in_pieces(
     spark: SparkSession, source: Source, ground: Expectations, plan: RecheckPlan
 ) -> DataFrame:
-    """Return the overruns in pieces for which the messages held at the beginning are known."""
+    """Return the overruns in those pieces for which the messages held at the beginning are
+    known."""
     open_piece, closed = source.open, plan.closed
 
     def read(piece: Piece) -> Iterator[pa.RecordBatch]:
@@ -346,7 +347,7 @@ def connection_facts(
             return judges_windows
         if plan.everything or not isinstance(fact, (Sent, Delivered)) or not fact.key.stamped:
             return True
-        # The queue has the name from the subscription; its messages may name it differently.
+        # The subscription determines the name of the queue; its messages may use another name.
         names = {fact.queue, destinations.get(fact.queue, fact.queue)}
         producer, number = fact.key.producer, fact.key.number
         return any(plan.includes((*scope, name, producer), number) for name in names)
@@ -432,7 +433,7 @@ def disordered_of(firsts: Iterable[Row]) -> Iterator[Row]:
 
 
 def _ends_of(departures: Iterable[Row]) -> Iterator[Row]:
-    """Yield the last end of each subscription."""
+    """Yield the time at which each subscription last ended."""
     for _, rows in groupby(
         departures, key=lambda row: (*scope_of(row), row["conn"], row["subscription"])
     ):

@@ -1,8 +1,9 @@
 """The recheck plan: the messages, connections, and pieces to read again.
 
-The plan is small enough to be sent to every task. Bitmaps name the suspicious messages by number;
-inversions name those that arrived out of order. A missing message matters only if a later one of
-its producer arrived. That later message is then read again too, because it proves the loss."""
+The plan is small enough to be sent to every task. Bitmaps give the numbers of the suspicious
+messages, and inversions give those of messages that arrived out of order. A missing message matters
+only if a later one of its producer arrived. That later message is then read again too, because it
+proves the loss."""
 
 from __future__ import annotations
 
@@ -39,11 +40,13 @@ Group: TypeAlias = tuple[str, str, str, int, str, int]
 ConnectionKey: TypeAlias = tuple[str, str, str, int, int]
 """The scope and the connection."""
 MOST = 100_000
-"""The most suspicious groups that are named. If there are more, everything is read again."""
+"""The maximum number of suspicious groups that are named. If there are more, everything is read
+again."""
 FEW = 200
-"""The most values in a query."""
+"""The maximum number of values in a query."""
 MOST_NUMBERS = 1_000_000
-"""The most messages that are named by number. If there are more, whole groups are read."""
+"""The maximum number of messages that are named by number. If there are more, whole groups are
+read."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Ranges:
 
     @classmethod
     def of(cls, sets: Iterable[Iterable[tuple[int, int]]]) -> Ranges:
-        """Return the sets of these ranges; each range is its first and last number."""
+        """Return the sets for these ranges. A range is given by its first and its last number."""
         lift = int(cls._LIFT)
         bounds = [
             (group * lift + low, group * lift + high)
@@ -86,7 +89,7 @@ class RecheckPlan:
     """The events to read again; none by default."""
 
     everything: bool = False
-    """True if there are too many events to name."""
+    """True if too many events are involved to name them."""
     whole: frozenset[Group] = frozenset()
     """Groups all of whose messages matter."""
     numbered: Mapping[Group, int] = field(default_factory=dict)
@@ -140,8 +143,8 @@ class Suspects:
         for low, high, all_between in self.inversions:
             behind = self.blocks.get(high // BLOCK)
             if all_between or (behind is not None and behind.suspicious >> high % BLOCK & 1):
-                # The message before it may not count (delivered twice, or may be reordered). Then
-                # the one that counts is between them.
+                # The message before it may not count, because it was delivered twice or may be
+                # reordered. In that case, the one that counts is between them.
                 yield low, high
             else:
                 yield from ((low, low), (high, high))
@@ -150,7 +153,7 @@ class Suspects:
 def recheck_plan(merged: DataFrame, *, window_counts_messages: bool) -> RecheckPlan:
     """Return the recheck plan that the merged summaries require.
 
-    If windows are in messages, a summary lacks the bytes that the description of an anomaly needs,
+    If windows count messages, a summary lacks the bytes that the description of an anomaly needs,
     so the whole connection is read."""
     suspicious = F.col("needs_recheck") & F.col("kind").isin(DELIVERIES, ORDER, WINDOWS)
     columns = ("kind", *SCOPE, "queue", "producer", "conn", "block", "summary")

@@ -79,10 +79,10 @@ def _example(case: RecordedCase, part: int) -> int | None:
 
 
 def _contents(case: RecordedCase, places: Sequence[int]) -> tuple[bool, set[int], set[int]]:
-    """Return whether a MESSAGE was delivered, the connections with heartbeats, and the connections
-    that sent AMQP 1.0."""
+    """Return whether a MESSAGE was delivered, and which connections had heartbeats or sent AMQP
+    1.0."""
     # Most examples contain nothing that an oracle judges. Every example is scanned, so the scan
-    # must be cheap: an event is built only for an oracle that reads it.
+    # must be cheap. An event object is built only for an oracle that reads it.
     kinds, commands = case.column("kind"), case.column("command")
     protocols, conns = case.column("protocol"), case.column("conn")
     delivered = False
@@ -151,7 +151,8 @@ def _judged(
 
 
 def _beating(headers: Sequence[tuple[str, str]]) -> bool:
-    """True if a CONNECTED promises or requests heartbeats; otherwise no lifetime can be judged."""
+    """True if a CONNECTED frame promises or requests heartbeats. Otherwise, no lifetime can be
+    judged."""
     return any(name == "heart-beat" and value != "0,0" for name, value in headers)
 
 
@@ -159,8 +160,8 @@ def beside_verdicts(
     found: Sequence[Mapping[str, Any]], verdicts: Mapping[tuple[str, str, str], str]
 ) -> list[dict[str, Any]]:
     """Return the irregularities with ``verdict``, the case's result when it ran, and
-    ``contradicts``: the case reported no violation, but the recording certainly shows one.
-    Contradictions come first."""
+    ``contradicts``, which is true if the case reported no violation but the recording certainly
+    shows one. Contradictions come first."""
     rows = []
     for anomaly in found:
         verdict = verdicts.get((anomaly["run"], anomaly["target"], anomaly["case"]))

@@ -1,4 +1,4 @@
-"""The requirement that each kind of anomaly breaks, by profile; there is none if the family
+"""The requirement that each kind of anomaly breaks, by profile. There is none if the family
 promises nothing."""
 
 from collections.abc import Mapping

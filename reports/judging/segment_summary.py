@@ -1,8 +1,8 @@
-"""The map step: the task that reads a piece of a recording summarises it.
+"""The map step: summarises a piece of a recording in the task that reads it.
 
 A piece is a few consecutive segments of one recorder. Connections, queues and producers that
-continue in the next piece have a row in both; these are merged by
-:mod:`brokerproof.reports.judging.merge`."""
+continue in the next piece have a row in both pieces. :mod:`brokerproof.reports.judging.merge`
+merges these rows."""
 
 import pickle
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ _QUEUE_HEADER = {
     "create-queue": "address",
     "create-queue-v2": "address",
 }
-"""The header that names the queue, for frames that name a queue."""
+"""The header that names the queue, in frames that name one."""
 _BITS = 3
 """The number of bits that hold any code of
 :data:`brokerproof.reports.judging.protocol_columns.CODES`."""

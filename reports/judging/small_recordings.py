@@ -1,8 +1,8 @@
 """Small recordings, judged in this process without Spark.
 
 For a few thousand events, the queries of :mod:`brokerproof.reports.judging.judge` take many times
-longer than the judgement. Here this process summarises the pieces as Spark's tasks do, and rereads
-a suspicious recording completely. The same steps then run over lists
+longer than the judgement itself. Therefore this process summarises the pieces as Spark's tasks do,
+and rereads a suspicious recording completely. The same steps then run over lists
 (:class:`brokerproof.reports.judging.executors.InProcess`)."""
 
 from collections import Counter, defaultdict
@@ -100,7 +100,7 @@ def find_anomalies(source: Source, ground: Expectations) -> SmallJudgement:
 
 
 def _within(scopes: Container[Scope], read: Work) -> Work:
-    """Return ``read`` without the events of other scopes, which are most of the events in a run."""
+    """Return ``read`` without the events of other scopes. Those are most of the events in a run."""
 
     def read_some(piece: Piece) -> Iterator[pa.RecordBatch]:
         for events in read(piece):

@@ -1,9 +1,9 @@
-"""Summaries: what the judges keep instead of the events of a piece.
+"""Summaries: the judges keep them instead of the events of a piece.
 
 The task that reads a piece makes one summary for each group: a block of a producer's messages on a
 queue, the order on a subscription, a connection, and so on. The summaries of a group are merged in
-the order of their pieces. A merged summary either is clean or requires that the group's events be
-read again. No clean summary hides an anomaly that the oracles of
+the order of their pieces. A merged summary is either clean or requires that the group's events be
+read again. A clean summary never hides an anomaly that the oracles of
 :mod:`brokerproof.harness.oracles.recorded_anomalies` would find."""
 
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ CHANNELS, QUEUE_USE, SCOPE_PROTOCOLS, ORACLE_JUDGED = (
 each kind."""
 
 SCOPE = ("run", "target", "case", "example")
-"""The columns that name one recording: a case, or one example of a property."""
+"""The columns that identify one recording: a case, or one example of a property."""
 GROUP = ("kind", *SCOPE, "queue", "producer", "conn", "subscription", "block")
-"""The columns that name a group."""
+"""The columns that identify a group."""
 SUMMARIES = pa.schema(
     [
         ("kind", pa.string()),
@@ -59,7 +59,7 @@ class Summary(Protocol[Later]):
     piece: for most kinds, the class itself."""
 
     always_kept: ClassVar[bool] = False
-    """True if later steps read the summary even when it needs no recheck."""
+    """True if later steps read the summary even if it needs no recheck."""
 
     def merge(self, later: Later) -> Self:
         """Return the summary of these pieces and the next piece, ``later``."""
@@ -86,7 +86,7 @@ class QueueUse(Summary["QueueUse"]):
 @dataclass(frozen=True)
 class ScopeProtocols(Summary["ScopeProtocols"]):
     """The protocols of one scope, a bit for each (:func:`all_known`). ``needs_recheck`` is true if
-    not everything that was sent could be read."""
+    something that was sent could not be read."""
 
     spoken: int = 0
 

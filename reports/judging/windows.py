@@ -1,12 +1,12 @@
 """Windows: did any delivery begin while the window of its subscription was full? The amount held
 before a delivery is a running sum: deliveries add their size, settlements subtract it.
 
-Only the largest sum in a piece matters, relative to the amount at its beginning, so a piece is
-summarised where it is read. The size of a delivery in an earlier piece is unknown there, so its
-settlement divides the piece into *slices*. The ledger that merges the pieces then looks up that
-size among the deliveries carried over. In ``client`` mode, settlements are cumulative. Both
-interpretations are kept until the SUBSCRIBE that states the mode has been read, in this piece or an
-earlier one.
+Only the largest sum in a piece matters, relative to the amount at its beginning. So the task that
+reads a piece can summarise it. That task does not know the size of a delivery in an earlier piece,
+so the settlement of such a delivery divides the piece into *slices*. The ledger that merges the
+pieces then looks up that size among the deliveries carried over. In ``client`` mode, settlements
+are cumulative. Both interpretations are kept until the SUBSCRIBE that states the mode has been
+read, in this piece or an earlier one.
 
 The broker family decides whether a window counts bytes or messages
 (:class:`brokerproof.harness.oracles.expectations.Expectations`)."""
@@ -29,8 +29,8 @@ NONE = -1
 MOST_SLICES = 50_000
 """If a connection has more slices than this in one piece, a recheck reads the whole connection."""
 MOST_CLOSED = 64
-"""If the window of a connection was overrun in at most this many pieces, only these are read again;
-otherwise the whole connection."""
+"""If the window of a connection was overrun in at most this many pieces, only those pieces are read
+again. Otherwise the whole connection is read."""
 _WIDE = np.int64(1) << 42
 
 
@@ -88,7 +88,7 @@ class WindowSummary:
     unsubscribed: bool = False
     """True if a subscription ended."""
     ambiguous: bool = False
-    """True if only a recheck can judge: a subscription was made again, or a token was used
+    """True if only a recheck can judge, because a subscription was made again or a token was used
     twice."""
 
 
@@ -100,7 +100,7 @@ class WindowLedger(Summary[WindowSummary]):
     held: Held = field(default_factory=dict)
     closed: tuple[WindowClosed, ...] = ()
     ambiguous: bool = False
-    """True if only the whole connection shows whether a window was overrun."""
+    """True if only the whole connection shows whether its window was overrun."""
     unsubscribed: bool = False
     """True if a subscription ended. Deliveries that arrive after that are ignored, but a single
     piece does not show this."""
@@ -305,7 +305,7 @@ class WindowSummaries:
         match = place[number[count:]]
         match[(match >= 0) & (np.append(row, -1)[match] > answers)] = -1
         first = np.full(count + 1, -1, np.int64)
-        first[match[::-1]] = np.arange(len(match))[::-1]  # of several answers the first is kept
+        first[match[::-1]] = np.arange(len(match))[::-1]  # the first of several answers is kept
         return match, (match >= 0) & (first[match] != np.arange(len(match)))
 
     def _slice_numbers(self, batch: Columns, connection: Ints, rows: Ints, unmatched: Ints) -> Ints:

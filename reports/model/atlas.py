@@ -41,7 +41,7 @@ class Judged:
 
 
 class Phase(NamedTuple):
-    """Neighbouring releases with the same result."""
+    """Consecutive releases with the same result."""
 
     value: str
     first: Judged
@@ -49,7 +49,8 @@ class Phase(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A requirement, or a behaviour with a ``question``, over the releases of a broker."""
+    """The history of a requirement, or of a behaviour with a ``question``, over the releases of a
+    broker."""
 
     name: str
     question: str
@@ -87,7 +88,7 @@ class Broker(NamedTuple):
 
 class Atlas(NamedTuple):
     """``others`` are releases without a result, each with the reason. ``changes`` compares
-    neighbouring releases with each other, each release with the newest, and brokers with one
+    consecutive releases with each other, each release with the newest, and brokers with one
     another."""
 
     brokers: Sequence[Broker]
@@ -119,7 +120,7 @@ def read(folder: Path, releases: Iterable[Release]) -> Atlas:
 
 
 def _judged(release: Release, sentence: str, run: Run) -> Judged:
-    # A release has one target, under any name.
+    # A release has only one target, whatever its name.
     latest = records.last_of_each(records.read(run.folder))
     results = [replace(one.result, target="") for one in latest]
     counts = Counter(result.verdict for result in results)

@@ -11,14 +11,14 @@ from brokerproof.reports.model.slugs import case_link
 from brokerproof.reports.sources.runs import Run
 
 MOST_BROKERS = 2
-"""The most brokers in a baseline that a sentence names."""
+"""The maximum number of brokers in a baseline that a sentence names."""
 _CHANGED = (Course.WORSE, Course.UNDECIDED, Course.BETTER)
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The run with which another was compared. Strings that the header lacks are empty. ``brokers``
-    are the distinct brokers of its targets, with versions."""
+    """The run with which another run was compared. Strings that the header lacks are empty.
+    ``brokers`` are the distinct brokers of its targets, with versions."""
 
     run: str
     started: str = ""
@@ -70,8 +70,8 @@ class ChangedCase:
 
 @dataclass(frozen=True, slots=True)
 class LostService:
-    """A service that the broker has lost since the baseline: the failed control, and the number of
-    cases that rely on it."""
+    """A service that the broker no longer offers: the control that failed, and the number of cases
+    that need the service."""
 
     target: str
     observed: str

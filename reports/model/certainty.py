@@ -1,4 +1,5 @@
-"""The certainty of a failure: how often it occurred, and why a late host does not explain it."""
+"""The certainty of a failure: how often it occurred, and why the host's lateness does not explain
+it."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from brokerproof.reports.sources.recorded_cases import RecordedCase
 from brokerproof.reports.sources.runs import Run
 
 CLEARLY_LONGER = 10
-"""If a wait was this many times the host's worst lateness, that does not explain the wait, even if
-several threads were late in turn."""
+"""If a wait was this many times the host's worst lateness, that lateness does not explain the wait,
+even if several threads were late in turn."""
 _TRAFFIC = frozenset(
     (
         *("FrameSent", "FrameReceived", "HeartBeatSent", "HeartBeatReceived"),
@@ -68,7 +69,7 @@ def certainty(
 ) -> Certainty:
     """Return the certainty of the failure on ``target`` that the results ``failed`` share."""
     facts = next((facts for facts in run.targets if facts["name"] == target), {})
-    # Return the certainty of the failure that the results ``failed`` on ``target`` share.
+    # A proxy observes traffic only once, so it must not claim that a failure was repeated.
     match facts.get("clock") if facts.get("kind") != "proxy" else None:
         case Clock.VIRTUAL:
             sentence = "found in virtual time, where every run with this seed is the same"
@@ -90,7 +91,8 @@ def certainty(
 
 
 def _repeated(sightings: Sequence[Sighting]) -> str:
-    # A failure that did not recur is INCONCLUSIVE (harness/cases/execution.py).
+    # These failures recurred, because one that does not is INCONCLUSIVE
+    # (harness/cases/execution.py).
     examples = sum(sighting.examples for sighting in sightings)
     violated = sum(sighting.violated for sighting in sightings)
     if not violated:

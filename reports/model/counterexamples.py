@@ -1,5 +1,5 @@
-"""The counterexample of a case. The data of the case's page contains it, so that a copied report is
-complete."""
+"""The counterexample of a case. It is part of the data of the case's page, so that a copied report
+is complete."""
 
 import json
 import shlex
@@ -10,7 +10,7 @@ from brokerproof.reports.model.index_model import CaseRow
 from brokerproof.reports.sources.runs import Run
 
 MOST_BYTES = 256 * 1024
-"""The most bytes of a file that is included; larger files are only named."""
+"""The maximum size in bytes of a file that is included. Larger files are only named."""
 
 _KINDS = {
     case_file.SUFFIX: "the conversation, byte for byte",

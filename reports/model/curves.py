@@ -23,16 +23,15 @@ from brokerproof.harness.targets.parameters import merged
 from brokerproof.reports.model.tables.addresses import ATTRIBUTES
 
 MOST_POINTS = 240
-"""The most points of a curve. If there are more, each stretch keeps its lowest and highest
-value."""
+"""The maximum number of points of a curve. If there are more, each stretch keeps its lowest and
+highest value."""
 MOST_CURVES = 6
 MOST_FRAMES = 200_000
-"""The most frames of an example that are drawn."""
+"""The maximum number of frames of an example that are drawn."""
 SEEN = 50
-"""A curve that moves by less than one part in this many of its highest value is not drawn."""
+"""A curve that moves by less than its highest value divided by this number is not drawn."""
 MOST_WINDOW = 10_000
-"""The largest session window, in transfers, that is drawn; a larger one limits nothing of
-interest."""
+"""The largest session window, in transfers, that is drawn. A larger one hardly limits anything."""
 
 _WINDOWS = ("consumer-window-size", "prefetch-count", "activemq.prefetchSize")
 """The headers with which a subscription requests its window; only the first is in bytes."""
@@ -88,8 +87,8 @@ def curves(rows: Iterator[Mapping[str, Any]], settings: Settings = ()) -> list[C
 
 
 def _moves(curve: Curve) -> bool:
-    """True if the curve changes visibly: using three of a thousand credits looks like a straight
-    line."""
+    """True if the curve changes visibly. Using three of a thousand credits would look like a
+    straight line."""
     values = [value for _, value in curve.points]
     return max(values) - min(values) > max(values) // SEEN
 

@@ -11,16 +11,16 @@ from brokerproof.reports.model.redaction import blank_header, blank_text
 from brokerproof.reports.sources.recorded_cases import RecordedCase
 
 HEAD, TAIL, MARKED = 120, 60, 60
-"""The most events from the beginning and the end of an example, and the most judgements and
-measurements from between."""
+"""The maximum number of events from the beginning and from the end of an example, and the maximum
+number of judgements and measurements between them."""
 HEAD_OF_PASS, TAIL_OF_PASS = 80, 40
-"""The most events of an example of a passed case. There are fewer, as nobody asks why a case
-passed."""
+"""The maximum number of events from an example of a passed case. It is lower, because nobody asks
+why a case passed."""
 BODY_BYTES = 200
 HEADERS = 40
 HEADER_LENGTH = 300
 SAFE = 2**53
-"""The largest integer that JavaScript represents exactly; larger values are written as text."""
+"""The largest integer that JavaScript represents exactly. Larger values are written as text."""
 
 _MARKED = frozenset(
     {
@@ -58,10 +58,10 @@ def chosen_parts(
 ) -> list[Places]:
     """Return the events of the examples that a page shows, at most ``most``.
 
-    For a property, failing examples come first: the one behind the page's headline (``quoted``: the
-    case's findings as requirement and detail, the worst first), then the last, which in virtual
-    time is the shrunk one. Next are the ``disputed`` examples, on which the second judge disagrees,
-    and those nearest to a bound."""
+    For a property, failing examples come first: the example that the page's headline describes
+    (``quoted``: the case's findings as requirement and detail, the worst first), then the last
+    example, which in virtual time is the shrunk one. Next are the ``disputed`` examples, on which
+    the second judge disagrees, and those nearest to a bound."""
     parts = case.parts
     by_part = dict(
         zip(
@@ -193,7 +193,7 @@ _AMQP091 = ("qos", "consume", "consume-ok", "deliver", "ack", "nack", "reject")
 """The methods of the ``basic`` class that curves follow."""
 _DRAWN = frozenset((*_AMQP, *_STOMP, *(f"basic.{method}" for method in _AMQP091)))
 _SHORT = 40
-"""The most bytes of a body that may be an answer from the broker's management."""
+"""The maximum size in bytes of a body that may be an answer from the broker's management."""
 
 
 def _spoken(case: RecordedCase, places: Places) -> Iterator[dict[str, Any]]:

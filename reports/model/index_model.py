@@ -21,7 +21,7 @@ LETTERS: Mapping[str, str] = {
     "NOTE": "N",
     "PASS": "P",
 }
-"""One letter per verdict, so that verdicts can be told apart without colour."""
+"""One letter per verdict, so that readers can distinguish verdicts without colour."""
 
 MEANINGS: Mapping[str, str] = {
     "ERROR": "an error in brokerproof; says nothing about the broker",
@@ -41,7 +41,7 @@ SHOWN: tuple[str, ...] = tuple(verdict.value for verdict in LISTED)
 """The order in which verdicts are listed."""
 
 MOST_NAMED = 3
-"""The most targets in the title of a window."""
+"""The maximum number of targets in the title of a window."""
 _BAD = ("FAIL", "ERROR", "INCONCLUSIVE")
 
 
@@ -245,8 +245,8 @@ class Model:
 
     @property
     def now(self) -> dict[str, int]:
-        """The counts over the last run of each target, so that violations that have since been
-        fixed do not count."""
+        """The counts over the last run of each target. Violations that have since been fixed do not
+        count."""
         return _total(self.latest)
 
     @property

@@ -46,8 +46,8 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of the HTML for runs of any size. ``findings`` is the most cases that the page without
-    JavaScript lists."""
+    """Limits of the HTML for runs of any size. ``findings`` is the maximum number of cases that the
+    page without JavaScript lists."""
 
     columns: int = 12
     findings: int = 1500

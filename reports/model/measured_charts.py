@@ -2,7 +2,7 @@
 against its expected interval.
 
 A measurement is a dot on the bar of its interval. Measurements are ordered by expected value, so
-correct TTLs rise with the requested TTL. The scale is logarithmic, so that both milliseconds and
+correct TTLs rise with the requested TTLs. The scale is logarithmic, so that both milliseconds and
 minutes fit."""
 
 import json
@@ -19,7 +19,7 @@ from brokerproof.reports.model.quantities import counted, duration
 
 AREAS = (Area.HEARTBEAT, Area.WINDOW, Area.THRESHOLD, Area.PAGING)
 WIDTH, HEIGHT, HEAD, FOOT = 240, 64, 15, 4
-"""The size of a chart, in units of its own; ``HEAD`` is the space above the highest value."""
+"""The size of a chart, in its own units. ``HEAD`` is the space above the highest value."""
 MOST_MARKS = 40
 SHORTEST_BAR = 3.0
 _UNITS = {"ns": "time", "octets": "bytes"}

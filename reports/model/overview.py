@@ -30,10 +30,10 @@ from brokerproof.reports.sources.runs import Run
 MOST_CAUSES = 40
 MOST_REASONS = 60
 MOST_MAIN_REASONS = 2
-"""The most reasons for skips in the box of a target."""
+"""The maximum number of reasons for skips in the box of a target."""
 MOST_OBSERVED = 3
 MOST_CASES = 6
-"""The most cases of a cause that the index shows; the list of cases has them all."""
+"""The maximum number of cases of a cause that the index shows. The list of cases has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class CauseLine:
     """The anchor of the cause on the index; empty if it is not listed there."""
 
     def sentence(self, most: int) -> str:
-        """Return the requirement's decisive words in quotation marks, or else our own, cut to
-        ``most`` characters."""
+        """Return the requirement's decisive words in quotation marks or, if it has none, our own
+        words, cut to ``most`` characters."""
         if self.words is None:
             return ""
         if not self.words.quotation:
@@ -126,7 +126,7 @@ class Overview:
     comparisons: Sequence[Comparison] = ()
     """The comparisons of each target's last run with a baseline."""
     has_past: bool = False
-    """True if it is known for some cause when it first appeared."""
+    """True if it is known when some cause first appeared."""
 
 
 _STYLES = {
@@ -211,8 +211,8 @@ def overview(
 
 
 def _charts(states: Iterable[AreaState], cases: Iterable[CaseRow]) -> list[Chart]:
-    """Return the charts of a target. If an area is broken but its charts do not show a violation,
-    they say so."""
+    """Return the charts of a target. If an area is broken but its charts show no violation, the
+    charts say so."""
     drawn = charts(cases)
     broken = {state.area.label for state in states if state.state is State.BROKEN}
     shown = {chart.area for chart in drawn if chart.outside}
@@ -253,7 +253,7 @@ def _area(run: str, target: str, state: AreaState, lines: Iterable[CauseLine]) -
 
 @dataclass(frozen=True)
 class _Past:
-    """What is known from before a run: its baseline and the earlier runs."""
+    """Facts from before a run: its baseline and the earlier runs."""
 
     runs: Sequence[Run]
     groups: Sequence[Group]
@@ -330,7 +330,7 @@ def _causes(
     for verdict in (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE):
         for cause in causes.group(results, verdict):
             if verdict is Verdict.INCONCLUSIVE and not cause.is_unmet:
-                continue  # the list of cases has it
+                continue  # the list of cases contains it
             line = _cause(run, cause, requirements, past)
             if verdict is Verdict.FAIL:
                 failed = [by_case[cause.target, case] for case in cause.cases]

@@ -1,5 +1,5 @@
-"""Redaction: reports are published, so credentials are blanked before they leave Spark. The trace
-keeps them."""
+"""Redaction: credentials are blanked before they leave Spark, because reports are published. The
+trace keeps them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def blanked_bytes(data: Column, most: int) -> Column:
     not a well-formed frame may contain a secret too."""
     text = F.decode(data, "ISO-8859-1")
     cleaned = F.regexp_replace(F.regexp_replace(text, _LINE, f"$1$2{BLANK}"), _PLAIN, f"$1{BLANK}")
-    # Most bodies are short and contain neither a header line nor a mechanism. Looking for these
-    # first is faster than matching.
+    # Most bodies are short and contain neither a header line nor a mechanism. It is faster to look
+    # for these first than to match.
     suspect = F.contains(text, F.lit(":")) | F.contains(text, F.lit("PLAIN"))
     return F.substring(F.when(suspect, cleaned).otherwise(text), 1, most)

@@ -8,12 +8,13 @@ from typing import Any
 from brokerproof.reports.model.index_model import VERDICTS, Column
 
 ROWS = 12
-"""The most cases on a target that a requirement's page lists, worst first."""
+"""The maximum number of cases on a target that a requirement's page lists, worst first."""
 KEPT_ROWS = 6
-"""The most passed or skipped cases on a page; further ones would add nothing."""
+"""The maximum number of passed or skipped cases on a page. More would add nothing."""
 _UNREMARKABLE = ("PASS", "SKIP")
 LONGEST_DETAIL, LONGEST_UNREMARKABLE = 400, 160
-"""The most characters of an observation on a page; the page of the case shows all of it."""
+"""The maximum number of characters of an observation on a page. The page of the case shows all of
+it."""
 _RANK = {verdict: place for place, verdict in enumerate(VERDICTS)}
 
 

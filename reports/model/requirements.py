@@ -13,9 +13,9 @@ from brokerproof.harness.model.verdicts import Level
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A requirement in the report's words; everything but the id is empty if the catalogue lacks
+    """A requirement in the report's words. Everything but the id is empty if the catalogue lacks
     the requirement. ``judgeable`` means that brokers can be judged by it. ``profile`` is the broker
-    family to which it applies, empty for all."""
+    family to which it applies, or empty if it applies to all."""
 
     id: str
     source: str = ""
@@ -32,7 +32,7 @@ class Words:
 
     @property
     def required(self) -> str:
-        """The words of the document in quotation marks, or else our own."""
+        """The words of the document in quotation marks or, if none are quoted, our own words."""
         return f"“{self.quotation}”" if self.quotation else self.statement
 
     @property
@@ -66,7 +66,7 @@ class Requirements:
         return iter(self._known.values())
 
     def find(self, requirement: str) -> Words:
-        """Return the facts about ``requirement``; for an unknown one, only its id."""
+        """Return the facts about ``requirement``. An unknown one has only its id."""
         return self._known.get(requirement) or Words(requirement)
 
     def place(self, requirement: str) -> int:

@@ -19,7 +19,7 @@ from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.sources.runs import Run, UnreadableRun
 
 SKIPPED = 40
-"""The most reasons for skips that are listed."""
+"""The maximum number of reasons for skips that are listed."""
 INFERRED = "inferred"
 """The folder inside a run folder with the measured parameters of its targets, ``TARGET.json``."""
 
@@ -147,7 +147,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 def _kept(run: Run, target: str) -> list[dict[str, Any]]:
     path = run.folder / INFERRED / f"{target}.json"
-    # A target's name from elsewhere must not lead out of the run folder.
+    # A target's name from elsewhere must not point to a file outside the run folder.
     return _read(path) if path.name == f"{target}.json" and path.is_file() else []
 
 
@@ -171,8 +171,8 @@ def _parameters(
             str(measured.get("how") or ""),
         )
 
-    # Measured parameters first, then quantities, then words: a name that clients use promises
-    # nothing.
+    # Measured parameters come first, then quantities, then words. Words come last because a name
+    # that clients use promises nothing.
     def place(row: Parameter) -> tuple[bool, bool]:
         return not row.measured, isinstance(documented.get(row.name), str)
 
@@ -247,7 +247,7 @@ def _sources(
         source: {verdict: counts[verdict] for verdict in SHOWN if verdict in counts}
         for source, counts in by_source.items()
     }
-    # If every requirement of a document was skipped, it says nothing about the target.
+    # A document whose requirements were all skipped says nothing about the target.
     return dict(sorted(sources.items(), key=lambda item: item[1].keys() == {"SKIP"}))
 
 

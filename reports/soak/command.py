@@ -37,7 +37,7 @@ from brokerproof.reports.spark.load import SparkCrew
 from brokerproof.reports.spark.session import session
 
 VIOLATION = "violation.json"
-"""The file in the run folder that says what ended a soak."""
+"""The file in the run folder that states why a soak ended."""
 SEGMENT_S = 2
 
 

@@ -33,7 +33,7 @@ from brokerproof.reports.judging.summary import (
 
 GRACE: Duration = 10 * NS_PER_S
 """The longest time that a message may be in flight after a later one of its producer has arrived:
-other consumers have buffers too."""
+the buffers of other consumers delay it."""
 FULL = (1 << BLOCK) - 1
 
 Key = tuple[Any, ...]
@@ -42,8 +42,8 @@ Key = tuple[Any, ...]
 
 @dataclass
 class _Overdue:
-    """Messages in one block that have been missing, or have arrived without being sent, since
-    ``since``."""
+    """Messages in one block that have been missing since ``since``, or that arrived then without
+    having been sent."""
 
     since: Instant
     bits: int
@@ -61,14 +61,13 @@ class Suspicions:
     grace: Duration = GRACE
     groups: dict[Key, Summary[Any]] = field(default_factory=dict)
     amqp: bool = False
-    """True if there are connections that can only be judged as a whole: those of AMQP 1.0 and
-    CORE."""
+    """True if some connections can only be judged as a whole: those of AMQP 1.0 and CORE."""
     _overdue: dict[Key, _Overdue] = field(default_factory=dict)
     _delivered: dict[Key, int] = field(default_factory=dict)
     """The highest message number that arrived, by run, target, case, example, queue and
     producer."""
     _known: dict[Key, Any] = field(default_factory=dict)
-    """The state in which a suspicion was raised, by group."""
+    """The state in which a suspicion was last raised, by group."""
 
     def enter(self, rows: Iterable[Mapping[str, Any]], now: Instant) -> list[str]:
         """Merge the summaries of segments, sorted by ``place``; return new suspicions in words."""
@@ -176,7 +175,7 @@ _SUSPICIONS: Mapping[str, Callable[[Suspicions, Key, Any], tuple[int, str]]] = {
     CHANNELS: _of_windows,
     CONNECTION: _of_connection,
 }
-"""By kind, a function for a state that is 0 while nothing is suspicious, and the suspicion in
+"""By kind, a function that returns a state (0 while nothing is suspicious) and the suspicion in
 words."""
 
 

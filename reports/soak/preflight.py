@@ -1,8 +1,8 @@
 """The preflight of a soak: judges a recording of a few events in which two messages were delivered
 twice.
 
-This tests the judges and loads everything that they need: the first judgement in a session takes
-ten times as long as later ones, which is too long once a soak has a suspicion.
+This tests the judges and loads everything that they need. The first judgement in a session takes
+ten times as long as later ones, which would be too long once a soak has a suspicion.
 """
 
 import tempfile

@@ -26,7 +26,7 @@ from brokerproof.reports.spark import paths as spark_paths
 _ORDER = re.compile(r"part-(?P<tag>.*)-(?P<number>\d+)\.parquet")
 LISTED = 20
 AMQP_EVERY = 10
-"""The number of batches after which any AMQP connections are read as a whole again."""
+"""After this many batches, any AMQP connections are read again as a whole."""
 
 
 @dataclass
@@ -50,9 +50,9 @@ class Seen:
 
 @dataclass
 class Stream:
-    """``folder`` is the run folder; ``now`` returns the time on the recording's clock. After
-    everything was judged, the next such judgement waits at least ``pause`` times as long as that
-    took."""
+    """``folder`` is the run folder; ``now`` returns the time on the recording's clock. After a
+    judgement of everything recorded so far, the next one waits for at least ``pause`` times as long
+    as the judgement took."""
 
     spark: SparkSession
     folder: Path
@@ -121,7 +121,7 @@ class Stream:
         begun = self.now()
         try:
             self._judge(sorted((row.path for row in files.collect()), key=_order))
-        # the caller needs the cause; Spark would only report that one of our threads failed
+        # The caller needs the cause. Spark would only report that one of our threads failed.
         except BaseException as problem:
             self.seen.problem = problem
             raise
@@ -131,7 +131,8 @@ class Stream:
     def _judge(self, paths: Sequence[str]) -> None:
         if self.seen.conclusion is not None:
             return
-        # All segments of a driver are one piece: a task costs more than the summary of a segment.
+        # All segments of a driver form one piece, because a task takes longer than the summary of a
+        # segment.
         by_driver = groupby(
             (path.removeprefix("file:") for path in paths), key=lambda path: _order(path)[0]
         )
@@ -157,7 +158,8 @@ class Stream:
 
 
 def is_certain(conclusion: Conclusion, grace: Duration, now: Instant) -> bool:
-    """True if there is a violation other than the loss of a message that may still be in flight."""
+    """True if any violation is certain. The loss of a message is not certain while the message may
+    still be in flight."""
     for wrong in conclusion.wrong:
         if wrong.verdict is not Verdict.FAIL:
             continue

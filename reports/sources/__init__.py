@@ -30,7 +30,7 @@ class Source:
     runs on a worker and must be picklable. It yields the batches of one piece, in order, with at
     least the requested columns, in the types of :data:`brokerproof.harness.trace.columns.SCHEMA` (a
     dictionary of strings for a string). ``profile`` is the broker's family according to the
-    recording itself, empty if unknown.
+    recording itself, or empty if unknown.
     """
 
     pieces: Sequence[Piece]
@@ -47,8 +47,8 @@ class Source:
     """True if events were also captured next to the application, so that the application's side can
     be judged."""
     load: Callable[[SparkSession, Sequence[Piece]], DataFrame] | None = None
-    """Fetches what workers cannot reach: returns the pieces as rows with ``place`` and the other
-    keys that ``open`` needs."""
+    """Fetches recordings that workers cannot reach. Returns the pieces as rows with ``place`` and
+    the other keys that ``open`` needs."""
 
     def each(
         self,

@@ -26,9 +26,9 @@ RUN, CASE = "capture", "capture"
 ONE_BROKER = "broker"
 """The target of every event if the captures belong to one broker."""
 UNDIVIDED = 8 << 20
-"""Captures with fewer bytes than this are one task."""
+"""Captures with fewer bytes than this form one task."""
 TASKS_EACH = 2
-"""The number of tasks per parallel slot, since connections differ in size."""
+"""The number of tasks per parallel slot. There are several, because connections differ in size."""
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ LOAD = "load"
 
 def arrow(spark: SparkSession, table: pa.Table) -> DataFrame:
     """Return an Arrow table, which may be empty, as a DataFrame."""
-    if table.num_rows == 0:  # Spark's own conversion from Arrow needs a batch
+    if table.num_rows == 0:  # Spark's own conversion from Arrow requires a batch
         return empty(spark, spark_schema(table.schema))
     return spark.createDataFrame(table)
 
 
 def empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Return no rows, without starting a Python worker as an empty list would."""
+    """Return an empty DataFrame without starting a Python worker, as an empty list would do."""
     return spark.range(0).select(
         [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
     )
@@ -82,7 +82,7 @@ def ordered(events: DataFrame) -> DataFrame:
     case = Window.partitionBy(*CASE)
     order = case.orderBy("segment", "row")
     until_now = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    # The same order, so Spark sorts once.
+    # The order is the same, so Spark sorts only once.
     throughout = order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     starts = (F.col("kind") == "ExampleStarted").cast("long")
     return (

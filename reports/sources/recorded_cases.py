@@ -16,8 +16,8 @@ from brokerproof.harness.trace import events as ev
 from brokerproof.harness.trace.columns import FIELDS
 
 MOST_EVENTS = 500_000
-"""The most events of a case that are read from its beginning. A case with more events is a load;
-its last segment is read as well."""
+"""The maximum number of events of a case that are read from its beginning. A case with more events
+is a load, whose last segment is read as well."""
 
 _KINDS = {kind.__name__: kind for kind in ev.ALL}
 _VANTAGES = {vantage.value: vantage for vantage in Vantage}
@@ -49,7 +49,7 @@ class RecordedCase:
     """The events of one case in order, by place from 0: ``rows`` of the columns (all by default).
 
     ``total`` is the number of the case's recorded events. Places are contiguous; ``numbers`` are
-    the places in the whole recording, which are different after omitted events.
+    the places in the whole recording, which differ after omitted events.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ DICTIONARIES = (
     "command",
     "headers.list.element.name",
 )
-"""Columns that are so repetitive that they are read as dictionaries."""
+"""The columns that repeat few values, so they are read as dictionaries."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def elsewhere(spark: "SparkSession", uris: Sequence[str]) -> Source:
         raise UnreadableTrace(f"{', '.join(uris)}: contains no segments part-*.parquet")
 
     def load(spark: "SparkSession", chosen: Sequence[Piece]) -> "DataFrame":
-        # Spark reads each file where it is needed, so only the list of places is sent.
+        # Spark reads each file where it is needed, so only the list of files is sent.
         table = pa.table(
             {
                 "path": [piece["paths"][0] for piece in chosen],

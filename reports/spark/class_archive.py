@@ -1,11 +1,12 @@
-"""An archive of the classes that Spark's JVM loads, which later JVMs map instead of loading them.
+"""An archive of the classes that Spark's JVM loads. Later JVMs map the archive instead of loading
+the classes.
 
 Loading classes from 280 jars is nearly half of the processor time of a small report's JVM. A JVM
 can write the classes it has loaded to a file when it ends (``-XX:ArchiveClassesAtExit``). Writing
 takes about twice the time that one use of the file saves, and the file takes 90 to 170 MB in the
 cache folder. So an installation's first session only leaves a mark, the second writes the archive,
-and later sessions use it: a machine used for a single report never writes one. A JVM ignores an
-archive that does not fit.
+and later sessions use it. A machine that is used for a single report never writes one. A JVM
+ignores an archive that does not match it.
 """
 
 import contextlib
@@ -28,8 +29,8 @@ class ClassArchive:
     path: Path = Path()
 
     def keep(self) -> None:
-        """Make the file that an ended JVM wrote the archive. If the JVM wrote none, or was killed
-        while writing, nothing is kept."""
+        """Use the file that a JVM wrote when it ended as the archive. If the JVM wrote none, or was
+        killed while writing, nothing is kept."""
         if self.draft is not None:
             with contextlib.suppress(OSError):
                 self.draft.replace(self.path)

@@ -23,11 +23,11 @@ _DROPPED = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = "org.apache.spark.launcher.Main"
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 START_WITHIN_S = 240
-"""The seconds for a JVM to start. If it ends, this is noticed immediately; on a machine with a load
-of 35, one was not ready after 60."""
+"""How many seconds a JVM may take to start. If the JVM ends, this is noticed immediately. On a
+machine with a load of 35, a JVM was not ready after 60."""
 _END_WITHIN_S = 5
 _ARCHIVE_WITHIN_S = 120
-"""The seconds for a JVM to write an archive of its classes when it ends."""
+"""How many seconds a JVM may take to write an archive of its classes when it ends."""
 
 
 class NoGateway(Exception):
@@ -69,7 +69,7 @@ def gateway(
         info = Path(folder) / "connection"
         environment = {**_environment(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)}
         # The JVM ends when its standard input does, so it never outlives this process. Its own
-        # process group keeps Ctrl-C from it until Spark's Python side has reacted.
+        # process group shields it from Ctrl-C until Spark's Python side has reacted.
         program, *arguments = command(java, spark_home, conf)
         process = subprocess.Popen(
             [program, *archive.options, *arguments],
@@ -85,7 +85,7 @@ def gateway(
         except NoGateway:
             raise
         except Exception:
-            # py4j only reports that nobody answers; the JVM's output, if any, says why
+            # py4j only reports that nobody answers. The JVM's output, if there is any, says why.
             words = output.read_text("utf-8", "replace")
             if "OutOfMemoryError" in words:
                 raise NoGateway(

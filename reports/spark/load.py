@@ -64,7 +64,7 @@ class SparkCrew:
                     )
                     return
                 _drive(spark, address, token, drivers)
-        except Exception as problem:  # this thread can report it to nobody else
+        except Exception as problem:  # this thread cannot report it to anyone else
             if not self._ending:
                 self._problem = (
                     f"the drivers on the cluster {self._master} failed:"
@@ -86,8 +86,8 @@ def _drive(spark: SparkSession, address: str, token: str, drivers: int) -> None:
 
 
 def _address_towards(master: str) -> str:
-    """Return the address at which the cluster reaches this machine: that of the route to the
-    cluster's master."""
+    """Return the address at which the cluster reaches this machine. It is the address of the route
+    to the cluster's master."""
     host, _, port = master.removeprefix("spark://").partition(",")[0].rpartition(":")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

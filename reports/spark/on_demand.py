@@ -25,7 +25,7 @@ __all__ = ["F", "installed", "problems"]
 
 
 class NoSpark(Exception):
-    """PySpark is missing; the message says what needs PySpark."""
+    """PySpark is missing. The message says what needs PySpark."""
 
 
 def installed() -> bool:

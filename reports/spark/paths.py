@@ -1,4 +1,4 @@
-"""Local paths in the form that Spark needs: Spark's file systems do not decode URIs, and treat
+"""Local paths in the form that Spark needs. Spark's file systems do not decode URIs, and they treat
 every path as a pattern."""
 
 import re

@@ -21,8 +21,8 @@ from brokerproof.reports.spark.class_archive import class_archive
 from brokerproof.reports.spark.gateway import gateway
 
 JAVA_MINIMUM = 17
-# Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB: unless
-# the JVM is told so, it collects the whole heap at every step up to this size.
+# Measured on a run of 16 cases: 18 s of CPU instead of 31 s. Spark's classes take 170 MB. Without
+# the last option, the JVM would collect the whole heap at every step up to this size.
 _BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -70,7 +70,7 @@ def context(
                         PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable
                     )
                 )
-            # Only now: a process started later would take our JVM for its own.
+            # Only for this call, because a process started later would take our JVM for its own.
             with _environment(**connection):
                 started = _connect(conf)
             stack.callback(_disconnect, started)
@@ -120,14 +120,14 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
-        # Header names are ASCII: Unicode's rules for lower case take a tenth of the time of a table
-        # of frames and change nothing.
+        # Header names are ASCII. Unicode's rules for lower case would take a tenth of the time of a
+        # table of frames and change nothing.
         "spark.sql.icu.caseMappings.enabled": "false",
     }
     if brief:
-        # Replanning between stages and compiling a class per query cost more here than they save.
+        # Replanning between stages and compiling a class per query take longer here than they save.
         conf |= {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
-        # So does compressing data in memory.
+        # Compressing data in memory also takes longer than it saves.
         conf |= {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
         conf |= {"spark.executor.extraJavaOptions": _BRIEF}
     if master.startswith("local"):
@@ -138,7 +138,7 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
             "spark.driver.memory": "1g" if brief else f"{_memory_mb()}m",
             "spark.sql.shuffle.partitions": str(min(max(cores, 2), 16)),
             "spark.default.parallelism": str(min(max(cores, 2), 16)),
-            # A checksum over every shuffled row detects tasks that ran twice; here none does.
+            # A checksum over every shuffled row detects tasks that ran twice. Here no task does.
             "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
             "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
         }
@@ -146,8 +146,9 @@ def configuration(master: str, scratch: Path, cores: int, *, brief: bool = False
 
 
 def _few_partitions(spark: SparkSession) -> None:
-    """Use a few partitions per core for shuffles, which move little data. Spark's default is 200,
-    each a task that starts Python. A ``spark-defaults.conf`` takes precedence."""
+    """Use a few partitions per core for shuffles, which move little data. Spark's default is 200
+    partitions, each of which is a task that starts Python. A ``spark-defaults.conf`` takes
+    precedence."""
     configured = spark.sparkContext.getConf().get("spark.sql.shuffle.partitions")
     if configured is None:
         cores = spark.sparkContext.defaultParallelism  # of the executors so far, at least two
@@ -190,6 +191,6 @@ def _disconnect(started: SparkContext) -> None:
     if connection is not None:
         with contextlib.suppress(Py4JError, OSError):
             connection.shutdown()
-    # Otherwise this process's next session would talk to an ended JVM.
+    # Otherwise the next session of this process would talk to a JVM that has ended.
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -1,4 +1,4 @@
-"""The pages of an atlas. All pages are in one folder, so a link is just a name."""
+"""The pages of an atlas. All pages are in one folder, so a link is only a name."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,5 +1,5 @@
-"""The data from which ``case.js`` draws a case's page. Spark's workers make it, so everything here
-is picklable."""
+"""The data from which ``case.js`` draws a case's page. Spark's workers produce the data, so
+everything here is picklable."""
 
 import json
 import re

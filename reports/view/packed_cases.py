@@ -14,7 +14,7 @@ from brokerproof.reports.model.requirements import Requirements
 from brokerproof.reports.model.slugs import plain_slug
 
 DETAIL = 260
-"""The most characters of a case's detail in the list."""
+"""The maximum number of characters of a case's detail in the list."""
 
 
 class _Numbers:
@@ -74,12 +74,13 @@ def listing(model: Model, requirements: Requirements, judged: Collection[str]) -
         "several": len(model.runs) > 1,
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    # Without a timestamp, the same cases give the same page.
+    # Without a timestamp, the same cases always give the same page.
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
 
 
 def choices(model: Model, requirements: Requirements) -> list[tuple[str, str, list[str]]]:
-    """Return the filters that are lists: the name in the address, the label and the values."""
+    """Return the filters that are lists. Each has its name in the page's address, a label and
+    values."""
     suites: dict[str, None] = {}
     cited: dict[str, None] = {}
     for row in model.cases:

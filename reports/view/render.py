@@ -21,9 +21,9 @@ from brokerproof.reports.view.packed_cases import choices, listing
 from brokerproof.reports.view.templates import STYLE, THEME, of_target, templates
 
 BEGUN = 60
-"""The most cases in the index for readers without JavaScript."""
+"""The maximum number of cases in the index for readers without JavaScript."""
 _SHEET_CAUSES = {1: 8, 2: 6, 3: 4}
-"""The number of causes that fit on one sheet, by number of targets."""
+"""The number of causes that fit on one sheet, for each number of targets."""
 
 
 class Pages:

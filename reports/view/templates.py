@@ -91,7 +91,7 @@ def took(duration_s: float) -> str:
 
 def breakable(name: str) -> Markup:
     """Return a case's name with possible line breaks between words, at least six characters apart.
-    They do not affect searching and copying."""
+    The breaks do not affect searching and copying."""
     return Markup(re.sub(r"(.{6,}?[_.])(?=\w)", r"\1<wbr>", str(escape(name))))
 
 

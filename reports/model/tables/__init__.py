@@ -1,2 +1,2 @@
-"""The report's tables. Each is a small pure function: for results, of Arrow tables in this process;
-for data that grows with the recording, of Spark's DataFrames."""
+"""The report's tables. Each table is a small pure function. Functions for results take Arrow tables
+in this process; functions for data that grows with the recording take Spark's DataFrames."""

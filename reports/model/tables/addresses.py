@@ -20,7 +20,7 @@ ATTRIBUTES = {
 """The attributes that cases request (:mod:`brokerproof.harness.clients.artemis_management`), and
 their names here."""
 _SHORT = 64
-"""The most bytes that an answer with a number or a boolean can have."""
+"""The maximum size in bytes of an answer with a number or a boolean."""
 
 
 def addresses(trace: DataFrame) -> DataFrame:
@@ -59,7 +59,8 @@ def addresses(trace: DataFrame) -> DataFrame:
 
 
 def _number(answer: Column) -> Column:
-    """Return the number or boolean that a JSON array holds alone; null for anything else."""
+    """Return the number or boolean that is the only element of a JSON array; null for anything
+    else."""
     bare = F.regexp_extract(answer, r"^\s*\[\s*(\d+|true|false)\s*\]\s*$", 1)
     truth = F.when(bare == "true", F.lit(1)).when(bare == "false", F.lit(0))
     return F.coalesce(truth.cast("long"), bare.try_cast("long"))

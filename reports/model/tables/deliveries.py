@@ -16,8 +16,9 @@ def deliveries(trace: "DataFrame") -> "DataFrame":
     size, settled_by, settled_ns, held_ns``.
 
     ``message`` is the id used in settlements (header ``ack``, else ``message-id``). ``settled_by``
-    is ``ACK`` or ``NACK``, null where no frame names the delivery: in ``auto`` mode, or in
-    ``client`` mode where a later one covers it. ``held_ns`` is the time between the two."""
+    is ``ACK`` or ``NACK``, null if no frame names the delivery: in ``auto`` mode, or in ``client``
+    mode if the acknowledgement of a later delivery covers it. ``held_ns`` is the time between the
+    two."""
     stomp = trace.where(F.col("protocol") == "STOMP")
     got = stomp.where((F.col("kind") == "FrameReceived") & (F.col("command") == "MESSAGE")).select(
         *SCOPE,

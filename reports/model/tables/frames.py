@@ -1,4 +1,4 @@
-"""The traffic: one flat row per frame, heartbeat or run of other bytes."""
+"""The traffic: one flat row per frame, heartbeat, or sequence of other bytes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BODY_BYTES = 256
-"""The most bytes of a body that are kept, as text; a dot replaces everything but printable
-ASCII."""
+"""The maximum number of bytes of a body that are kept, as text. A dot replaces everything but
+printable ASCII."""
 
 _OUT = ("FrameSent", "HeartBeatSent", "OctetsSent")
 _IN = ("FrameReceived", "HeartBeatReceived", "OctetsRefused")
@@ -24,7 +24,7 @@ def frames(trace: DataFrame) -> DataFrame:
 
     ``direction`` is ``sent`` or ``received`` as the harness saw it; ``headers`` has one
     ``name:value`` per line, in the order of the wire; ``command`` is ``(heart-beat)`` or
-    ``(octets)`` for what is not a frame."""
+    ``(octets)`` for rows that are not a frame."""
     kind = F.col("kind")
     return trace.where(kind.isin(*_OUT, *_IN)).select(
         "run",

@@ -16,8 +16,9 @@ def latencies(trace: "DataFrame") -> "DataFrame":
     """``run, target, case, what, count, p50_ns, p90_ns, p99_ns, most_ns``.
 
     ``what`` is ``receipt``, from a STOMP frame that requests one to its RECEIPT on the same
-    connection, or ``delivery``, from a SEND to the first MESSAGE with its body in the same example,
-    except bodies sent more than once. Quantiles are Spark's, approximate to 1/10,000 of the count.
+    connection, or ``delivery``, from a SEND to the first MESSAGE with its body in the same example.
+    Bodies that were sent more than once are excluded. Quantiles are Spark's, approximate to
+    1/10,000 of the count.
     """
     stomp = trace.where(F.col("protocol") == "STOMP")
     sent, got = (

@@ -12,7 +12,7 @@ def matrix(findings: pa.Table) -> pa.Table:
     ranked = findings.select([*cell, "case", "verdict"])
     ranked = ranked.append_column("rank", rank(ranked.column("verdict")))
     worst_first = ranked.sort_by([("rank", "ascending"), ("case", "ascending")])
-    # Only without threads is the first row of a group the first in this order.
+    # With threads, the first row of a group need not be the first in this order.
     cells = worst_first.group_by(cell, use_threads=False).aggregate(
         [("verdict", "first"), ("rank", "first"), ("case", "count_distinct"), ("case", "first")]
     )

@@ -32,7 +32,7 @@ def tables(events: DataFrame, delivered: DataFrame) -> dict[str, DataFrame]:
         "credit": credit(events),
         "stalls": stalls(events),
         "addresses": addresses(events),
-        # These tables have few rows. Coalesced, they would be computed by a single task.
+        # These tables have few rows. With coalesce, a single task would compute them.
         "latencies": latencies(events).repartition(1),
     }
 
