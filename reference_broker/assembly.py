@@ -122,7 +122,7 @@ def create_broker(
     session identifiers; a driver that restarts brokers gives each a different one, so that the
     identifiers stay unique. ``epoch`` plus an instant gives nanoseconds since 1970, by which
     messages expire. ``store`` holds messages that exceed memory or must survive a restart, and
-    restores those of an earlier broker at once; without a store, everything stays in memory. If
+    restores those of an earlier broker immediately. Without a store, everything stays in memory. If
     ``linked``, the broker reports its alarms to the other nodes of a RabbitMQ cluster."""
     outbox = Outbox()
     parts = Parts(

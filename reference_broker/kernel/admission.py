@@ -40,7 +40,7 @@ class AdmissionControl:
 
     def has_room(self, address: str, on_room: Callable[[], None]) -> bool:
         """Return True if a producer may continue at ``address``. If not, ``on_room`` is called once
-        when the producer may continue, unless it asks again."""
+        when the producer may continue, unless the producer asks again."""
         return True
 
     def wait_for_change(self, address: str, on_room: Callable[[], None]) -> None:

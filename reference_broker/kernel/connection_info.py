@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 RUNNING, FLOW, BLOCKING, BLOCKED = "running", "flow", "blocking", "blocked"
 """States of a connection, in RabbitMQ's words: normal; throttled by itself, now or in the last
-seconds; an alarm is raised but it has published nothing since; an alarm is raised and the broker
-does not read it."""
+seconds; an alarm is raised, but the connection has published nothing since; an alarm is raised, and
+the broker does not read the connection."""
 BY_NOTHING, BY_RESOURCE, BY_FLOW = "none", "resource", "flow"
 """Why a connection was last blocked."""
 

@@ -1,4 +1,5 @@
-"""A heap of deadlines with actions. Moving one leaves its old entry, which is skipped later."""
+"""A heap of deadlines with actions. Moving a deadline leaves its old entry in the heap, which is
+skipped later."""
 
 import heapq
 from collections.abc import Callable

@@ -20,10 +20,11 @@ class BrokerFamily:
     prefetch_in_messages = False
     """True if a STOMP subscription's window counts unacknowledged messages; False for bytes."""
     qualified_names = False
-    """True if a queue and a topic may have the same name, and a destination says which it means."""
+    """True if a queue and a topic may have the same name, and a destination says which of the two
+    it means."""
     virtual_host: str | None = None
     """The only virtual host, which a STOMP client selects by naming it in ``host`` or omitting that
-    header; any other is refused. None: ``host`` is mandatory from 1.1 on, but ignored."""
+    header. Any other name is refused. If None, ``host`` is mandatory from 1.1 on, but ignored."""
     silence_monitor: type[SilenceMonitor]
     """Watches the input of a connection."""
 

@@ -99,7 +99,8 @@ class SliceReader:
         return self._next is None
 
     def ask(self, then: Callable[[bytes | None], None]) -> None:
-        """Call ``then`` later with the next piece (None: unreadable), unless closed by then."""
+        """Call ``then`` later with the next piece (None: unreadable), unless the reader has been
+        closed before that."""
         assert self._next is not None
         begin, count = self._next
         self._next = next(self._pieces, None)
@@ -137,7 +138,8 @@ class ArrivingBody(Protocol):
         """Return the complete body, which is deleted unless held at the end of this input."""
 
     def abandon(self) -> None:
-        """Give up the body: the rest will not arrive. May be repeated, and called after the end."""
+        """Give up the body: the rest will not arrive. May be called repeatedly, even after the
+        end."""
 
 
 class LargeBodies(Protocol):

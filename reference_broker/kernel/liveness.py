@@ -49,7 +49,7 @@ class IntervalMonitor(SilenceMonitor):
         self._first = now + first
 
     def _look(self, at: Instant) -> Instant:
-        """Return when the check takes place that detects bytes received ``at``."""
+        """Return the instant of the check that detects bytes received ``at``."""
         return self._first + max(0, -(-(at - self._first) // self.ttl)) * self.ttl
 
 

@@ -73,7 +73,8 @@ class Outbox:
         self._layers.pop(conn, None)
 
     def concern(self, conn: int) -> None:
-        """Record that this input affects ``conn``, which waits for it if it is durable."""
+        """Record that this input affects ``conn``. If the input changes durable data, output to the
+        connection waits until that is stored."""
         self._concerned.add(conn)
 
     def wait_for(self, conn: int, batch: int) -> None:

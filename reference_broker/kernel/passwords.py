@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 
 MOST_ITERATIONS = 10_000_000
-"""The most work that a hash may require: some seconds. More is a mistake or an attack."""
+"""The maximum amount of work that a hash may require: some seconds. More is a mistake or an
+attack."""
 
 _HASH = re.compile(
     r"ENC\((?P<iterations>[0-9]{1,8}):(?P<salt>(?:[0-9A-Fa-f]{2})+):(?P<hash>(?:[0-9A-Fa-f]{2}){16,})\)"
@@ -29,7 +30,8 @@ def is_hash(stored: str) -> bool:
 def admitted(users: Mapping[str, str], name: str, password: bytes) -> bool:
     """Return True if ``name`` is a user with that password.
 
-    This takes constant time, even for an unknown name: the time of a hash, if any user has one."""
+    This takes constant time, even for an unknown name. If any user has a hash, it takes the time of
+    a hash."""
     stored = users.get(name)
     if stored is None:
         stored = _NOBODYS if any(map(is_hash, users.values())) else ""

@@ -36,7 +36,8 @@ from brokerproof.reference_broker.selector.selector import Selector
 _FEW = 16
 """Up to this many entries are put back one by one; more are merged with the waiting ones."""
 _MOST_COUNTED = 32
-"""The most entries examined to count a selector's matches, which every flow requests."""
+"""The maximum number of entries examined to count a selector's matches. Every flow requests such a
+count."""
 
 
 MOST_SERVED = 1000
@@ -179,7 +180,8 @@ class ReadyEntries(deque[Entry]):
         if not back or not self or back[-1].order < self[0].order:
             self.extendleft(reversed(back))
         elif len(back) <= _FEW:
-            # A merge for each single returned entry would cost the length of the queue.
+            # Merging each returned entry separately would take time proportional to the length of
+            # the queue.
             for entry in back:
                 self.insert(self.behind(entry.order), entry)
         else:
@@ -435,9 +437,10 @@ class Queue:
                 self._serve()
 
     def hand(self, consumer: Consumer, entry: Entry) -> None:
-        """Deliver ``entry`` to ``consumer``, which has room; it is sent once both are stored. A
-        message with a damaged body leaves the queue, since it would disconnect every consumer in
-        turn. So does an expired message, which is noticed only when its turn comes."""
+        """Deliver ``entry`` to ``consumer``, which has room. It is sent once the entry and the
+        queue are stored. A message with a damaged body leaves the queue, since it would disconnect
+        every consumer in turn. So does an expired message, which is noticed only when its turn
+        comes."""
         large = entry.message.large
         if (large is not None and large.damaged) or self._has_expired(entry.message):
             self.discard(entry)
@@ -508,7 +511,8 @@ class Queue:
         return not self.unsettled and not any(entry.deliveries for entry in self._ready)
 
     def read(self) -> None:
-        """Dispatch again, because paged messages were read or the rest has its turn."""
+        """Dispatch again, because paged messages were read or it is the turn of the remaining
+        messages."""
         self.dispatch()
         waiting, self._on_read = self._on_read, []
         for callback in waiting:

@@ -34,7 +34,8 @@ class _Stream:
     tail: bytes
     layer: Layer | None
     made_of: Callable[[bytes], bytes] | None = None
-    """Converts the whole to output if it cannot be sent in pieces, which are then gathered."""
+    """If the body cannot be sent in pieces, the pieces are gathered, and this function converts the
+    whole body to output."""
     gathered: list[bytes] = field(default_factory=list)
     first: bool = True
 

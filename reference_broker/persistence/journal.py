@@ -239,7 +239,8 @@ class Journal:
         accounts, self._accounts = self._accounts, []
         self._syncs, self._must_sync = bool(self._under_way) or self._must_sync, False
         segment = self._current
-        # Without its snapshot: one larger than a segment would make each write a new segment.
+        # The snapshot does not count. If a snapshot exceeded the size of a segment, each write
+        # would begin a new segment.
         if segment is None or segment.size - segment.snapshot_size >= self._size:
             segment = self._current = self.segments[self.next_segment] = Segment(self.next_segment)
             self.next_segment += 1
@@ -353,7 +354,8 @@ class Journal:
 def _in_parts(
     operations: list[bytes], places: list[int], together: bool
 ) -> list[tuple[bytes, list[int]]]:
-    """Return records of about :data:`_ATOM` bytes; the last has the places, which can wait."""
+    """Return records of about :data:`_ATOM` bytes. The last record has all places, because
+    recording them can wait."""
     if not operations:
         return []
     parts: list[tuple[bytes, list[int]]] = []

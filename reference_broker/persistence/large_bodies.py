@@ -81,7 +81,8 @@ def _position(path: str, count: int) -> int:
 
 @dataclass(slots=True)
 class _Arriving:
-    """The end of a body, not in any write yet, which will be stored ``at`` this place."""
+    """The last bytes of a body, which no write contains yet. They will be stored ``at`` this
+    place."""
 
     seed: int
     head: bytes

@@ -12,8 +12,8 @@ A       :class:`Added`        a message is in these queues; if repeated, it is t
 G       :class:`Gone`         a queue has finished messages
 F       :class:`Failed`       a message returned to a queue as a failed delivery
 P       :class:`PageGone`     a queue has finished records of a page
-f       :class:`PageFailed`   the same for a message on a page
-U       :class:`UnitDone`     messages of this unit on pages count
+f       :class:`PageFailed`   a message on a page returned to a queue as a failed delivery
+U       :class:`UnitDone`     the unit is complete, so its messages on pages count
 L       :class:`Length`       only this many bytes of an earlier segment count
 W       :class:`PageWritten`  a page has at least this many records that survive
 w       :class:`PageOver`     a page is finished, and its file is removed

@@ -151,9 +151,9 @@ def scan(data: bytes, path: str) -> Scan:
             continue
         if bad is None:
             bad = at
-        # A record with only a damaged payload is skipped as a whole: apparent records within a
-        # payload are none. If its length is damaged, nothing is known, even if a record begins
-        # there: it must be the next one.
+        # If only the payload of a record is damaged, the record is skipped as a whole, because a
+        # payload may contain what looks like a record. If its length is damaged, nothing is known:
+        # a record that begins there must have the next number.
         behind = end or at + size + int(unpack(data, at)[2])
         if end or (end_of(behind) and int(unpack(data, behind)[1]) - 1 in (number, scanned.next)):
             at = behind

@@ -252,7 +252,8 @@ class _Recovery:
         match operation:
             case Added(place, ids, earlier, notes, data):
                 recovered.place = max(recovered.place, place)
-                # A queue lost by damage must not pass its number, and with it messages, to another.
+                # Do not reuse the number of a queue that damage has lost. Its messages would pass
+                # to another queue.
                 recovered.queue_id = max(recovered.queue_id, *ids)
                 known = recovered.kept.get(place)
                 if known is not None:
@@ -470,8 +471,8 @@ class _Recovery:
     def _large(self, files: dict[int, str]) -> None:
         """Remove files that have no message, and messages whose body is damaged."""
         recovered = self._recovered
-        # A finished record may still refer to a body whose file is gone: a new body with the same
-        # number would be mistaken for it.
+        # A finished record may still refer to a body whose file is gone. A new body with the same
+        # number would be mistaken for that body.
         recovered.last_body = max((*files, *recovered.bodies), default=0)
         kept: dict[int, list[int]] = {}
         for place, entry in recovered.kept.items():

@@ -279,8 +279,8 @@ class Store:
                 f"{event.problem}; no message is accepted until there is space for"
                 f" {self.options.ballast} bytes"
             )
-        # The part that fitted took the last of the space: the ballast goes before anything else is
-        # written.
+        # The part that fitted took the last of the space, so the ballast is removed before anything
+        # else is written.
         self._begin(before=(BALLAST,))
 
     def try_again(self) -> None:

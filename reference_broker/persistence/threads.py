@@ -26,7 +26,7 @@ class FileThreads:
     def _store(self, effect: StoreFiles) -> None:
         try:
             answer = self._disk.store(effect)
-        # our own mistake: the broker needs an answer, or everybody waits forever
+        # our own mistake; without an answer, the broker and all its peers would wait forever
         except Exception as problem:
             answer = FilesStored(effect.ticket, f"{type(problem).__name__}: {problem}")
         self._answer(answer)

@@ -61,7 +61,8 @@ WRITE_LOW, WRITE_HIGH = 256 * 1024, 1024 * 1024
 WRITE_STOP = 16 * 1024 * 1024
 """A connection with more bytes waiting is not read until there are fewer than ``WRITE_LOW``."""
 WRITE_MOST = 1024 * 1024 * 1024
-"""A connection that lets more bytes wait is cut. The limit is well above the largest message."""
+"""A connection with more bytes waiting than this is cut. The limit is well above the largest
+message."""
 LINGER_S = 2.0
 """How long to accept and drop further input after the broker closed and everything was written."""
 FLUSH_S = 30.0

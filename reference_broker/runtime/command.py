@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from brokerproof.reference_broker.persistence.disk import Disk
 
 STOMP_PORT, AMQP_PORT = 61613, 5672
-"""The default ports if neither an option nor a file names one. Naming one opens no others."""
+"""The default ports if neither an option nor a file names one. If an option names a port, the
+others are not opened."""
 PROFILES = ("artemis", "rabbitmq", "activemq")
 """The broker families that this broker supports."""
 ARTEMIS, RABBITMQ, ACTIVEMQ = PROFILES

@@ -13,8 +13,8 @@ from brokerproof.harness.model.broker_io import ResourcesRead
 EVERY_S = 0.1
 """Seconds between two readings: as often as RabbitMQ checks a nearly full disk."""
 ADDRESS_SPACE = {4: 2 * 1024**3, 8: 256 * 1024**4}
-"""The most bytes that a process can address, by the size of its pointers in bytes (RabbitMQ's
-documentation on memory): 2 GiB with 32 bits, 256 TiB with 64."""
+"""The maximum number of bytes that a process can address, by the size of its pointers in bytes
+(RabbitMQ's documentation on memory): 2 GiB with 32 bits, 256 TiB with 64."""
 
 
 class Readings:

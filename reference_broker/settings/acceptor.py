@@ -87,8 +87,8 @@ class WebSocketOptions(Options):
     prefix: ClassVar[str] = "web_socket_"
 
     max_frame_payload_length: int = 65536
-    """``webSocketMaxFramePayloadLength``: the most payload bytes in one WebSocket frame, in either
-    direction (ARTEMIS-STOMP-ws-2)."""
+    """``webSocketMaxFramePayloadLength``: the maximum number of payload bytes in one WebSocket
+    frame, in either direction (ARTEMIS-STOMP-ws-2)."""
     encoder_type: str = "binary"
     """``webSocketEncoderType``: STOMP is sent in ``binary`` or in ``text`` messages."""
 
@@ -110,11 +110,11 @@ class AmqpOptions(Options):
     low_credits: int = 30
     """``amqpLowCredits``: the link credit at which a producer's credit is topped up."""
     max_frame_size: int = 131072
-    """``maxFrameSize``: the most bytes in one frame that the peer may send, from 512."""
+    """``maxFrameSize``: the maximum size in bytes of a frame that the peer may send, from 512."""
     min_large_message_size: int = 100 * 1024
     """Messages of this many bytes or more are in files and never wholly in memory; -1: none are."""
     max_message_size: int = 256 * 1024 * 1024
-    """The most bytes in one message that a producer may send."""
+    """The maximum size in bytes of a message that a producer may send."""
     incoming_window: int = 2**31 - 1
     """The number of transfers that a peer may send on a session before the window is renewed."""
     channel_max: int = 65535
@@ -139,7 +139,7 @@ class Amqp091Options(Options):
     heartbeat_s: int = 60
     """In seconds; 0 means no heartbeats."""
     max_message_size: int = 134217728
-    """The most bytes in the body of one message."""
+    """The maximum size in bytes of the body of one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,8 @@ class OpenWireOptions(Options):
     initial_delay_ms: int = 10_000
     """``wireFormat.maxInactivityDurationInitalDelay``: time before the first check."""
     max_frame_size: int = LONG_MAX
-    """``wireFormat.maxFrameSize``: the most bytes in a command after its size field."""
+    """``wireFormat.maxFrameSize``: the maximum number of bytes in a command after its size
+    field."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from brokerproof.reference_broker.settings.parameters import Options
 
 @dataclass(frozen=True, slots=True)
 class Quotas(Options):
-    """The most resources of each kind that one connection may have at one time."""
+    """The maximum number of resources of each kind that one connection may have at one time."""
 
     prefix: ClassVar[str] = "quota_"
 
@@ -39,7 +39,8 @@ class Quotas(Options):
     own."""
 
     def exceeded(self, resource: str, count: int) -> str | None:
-        """Return why a connection with ``count`` of ``resource`` gets no more; None if it does."""
+        """Return why a connection with ``count`` of ``resource`` gets no more; None if it gets
+        more."""
         most: int = getattr(self, resource)
         if count < most:
             return None

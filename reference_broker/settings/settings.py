@@ -112,7 +112,7 @@ class Settings:
     (ARTEMIS-FLOW-producer-2). False: while the address is not full, the producer is granted
     everything that it requests, as in release 2.56.0."""
     quotas: Quotas = field(default_factory=Quotas)
-    """The most resources of each kind that one connection may have at one time."""
+    """The maximum number of resources of each kind that one connection may have at one time."""
     activemq: ActiveMq | None = None
     """Set for a broker of the ActiveMQ family."""
     rabbitmq: RabbitMq | None = None

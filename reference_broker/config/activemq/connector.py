@@ -61,7 +61,8 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
 
 
 def read(name: str, uri: str, where: Where) -> tuple[Acceptor, list[Note]]:
-    """Return the acceptor for ``uri`` and its options without effect. Raises ``BadSetting``."""
+    """Return the acceptor for ``uri``, and those of its options that have no effect. Raises
+    ``BadSetting``."""
     match = _URI.fullmatch(uri)
     if match is None:
         raise where.bad(

@@ -222,7 +222,7 @@ def _settings(reading: _Reading) -> Settings:
         if endpoint is not None:
             acceptor = with_parameters(
                 acceptor, stomp_min_large_message_size=-1, amqp_min_large_message_size=-1
-            )  # none of them has a file
+            )  # no acceptor of this family has a file for large bodies
             acceptor = replace(acceptor, host=endpoint[0], port=endpoint[1])
             acceptors.append(with_parameters(acceptor, **reading.values))
     return Settings(

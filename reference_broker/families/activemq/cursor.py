@@ -7,13 +7,13 @@ charged to the temporary store by its bytes there. A persistent message is alway
 store, if there is one. The cursor of a queue decides:
 
 =========  =============================================================================================================
-cursor     a message that is added goes
+cursor     a new message goes
 =========  =============================================================================================================
 VM         to memory, always
-FILE       to memory, as long as there is *space*; without it all that waits goes to disk, charged to the temporary store. What
-           that has no room for when memory is cleared is dropped if it is not persistent
-STORE      like FILE if it is not persistent. A persistent one goes to memory as long as there is space, and after that
-           is left in the store, until nothing persistent waits
+FILE       to memory, while there is *space*. Without space, all waiting messages go to disk, charged to the temporary store.
+           If that store has no room when memory is cleared, non-persistent messages are dropped
+STORE      to the same place as with FILE, if the message is not persistent. Persistent messages go to memory while there is
+           space; after that, they are only in the store, until no persistent message waits
 =========  =============================================================================================================
 
 There is *space* while less than ``cursorMemoryHighWaterMark`` percent of the queue's memory is used
@@ -47,8 +47,8 @@ from brokerproof.reference_broker.settings.activemq import DestinationPolicy
 class ChargedEntry:
     """One message of a queue in memory.
 
-    ``gone`` is called when it has left the queue; ``waits`` is False once it is paged in. ``lies``
-    is the place on disk from which it was read back."""
+    ``gone`` is called when the message has left the queue. ``waits`` is False once it is paged in.
+    ``lies`` is the place on disk from which the message was read back."""
 
     __slots__ = ("_gone", "cost", "cursor", "lies", "paged", "persistent", "waits")
 

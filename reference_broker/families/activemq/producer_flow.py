@@ -200,7 +200,7 @@ class ProducerFlow:
         return None
 
     def _fails(self, account: UsageAccount) -> tuple[bool, int]:
-        """Return whether a message fails immediately, else the ms until it fails (0: never)."""
+        """Return True if a message fails immediately, else the ms until it fails (0: never)."""
         usage, entry = self.accounting.activemq.usage, account.entry
         at_once, after = usage.send_fail_if_no_space, usage.send_fail_after_ms
         if is_topic(account.name) or entry.cursor is not Cursor.VM:

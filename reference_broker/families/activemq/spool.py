@@ -56,7 +56,8 @@ class Spool:
     def takes(
         self, message: Message, queues: list[Queue], source_entry: Entry | None, full: bool
     ) -> bool:
-        """True if ``message`` was moved to disk; else it must go into one of ``queues``."""
+        """True if ``message`` was moved to disk; otherwise the caller must put it into
+        ``queues``."""
         queue: SpooledQueue = queues[0]  # type: ignore[assignment]
         persistent = message.durable
         lies = self.cursor.on_disk.messages > 0

@@ -3,11 +3,11 @@
 =======  ===========================================================================================================
 policy   of a full address (:mod:`brokerproof.reference_broker.families.artemis.accounting`)
 =======  ===========================================================================================================
-PAGE     takes everything; what does not fit into memory is for :class:`brokerproof.reference_broker.kernel.address.Pages`
-BLOCK    has no room: producers get no credit, and where there is none they wait with their message. What a producer had
-         credit for is taken (ARTEMIS-FLOW-amqp-2, -3), up to ``max-size-bytes-reject-threshold`` (ARTEMIS-FLOW-amqp-4)
-FAIL     refuses each message and tells its producer
-DROP     takes each message and forgets it
+PAGE     accepts everything; :class:`brokerproof.reference_broker.kernel.address.Pages` store what exceeds memory
+BLOCK    gives producers no credit; in protocols without credit, they wait with their message. Messages sent with earlier
+         credit are accepted (ARTEMIS-FLOW-amqp-2, -3), up to ``max-size-bytes-reject-threshold`` (ARTEMIS-FLOW-amqp-4)
+FAIL     refuses each message and notifies its producer
+DROP     accepts each message and discards it
 =======  ===========================================================================================================
 
 Only BLOCK makes producers wait (ARTEMIS-FLOW-block-3). Waiting producers continue when there is

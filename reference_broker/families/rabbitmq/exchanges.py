@@ -250,7 +250,7 @@ class Exchanges:
         queues: dict[Queue, None] = {}
         seen = {exchange}
         waiting = [exchange]
-        for current in waiting:  # which grows meanwhile
+        for current in waiting:  # ``waiting`` grows during the loop
             if current is self._default:
                 queue = self._queue(key)
                 targets: list[Queue | Exchange] = [] if queue is None else [queue]

@@ -2,7 +2,7 @@
 beyond them.
 
 Limits count waiting messages, not unsettled ones held by consumers. They are inclusive: a message
-stays if the total that includes it is not above them. The policies:
+stays if the total that includes it does not exceed them. The policies:
 
 * ``drop-head``: the oldest messages are dropped until the new one fits;
 * ``reject-publish``: the new one is refused (check :meth:`LimitedQueue.refuses` first), even if a
@@ -10,8 +10,8 @@ stays if the total that includes it is not above them. The policies:
 * ``reject-publish-dlx``: the same, and it is dead-lettered.
 
 A message expires after its own waiting time or the queue's, whichever is less. Only the head of the
-queue is checked: a message behind one that lives longer waits for it. A returned message keeps its
-instant of expiry.
+queue is checked: a message after one that lives longer must wait for that one. A returned message
+keeps its instant of expiry.
 """
 
 from collections.abc import Callable, Iterable

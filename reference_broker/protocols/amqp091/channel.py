@@ -1,7 +1,7 @@
 """One channel: a state machine for its frames, and its state (2.2.5, 4.2.6, 4.5).
 
 =============  ======================  =====================================  =========================
-what comes     OPEN                    in the midst of a content              CLOSING
+input          OPEN                    in the middle of a content             CLOSING
 =============  ======================  =====================================  =========================
 a method       carried out             505, of the connection                 ignored
 content        505, of the connection  added; the method is carried out when  ignored
@@ -85,7 +85,7 @@ class Channel:
         """Bytes of a content that is not yet complete."""
         self._missing = 0
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def frame(self, type: int, payload: bytes, method: base.Frame | None) -> None:
         """Handle a frame of this channel; ``method`` is the content of a method frame. Raises
@@ -157,7 +157,7 @@ class Channel:
         self._body = []
         self.unfinished_bytes = 0
 
-    # --- what goes out ----------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def tell(self, method: base.Frame) -> None:
         self.connection.send(methods.write(self.number, method))

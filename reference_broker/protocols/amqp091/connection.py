@@ -11,7 +11,7 @@ Rules of this file
 Theory
 ------
 =============  =================  =============  =============  ====================  =============  ==========
-what comes     STARTING           TUNING         OPENING        RUNNING               CLOSING        CLOSED
+input          STARTING           TUNING         OPENING        RUNNING               CLOSING        CLOSED
 =============  =================  =============  =============  ====================  =============  ==========
 start-ok       tune -> TUNING     ended          ended          503                   ignored        ignored
 tune-ok        ended              -> OPENING     ended          503                   ignored        ignored
@@ -132,7 +132,7 @@ class Amqp091Connection:
         """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
         if self._beats is not None:
@@ -201,7 +201,7 @@ class Amqp091Connection:
         if excess is not None:
             raise Refusal(RESOURCE_ERROR, excess)
 
-    # --- what goes out ----------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         """Queue bytes for sending."""

@@ -59,7 +59,7 @@ class Amqp091Message(Message):
         body: bytes,
         lifetime: Duration | None = None,
     ) -> None:
-        # The base class's __init__ is not called on purpose: the envelope is made when another
+        # The base class's __init__ is deliberately not called. The envelope is made when another
         # protocol needs it.
         self.number = number
         self.arrived = arrived

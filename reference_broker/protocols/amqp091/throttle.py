@@ -77,7 +77,7 @@ class Channel(Protocol):
 
 
 class Throttle:
-    """Pauses reading from one connection. ``by`` and ``at``: the last cause, and its begin."""
+    """Pauses reading from one connection. ``by`` is the last cause, and ``at`` is when it began."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

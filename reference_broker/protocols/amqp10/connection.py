@@ -28,7 +28,7 @@ wait for the peer, so half of its states last no longer than one call here, and 
 * CLOSED: final.
 
 =============  =============  ============  ==============  ===============  ===========  ===========
-what comes     HEADER         SASL          OPENING         OPENED           CLOSING      BROKEN
+input          HEADER         SASL          OPENING         OPENED           CLOSING      BROKEN
 =============  =============  ============  ==============  ===============  ===========  ===========
 our header     answered       --            --              --               --           --
 other header   ours, CLOSED   --            --              --               --           --
@@ -196,7 +196,7 @@ class AmqpConnection:
                 if isinstance(delivery.link, OutgoingLink):
                     yield delivery.link.queue, delivery.entry
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
         if self._state is State.BROKEN:
@@ -266,7 +266,7 @@ class AmqpConnection:
         """Report that a large message cannot be sent in full."""
         self.shared.outbox.streams.broken.append(self.conn)
 
-    # --- what goes out ----------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         """Queue bytes for sending."""

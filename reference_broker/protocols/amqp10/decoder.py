@@ -44,7 +44,7 @@ Reader: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
 DEPTH = 32
 """The deepest nesting of lists, maps, arrays and descriptions."""
 MOST_EMPTY = 65536
-"""The most elements of an array whose constructor needs no bytes for an element."""
+"""The maximum number of elements of an array whose constructor needs no bytes for an element."""
 
 
 class DecodeError(Exception):

@@ -105,7 +105,7 @@ class Arrival:
         self.state = first.state
         self.size = 0
         self.next_look = 0
-        """The size at which the start of the body is looked for again."""
+        """The size at which to look for the start of the body again."""
         self._parts: list[bytes] = []
         self._spool: ArrivingBody | None = None
         self._scan: Scan | None = None

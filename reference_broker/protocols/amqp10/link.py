@@ -16,7 +16,7 @@ AMQP10-LINK-05). So a second attach with the same name finds nothing to resume, 
 unsettled map is empty, and a handle is in one of three states:
 
 =============  =====================  ========================  ==========================
-what comes     ATTACHED               REFUSED                   BROKEN
+input          ATTACHED               REFUSED                   BROKEN
 =============  =====================  ========================  ==========================
 flow           ``flow()``             ignored                   errant-link ends session
 transfer       ``transfer()``         ignored                   errant-link ends session

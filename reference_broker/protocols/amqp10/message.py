@@ -79,8 +79,8 @@ class AmqpMessage(Message):
         annotations: bytes,
         bare: bytes,
     ) -> None:
-        # The base class's __init__ is not called on purpose: envelope and body stay empty, see
-        # __getattr__.
+        # The base class's __init__ is deliberately not called, so envelope and body stay empty (see
+        # __getattr__).
         self._names: dict[str, Value] | None = None
         self.number = number
         self.route = route

@@ -16,9 +16,9 @@ Settlement
 outcome    the message                                              delivery-count
 =========  =======================================================  ==============
 accepted   is gone                                                  --
-rejected   goes to the dead letters, with the error                 + 1
-released   goes back to its place                                   unchanged
-modified   goes back; with undeliverable-here never to this link    + 1 if delivery-failed
+rejected   is dead-lettered, with the error                         + 1
+released   returns to its place                                     unchanged
+modified   returns; with undeliverable-here, never to this link     + 1 if delivery-failed
 =========  =======================================================  ==============
 
 A link in ``copy`` mode only browses: it gets each waiting message once, and its outcomes have no
@@ -283,7 +283,7 @@ class OutgoingLink(Link):
         else:
             self.queue.dispatch()
         if self._drain_due and self.credit.credit and self.queue.when_read(self.offer):
-            return  # available messages are read from disk
+            return  # messages are still being read from disk
         if (
             self._drain_due
             and not self._stopped

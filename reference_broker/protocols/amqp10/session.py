@@ -25,7 +25,7 @@ not sent; both sides count. Names are those of the specification; all numbers ar
 Life
 ----
 =============  ===============================  ==========================
-what comes     MAPPED                           DISCARDING
+input          MAPPED                           DISCARDING
 =============  ===============================  ==========================
 end            ``end``, over                    over
 a mistake      ``end`` with error, DISCARDING   ignored (AMQP10-SESS-04)
@@ -96,7 +96,7 @@ class Session:
         self.next_incoming_id = begun.next_outgoing_id
         self._full_window = acceptor.amqp.incoming_window
         self.incoming_window = 0 if self.shared.alarms.raised else self._full_window
-        self._under_way = 0  # the most transfers that an alarm has overtaken
+        self._under_way = 0  # at most so many transfers were in transit when we closed the window
         self.next_outgoing_id = self._initial_outgoing_id = acceptor.amqp.first_transfer_id
         self.remote_incoming_window = begun.incoming_window
         self.remote_outgoing_window = begun.outgoing_window
@@ -128,7 +128,7 @@ class Session:
             )
         )
 
-    # --- what goes out ----------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def send(self, performative: Composite) -> None:
         """Send one frame without payload, after all settlements collected so far."""
@@ -200,7 +200,7 @@ class Session:
         while self.blocked and self.can_send():
             self.blocked.popitem(last=False)[0].resume()
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def handle(self, performative: Any, body: bytes, at: int) -> None:
         """Handle a frame of this session; the payload begins at ``at``. Raises :class:`Refusal` of

@@ -9,7 +9,7 @@ STOMP header           AMQP                            remarks
 destination            properties.to                   the name as the producer wrote it
 persistent             header.durable                  ``true`` or ``false``
 priority               header.priority                 0 to 255; anything else is an application property
-expires                properties.absolute-expiry-time milliseconds since 1970; also header.ttl, what is left until then
+expires                properties.absolute-expiry-time milliseconds since 1970; also header.ttl, the remaining time
 timestamp              properties.creation-time        milliseconds since 1970
 correlation-id         properties.correlation-id       a string from STOMP; ulong, uuid, binary are written out
 reply-to               properties.reply-to
@@ -17,7 +17,7 @@ type                   properties.subject
 content-type           properties.content-type
 amqp-message-id        properties.message-id           ``message-id`` itself is the STOMP broker's own
 amqp-user-id           properties.user-id              UTF-8, or hexadecimal after ``0x``
-amqp-group-id          properties.group-id             likewise ``amqp-group-sequence``, ``amqp-reply-to-group-id``
+amqp-group-id          properties.group-id             also ``amqp-group-sequence``, ``amqp-reply-to-group-id``
 other headers          application-properties          strings from STOMP; from AMQP simple values, written out
 =====================  ==============================  ==========================================================
 

@@ -1,7 +1,7 @@
 """One CORE connection, from its first byte to its close.
 
 =============  =============  ==============  ========
-what comes     OPENING        OPENED          CLOSED
+input          OPENING        OPENED          CLOSED
 =============  =============  ==============  ========
 magic          -> OPENED      --              --
 other bytes    -> CLOSED      packets         ignored
@@ -50,8 +50,8 @@ class State(enum.Enum):
 
 
 class CoreConnection:
-    """One CORE connection. ``version``: 0 until the client sends one; ``held``: it does not
-    read."""
+    """One CORE connection. ``version`` is 0 until the client sends one; ``held`` is true while the
+    client does not read."""
 
     def __init__(self, conn: int, acceptor: Acceptor, shared: BrokerContext, now: Instant) -> None:
         self.conn = conn
@@ -78,7 +78,7 @@ class CoreConnection:
         """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
         self._liveness.on_bytes_received(now, data)
@@ -194,7 +194,7 @@ class CoreConnection:
         self._end()
 
     def on_store_failed(self, reason: str) -> None:
-        """Send each session an exception and close: a peer's request cannot be stored."""
+        """Send each session an exception and close, because the peer's request cannot be stored."""
         error = int32(codes.IO_ERROR), optional(words, reason)
         for channel in self._sessions:
             self.send(packet(codes.EXCEPTION, channel, *error))
@@ -204,7 +204,7 @@ class CoreConnection:
     def consumers(self) -> int:
         return sum(len(session.consumers) for session in self._sessions.values())
 
-    # --- what goes out ----------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         """Queue bytes for sending."""

@@ -57,8 +57,8 @@ class CoreMessage(Message):
         tail: bytes,
         fields: "MessageFields",
     ) -> None:
-        # The base class's __init__ is not called on purpose: envelope and body stay empty, see
-        # __getattr__.
+        # The base class's __init__ is deliberately not called, so envelope and body stay empty (see
+        # __getattr__).
         self.number = number
         self.route = route
         self.arrived = arrived

@@ -233,7 +233,8 @@ class Client:
         del self._sessions[id]
 
     def end(self, last: int | None = None) -> None:
-        """End everything. Messages dispatched up to ``last`` (None: all) count as tried."""
+        """End everything. Messages dispatched up to ``last`` (None: all) count as delivery
+        attempts."""
         for transaction in list(self._transactions.values()):
             transaction.roll_back()
         self._transactions.clear()

@@ -1,7 +1,7 @@
 """One connection of OpenWire, from its first byte to its close.
 
 ==============  ===================  ==============  ========
-what comes      NEGOTIATING          OPENED          CLOSED
+input           NEGOTIATING          OPENED          CLOSED
 ==============  ===================  ==============  ========
 WireFormatInfo  -> OPENED            ignored         ignored
 other commands  -> CLOSED            carried out     ignored
@@ -117,7 +117,7 @@ class OpenWireConnection:
         """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
         self._parser.feed(data)
@@ -287,7 +287,7 @@ class OpenWireConnection:
         self.send(command(codes.CONNECTION_ERROR, int32(0), NO, error, NO))
         self._close()
 
-    # --- what goes out ----------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         """Queue bytes for sending."""

@@ -221,8 +221,8 @@ class OpenWireMessage(Message):
     def __init__(
         self, number: int, route: Envelope, arrived: Instant, fields: MessageFields
     ) -> None:
-        # The base class's __init__ is not called on purpose: envelope and body stay empty, see
-        # __getattr__.
+        # The base class's __init__ is deliberately not called, so envelope and body stay empty (see
+        # __getattr__).
         self.number = number
         self.route = route
         self.arrived = arrived

@@ -6,8 +6,8 @@ once the message has been added or has failed. Without a receipt, the connection
 there is space (:mod:`brokerproof.reference_broker.families.activemq.producer_flow`); if the message
 fails, an ERROR without receipt-id is sent, and reading continues.
 
-Any other mistake ends the connection, unless ``stomp_errors_close`` is switched off. Then, as in
-release 6.3.1, it is ended only by bytes that are not a frame and by mistakes before CONNECTED.
+Any other mistake ends the connection, unless ``stomp_errors_close`` is switched off. In that case,
+as in release 6.3.1, only bytes that are not a frame and mistakes before CONNECTED end it.
 """
 
 from functools import partial
@@ -108,7 +108,7 @@ class ActiveMqStompConnection(StompConnection):
             frame,
         )
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def _read(self, now: Instant, data: bytes | None, frame: Frame | None = None) -> None:
         super()._read(now, data, frame)

@@ -148,8 +148,8 @@ def submit(
 def may_send(session: Session, address: str) -> bool:
     """Return True if a SEND to ``address`` can be handled now; otherwise it is retried later.
 
-    A client whose transaction holds messages never waits, because it could not end the transaction,
-    whose messages may be what fills the address.
+    A client whose transaction holds messages never waits. If it waited, it could not end the
+    transaction, and the messages of that transaction may be what fills the address.
     """
     if session.sending_transactions:
         return True

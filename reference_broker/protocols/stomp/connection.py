@@ -17,7 +17,7 @@ rest of the connection's life, and the state is SESSION. CLOSED is final: all la
 ignored, whether after a fatal error or after DISCONNECT.
 
 =============  ======================  ======================  ==========
-what comes     OPENING                 SESSION                 CLOSED
+input          OPENING                 SESSION                 CLOSED
 =============  ======================  ======================  ==========
 CONNECT STOMP  CONNECTED -> SESSION    ERROR -> CLOSED         ignored
 other frames   ERROR -> CLOSED         commands.py             ignored
@@ -27,7 +27,7 @@ EOLs, parts    alive                   alive                   ignored
 ttl            ERROR -> CLOSED         ERROR -> CLOSED         --
 handshake      ERROR -> CLOSED         --                      --
 beat           --                      one LF                  --
-peer reads not --                      no MESSAGE goes out     --
+peer stalled   --                      no MESSAGE is sent      --
 peer gone      CLOSED, nothing sent    CLOSED, nothing sent    ignored
 =============  ======================  ======================  ==========
 
@@ -156,7 +156,7 @@ class StompConnection:
         """True if input for this connection is still read."""
         return self._state is not State.CLOSED
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
         """Read ``data``, or keep it if the connection is blocked."""

@@ -18,11 +18,10 @@ modifier is a decimal.
 
 Without the header (and always in 1.0, which has no heartbeats) the answer has no header, there are
 no heartbeats, and the TTL is TTL0. The specifications treat a missing header as 0,0 (STOMP11-HB-05,
-STOMP12-HB-05), and so does this: with cx = 0 and cy = 0 neither side sends, whatever sy is.
+STOMP12-HB-05), and so does this module: with cx = 0 and cy = 0 neither side sends, whatever sy is.
 
-If hi is below cx, a connection ends before the client owes a heartbeat, because that was
-configured. The answer states what we request; a client that sends heartbeats that often stays
-connected.
+If hi is below cx, a connection ends before the client owes a heartbeat, as configured. The answer
+states what we request; a client that sends heartbeats that often stays connected.
 """
 
 import math

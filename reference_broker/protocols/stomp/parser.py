@@ -205,8 +205,8 @@ class FrameParser:
                 raise self._too_large(
                     f"the body has more than {self._limits.body} bytes and has not ended"
                 )
-            # The first byte of a body may already be one too many, so the frame is worth reading
-            # again; so it is when its body gets large.
+            # The first byte of a body may already be one too many, so the frame is read again. It
+            # is also read again when its body gets large enough for a file.
             large = (
                 self._new_sink is not None
                 and looked - self._body_at < self._spool_size <= len(pending) - self._body_at

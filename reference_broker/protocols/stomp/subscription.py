@@ -82,7 +82,8 @@ class Subscription:
         redelivered = entry.deliveries > 1
         message = entry.message
         if self.mode is AckMode.AUTO:
-            # Received as soon as sent (STOMP11-SUB-07, STOMP12-SUB-08): nothing to remember.
+            # Such a message counts as received as soon as it is sent (STOMP11-SUB-07,
+            # STOMP12-SUB-08), so nothing is remembered.
             frame = self._encoder.message(self._opening, message, b"", redelivered)
             self.window.charge(
                 len(frame) if message.large is None else len(frame) + len(message.body) + 1

@@ -6,7 +6,7 @@ limits count only payload: a Ping is not a STOMP heartbeat. Its output passes th
 when it closes, the closing handshake begins.
 
 ==========  ==========================  =========================  =====================  ==========
-what comes  UPGRADING                   OPEN                       CLOSING                CLOSED
+input       UPGRADING                   OPEN                       CLOSING                CLOSED
 ==========  ==========================  =========================  =====================  ==========
 request     101 -> OPEN, else 4xx,      --                         --                     --
             CLOSED
@@ -97,7 +97,7 @@ class WebSocketConnection:
         """Yield the unsettled deliveries of ``inner``."""
         return self._inner.out() if isinstance(self._inner, Describes) else iter(())
 
-    # --- what comes in ----------------------------------------------------------------------------
+    # --- input ------------------------------------------------------------------------------------
 
     def receive(self, now: Instant, data: bytes) -> None:
         if self._state is State.UPGRADING:
@@ -139,7 +139,7 @@ class WebSocketConnection:
     def on_store_failed(self, reason: str) -> None:
         self._inner.on_store_failed(reason)
 
-    # --- what goes out ----------------------------------------------------------------------------
+    # --- output -----------------------------------------------------------------------------------
 
     def outgoing(self, data: bytes) -> bytes:
         """Return one STOMP frame or line end as it is sent."""
