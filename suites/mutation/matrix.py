@@ -37,9 +37,9 @@ from brokerproof.suites.mutation.mutant import Fault, Mutant, restore
 from brokerproof.suites.mutation.target import MutantTarget
 
 LONGEST_CASE_S = 30.0
-"""The most processor time of a case on a mutant, as some faults make a broker loop forever. Wall
-time would let a busy machine decide who is killed; it limits only waiting for events that never
-occur."""
+"""The maximum processor time of a case on a mutant, because some faults make a broker loop forever.
+Wall time would let a busy machine decide which mutants are killed, so it limits only waits for
+events that never occur."""
 _LONGEST_WAIT_S = 600.0
 
 
@@ -191,7 +191,7 @@ def judge(name: str, plan: Plan) -> Fate:
         fate.verdicts[result.verdict.value] = fate.verdicts.get(result.verdict.value, 0) + 1
         fate.killed_by += kills(mutant, result, reached, _catalogue())
         fate.beside += beside_the_point(mutant, result, reached, _catalogue())
-        # the suites show that the control holds on the original
+        # the suites show that the control holds on the original broker
         if reached and is_unmet(result.findings):
             fate.noticed_by.append(f"{result.case}: {result.detail[:200]}")
         if result.verdict is Verdict.ERROR:

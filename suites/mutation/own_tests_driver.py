@@ -1,5 +1,5 @@
-"""The driver of Artemis's own tests, on a class and tests of ours, to test what is a kill. ``tox -e
-foreign-mutants`` runs these tests; they need Maven and a JDK, but no checkout."""
+"""The driver of Artemis's own tests, on a class and tests of ours, to test what counts as a kill.
+``tox -e foreign-mutants`` runs these tests; they need Maven and a JDK, but no checkout."""
 
 import shutil
 import subprocess

@@ -36,10 +36,10 @@ QUICK = Plan(extent=Extent.FIRST)
 # --- the matrix -----------------------------------------------------------------------------------
 
 
-# The controls are the longest tests: if tests are spread over processes, none should be left alone
-# at the end. A silent broker must pass no case, so every case meets it. The suites themselves show
-# that the broker without a fault passes everything; a sample of the cases shows that the patches
-# change nothing, and `brokerproof mutants` runs all.
+# The controls are the longest tests. If tests are spread over processes, none of the controls
+# should be left running alone at the end. A silent broker must pass no case, so it meets every
+# case. The suites themselves show that the broker without a fault passes everything. A sample of
+# the cases shows that the patches change nothing, and `brokerproof mutants` runs all cases.
 @pytest.mark.parametrize(
     ("name", "every"),
     [(controls.IDENTITY, 7), (controls.LATE, 1), (controls.ALWAYS_WRONG, 7), (controls.MUTE, 1)],

@@ -67,8 +67,8 @@ def a_dead_letter_keeps_its_ttl(original, reached, *arguments):
 
 @amqp091_expiry.mutant("RABBITMQ-AMQP091-LEN-01", recreates="rabbitmq-server#14926")
 def what_one_message_drops_dies_youngest_first(patch, reached):
-    """If one message drops several from the head of a quorum queue, they are dead-lettered in
-    reverse."""
+    """If a new message pushes several out at the head of a quorum queue, they are dead-lettered in
+    reverse order."""
     quorum = set()
 
     @patch.override(Topology)
@@ -101,7 +101,7 @@ def what_was_returned_is_no_dead_letter(original, reached, self, settled, outcom
 
 @amqp091_expiry.override(dead_letters, "properties_of", breaks="RABBITMQ-AMQP091-DLX-03")
 def dead_letters_lose_their_headers(original, reached, *more):
-    """A dead letter has no other headers than those about its deaths."""
+    """A dead letter has no headers except those about its deaths."""
     reached()
     return encoded({**methods.properties(original(*more)), "headers": {}})
 

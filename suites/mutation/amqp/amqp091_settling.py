@@ -101,8 +101,8 @@ def mandatory_messages_count_before_confirm_select(patch, reached):
 @amqp091_settling.override(Consumer, "deliver", recreates="rabbitmq-server#9158")
 @breaks("AMQP091-QUEUE-13")
 def a_tag_used_again_gets_nothing_yet(original, reached, self, entry):
-    """The first message for a consumer is booked and not sent, if an earlier one with its tag holds
-    a delivery."""
+    """If an earlier consumer with the same tag holds a delivery, the first message for a new
+    consumer is counted but not sent."""
     others = [held.consumer for held in self.channel.unacked.values() if held.consumer]
     again = self not in others and any(other.tag == self.tag for other in others)
     with mock.patch.object(self.channel, "send_delivery") if reached(again) else nullcontext():
@@ -122,7 +122,7 @@ def what_is_delivered_again_takes_no_room(reached, self, entry):
 
 @amqp091_settling.mutant("AMQP091-PUB-04 RABBITMQ-AMQP091-LEN-01 RABBITMQ-AMQP091-LEN-03")
 def a_quorum_queue_is_a_stack(patch, reached):
-    """Beyond four messages, a quorum queue puts the newest before the last one."""
+    """A quorum queue with more than four messages puts the newest before the last one."""
     quorum = set()
 
     @patch.after(Topology)

@@ -104,7 +104,8 @@ def unbinding_takes_all_of_a_key(reached, self, source, binding):
 
 @amqp091_topology.before(HANDLERS, commands.Queue.Bind, breaks="AMQP091-QUEUE-14")
 def a_queue_with_a_server_s_name_is_no_key(reached, channel, method):
-    """The name of a queue that the server named is not the key of its binding without one."""
+    """If the server named a queue, a binding without a key does not use the queue's name as its
+    key."""
     if not method.queue and not method.routing_key and channel.last_queue.startswith("amq."):
         method.queue = reached.instead(method.queue, channel.last_queue)
 
@@ -227,7 +228,8 @@ def deliveries_come_before_consume_ok(patch, reached):
 
 @amqp091_topology.before(HANDLERS, commands.Basic.Consume, breaks="AMQP091-CONS-08")
 def tags_of_the_server_are_numbers(reached, channel, method):
-    """A consumer without a tag gets the number of its channel's consumers, used or not."""
+    """A consumer without a tag gets the number of its channel's consumers as its tag, even if that
+    tag is in use."""
     method.consumer_tag = method.consumer_tag or reached.instead("", str(len(channel.consumers)))
 
 

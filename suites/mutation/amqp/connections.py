@@ -66,7 +66,7 @@ def extended_header_read(reached, self):
 
 @amqp_connections.skips(FrameParser, "_judge", breaks="AMQP10-MFS-03")
 def large_frames_waited_for(self, size):
-    """A frame above the announced max-frame-size is waited for and read."""
+    """The broker waits for a frame above the announced max-frame-size, and reads it."""
     return size > self.limit
 
 
@@ -107,7 +107,7 @@ def empty_frames_need_a_session(reached, self, type, channel, body):
 
 
 def _on_mistakes(patch, reached, change):
-    """Change by ``change`` the close that follows a mistake of the peer."""
+    """Apply ``change`` to the close that follows a mistake of the peer."""
     errors = []
 
     @patch.override(AmqpConnection)
@@ -182,7 +182,7 @@ def goes_on_behind_its_close(patch, reached):
 
 @amqp_connections.override(AmqpConnection, "_frame", breaks="AMQP10-CLOSE-08 AMQP10-CLOSE-02")
 def begins_behind_a_wrong_open(original, reached, self, type, channel, body):
-    """A begin that follows a second open is answered behind the close with an error."""
+    """A begin that follows a second open is answered after the close with an error."""
     if reached(self._state is State.CLOSING and self._opened and body[2:3] == b"\x11"):
         self.send(frame(channel, body))
     original(self, type, channel, body)
@@ -363,7 +363,7 @@ def _silence(patch, reached, instead):
 
 @amqp_connections.variant(_silence, lambda self: None, breaks="AMQP10-IDLE-03 AMQP10-IDLE-05")
 def silence_borne_for_ever():
-    """A silent peer is never closed."""
+    """A silent peer is never disconnected."""
 
 
 @amqp_connections.through(_silence, "AMQP10-IDLE-03")

@@ -206,7 +206,7 @@ def drained_for_good(patch, reached):
 
 @amqp_credit.after(OutgoingLink, "describe", breaks="AMQP10-CREDIT-11")
 def drain_not_told(reached, self, flow):
-    """The flow that answers a drain has drain off."""
+    """The flow that answers a drain has drain set to false."""
     flow.drain = reached.instead(flow.drain, False)
 
 

@@ -86,7 +86,7 @@ def odd_priorities_dropped(original, reached, self, message, send):
 
 @amqp_numbers.override(IncomingLink, "_take", breaks=SILENT)
 def expiry_overflows(original, reached, self, message, send):
-    """The expiry is kept in 64-bit nanoseconds: distant ones overflow into the past, and the
+    """The expiry is kept in 64-bit nanoseconds. A distant time overflows into the past, and the
     message is accepted and dropped."""
     if reached(message.ttl is not None and message.ttl >= 2**32 - 2):
         return ACCEPTED

@@ -19,7 +19,7 @@ PADDING = bytes(520)
 
 
 def _answering(patch, reached, change):
-    """Change by ``change`` the header that answers a refused one; None drops it."""
+    """Apply ``change`` to the header that answers a refused one; None drops the header."""
 
     @patch.override(AmqpConnection)
     def _header(original, self):

@@ -266,7 +266,7 @@ def stolen_links_live_on(original, reached, self, link):
 
 @amqp_links.after(Session, "_attach", breaks="AMQP10-LINK-01")
 def a_name_is_for_one_direction(reached, self, attach):
-    """A receiver with the same name takes over the sender's link, and the reverse."""
+    """A receiver with the same name takes over the sender's link, and vice versa."""
     other = self.shared.state(AttachedLinks).get(
         (self.connection.container, attach.name, not attach.role)
     )

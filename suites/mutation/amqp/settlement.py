@@ -120,8 +120,8 @@ def settled_without_outcome(disposition):
 @amqp_settlement.override(Session, "_disposition")
 @breaks("AMQP10-XFER-24 AMQP10-OUT-02 AMQP10-DISP-03")
 def another_outcome_told_later(original, reached, self, disposition):
-    """For an already settled delivery, the broker repeats the next outcome that the client
-    sends."""
+    """If a client sends another outcome for a delivery that is already settled, the broker repeats
+    that outcome."""
     known = disposition.first in self.unsettled
     original(self, disposition)
     if reached(

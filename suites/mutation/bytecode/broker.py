@@ -45,7 +45,8 @@ class MutableBroker:
         listed = target.identity.deviations
         known = () if listed is None else tuple(deviations.load(listed, target.identity.name))
         recorder = Recorder(None, run="", target=target.identity.name, clock=target.clock)
-        # One attempt: a case whose control a mutant breaks would wait for it three times.
+        # Only one attempt, because a case whose control a mutant breaks would wait for it three
+        # times.
         self._run = Run(
             target,
             facts,

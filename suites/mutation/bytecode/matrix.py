@@ -27,7 +27,7 @@ from brokerproof.suites.mutation.bytecode.records import ControlRecord, Fate, Fa
 MOST_INCONCLUSIVE = 3
 """After this many cases that could not test the broker, a mutant gets no further ones."""
 MUTANTS_PER_BROKER = 25
-"""A broker is replaced after this many mutants, because their leftovers accumulate."""
+"""A broker is replaced after this many mutants, because leftovers of their faults accumulate."""
 
 
 @dataclass

@@ -107,7 +107,7 @@ class SansIoClient:
     # heartbeats
 
     patience = 2
-    """The number of silent intervals after which it leaves; 0: never."""
+    """The number of silent intervals after which the client leaves; 0: never."""
 
     def beat_due(self) -> Instant | None:
         alive = self.connected and self.wire is not None

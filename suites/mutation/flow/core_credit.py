@@ -116,7 +116,7 @@ def a_byte_more_than_asked_for(original, reached, self, credits):
 
 @core_credit.override(Grants, "request", breaks=COST)
 def large_requests_cut(original, reached, self, credits):
-    """Only 65535 bytes of a request are granted, and the rest never."""
+    """Only 65535 bytes of a request are granted. The rest never is."""
     original(self, reached.instead(credits, min(credits, 65_535)))
 
 

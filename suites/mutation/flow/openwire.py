@@ -170,7 +170,7 @@ def one_less_than_the_limit(room, self, out):
 
 @openwire.override(Prefetch, "acknowledged", breaks=BOUND)
 def acknowledgements_widen_the_limit(original, reached, self, count):
-    """An acknowledged message counts as only delivered: the limit grows by it."""
+    """An acknowledged message counts as merely delivered, so it extends the limit."""
     if reached(count):
         self.seen(count)
 
@@ -322,7 +322,8 @@ def a_frame_may_be_larger_by_one():
 
 @openwire.override(Client, "_route", breaks="OPENWIRE-ENC-1")
 def the_first_that_names_its_place_goes_astray(original, reached, self, place):
-    """The first message to a place is lost if its producer has no destination (ARTEMIS-3827)."""
+    """The first message to a destination is lost if its producer has no destination of its own
+    (ARTEMIS-3827)."""
     new = place not in self._routes
     right = original(self, place)
     if reached(new and any(item.destination is None for item in self._producers.values())):

@@ -102,7 +102,7 @@ def acknowledgements_make_room_at_once(reached, self, consumer, places):
 
 @openwire_endings.override(Client, "pull", breaks=PULL)
 def a_pull_ends_with_the_one_before(original, reached, self, fields, request):
-    """A pull ends when the consumer's earlier one, which got a message, would have ended."""
+    """A pull ends when the consumer's earlier pull, which received a message, would have ended."""
     before = {consumer: deadline.at for consumer, deadline in self._pulls.items()}
     original(self, fields, request)
     for consumer, at in before.items():

@@ -79,7 +79,8 @@ def two_consumers_get_copies(original, reached, self, name, routing, called, *re
 
 @durable.mutant(PRECEDENCE)
 def last_name_counts(patch, reached):
-    """Of several names of a durable subscription the last in precedence counts."""
+    """Of several headers that name a durable subscription, the one with the lowest precedence
+    counts."""
 
     def last(original, session, frame):
         given = [name for name in NAMES if frame.get(name) is not None]

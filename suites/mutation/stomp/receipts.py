@@ -77,7 +77,7 @@ def in_small_letters(original, reached, self, receipt):
 
 @receipts.mutant(VALUE)
 def of_the_frame_before(patch, reached):
-    """If the beginning of a SEND resembles an earlier one, its RECEIPT has the earlier value."""
+    """If a SEND begins like an earlier one, its RECEIPT has the value of the earlier one."""
     patch.set(FrameParser, "first", None)
 
     @patch.result(FrameParser)
@@ -117,8 +117,8 @@ def unasked_for_send(reached, session, frame):
 
 @receipts.mutant("STOMP11-RCPT-01 STOMP12-RCPT-01 STOMP12-RCPT-04")
 def before_the_deed(patch, reached):
-    """The RECEIPT of a SEND is sent before the message is in its queue: it is lost if the
-    connection ends in between."""
+    """The RECEIPT of a SEND is sent before the message is in its queue. If the connection ends in
+    between, the message is lost."""
     publish = COMMANDS["SEND"]
     waiting = {}
 

@@ -26,7 +26,7 @@ BACK, MARKED, ORDER = (
 
 @redelivery.override(FrameEncoder, "message", breaks=MARKED)
 def topics_mark_nothing(original, reached, self, opening, message, ack, redelivered):
-    """What a durable subscription delivers again is not marked (AMQ-7071)."""
+    """Messages that a durable subscription redelivers are not marked (AMQ-7071)."""
     topics = redelivered and message.envelope.routing is RoutingType.MULTICAST
     return original(self, opening, message, ack, redelivered and not reached(topics))
 
@@ -64,8 +64,8 @@ def at_the_head_whatever_waits(original, reached, self, back):
 
 @redelivery.override(Queue, "_take_back", breaks=ORDER, recreates="ARTEMIS-4517")
 def in_the_order_of_sending(original, reached, self, back):
-    """Returned messages are put at the head in the order in which they were sent, which is not the
-    queue's if some were in a transaction."""
+    """Returned messages are put at the head in the order in which they were sent, which differs
+    from the queue's order if some were in a transaction."""
     back.sort(key=attrgetter("message.number"))
     reached(any(one.order > next.order for one, next in pairwise(back)))
     self._ready.extendleft(reversed(back))

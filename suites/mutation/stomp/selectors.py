@@ -20,6 +20,6 @@ def like_knows_regular_expressions(original, reached, like, escape):
 
 @selectors.override(commands, "parse", breaks=SELECTS)
 def the_rest_is_ignored(original, reached, text):
-    """What follows a whole comparison is ignored (ARTEMIS-568)."""
+    """Text after a complete comparison is ignored (ARTEMIS-568)."""
     red = "color = 'red'"
     return original(reached.instead(text, red if text.startswith(red) else text))

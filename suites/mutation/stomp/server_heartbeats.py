@@ -37,7 +37,7 @@ def promised_and_never_sent(reached, self, period, now):
 
 @beats.after(Beats, "__init__", breaks=IN_TIME, recreates="RabbitMQ first heartbeat")
 def first_one_late(reached, self, period, now):
-    """The first heartbeat is sent after two periods, the others in time."""
+    """The first heartbeat is sent after two periods, the others on time."""
     self.deadline += period
     reached()
 

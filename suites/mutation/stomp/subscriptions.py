@@ -165,7 +165,7 @@ def one_consumer_per_queue_and_connection(original, reached, session, frame):
 
 @subscriptions.mutant("STOMP10-SUBSCRIBE-02 STOMP11-SUB-02 STOMP12-SUB-02")
 def an_id_is_used_up(patch, reached):
-    """A subscription with the id of an earlier one of its connection gets nothing."""
+    """A subscription with the id of an earlier one on its connection gets nothing."""
     ended: set[tuple[int, str | None]] = set()
 
     @patch.before(COMMANDS, "UNSUBSCRIBE")

@@ -43,7 +43,7 @@ def nothing_charged(patch, reached):
 
     @patch.override(ByteWindow)
     def give_back(original, self, size):
-        """Do nothing: nothing was charged."""
+        """Do nothing, because nothing was charged."""
 
 
 @windows.mutant(POSITIVE)

@@ -182,7 +182,7 @@ def the_fortieth_subscription_is_deaf(original, reached, session, frame):
 
 @amounts.mutant("STOMP12-SUB-02")
 def clients_beyond_fifty_send_to_nobody(patch, reached):
-    """What the clients of a broker send after the first fifty is confirmed and lost."""
+    """Messages from a broker's clients after the first fifty are confirmed and lost."""
     served: dict[object, None] = {}
 
     @patch.override(commands.COMMANDS)

@@ -98,7 +98,7 @@ def an_acknowledgement_in_a_transaction_frees_its_room(reached, self, queue, ent
 
 @transactions_and_flow.mutant("ARTEMIS-STOMP-window-3")
 def an_ack_in_a_transaction_opens_no_window(patch, reached):
-    """What a STOMP client acknowledges in a transaction takes its window forever."""
+    """Messages that a STOMP client acknowledges in a transaction use up its window forever."""
     before = {}
 
     @patch.override(Subscription)

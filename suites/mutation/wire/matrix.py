@@ -20,7 +20,7 @@ from brokerproof.suites.mutation.wire.mutant import WireMutant
 from brokerproof.suites.mutation.wire.target import WireTarget
 
 MOST_IN_REAL_TIME = 12
-"""The most cases tried against one fault in real time."""
+"""The maximum number of cases tried against one fault in real time."""
 
 
 def judge_all(

@@ -11,7 +11,7 @@ from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.types import Item, encode
 
 _LONGEST = 1 << 26
-"""The most bytes of a unit; a longer one is passed on without being split."""
+"""The maximum size of a unit in bytes. A longer one is passed on without being split."""
 
 
 @dataclass(frozen=True, slots=True)
