@@ -1,7 +1,7 @@
 """Time to write a report on many cases, its size, and the time until Chromium displays it.
 
 ``python benchmarks/report_scale.py [--cases 1e5] [--targets 4] [--out FOLDER] [--look] [--json]``.
-The benchmark writes a run of that many cases, of which a tenth have several connections and the
+The benchmark writes a run of that many cases. A tenth of them have several connections, and the
 rest are alike. Another process writes the report with ``local[2]``. Then the benchmark opens the
 index and the page of a case, at the widths of a desktop and of a phone. The run goes to a temporary
 folder unless ``--out`` names one to keep; ``--look`` only opens the report in that folder.

@@ -64,8 +64,7 @@ LATE: Duration = 500 * NS_PER_MS
 and send something every half second."""
 SIDE_BY_SIDE_EXAMPLES = 16
 MORE_DRAWS = 4
-"""The maximum number of times that another set of examples is drawn while a situation is
-unreached."""
+"""The maximum number of further sets of examples drawn while a situation is unreached."""
 
 
 def execute(run: Run, call: Call) -> Result:
@@ -504,8 +503,8 @@ def _complete(rows: tuple[str, ...], record: ExampleRecord) -> list[Finding]:
 def _unlisted_first(
     run: Run, call: Call, record: ExampleRecord, findings: list[Finding]
 ) -> list[Finding]:
-    """Return ``findings`` with violations that are not listed as known deviations first, so that
-    listed ones do not hide them."""
+    """Return ``findings`` with unlisted violations first, so that known deviations do not hide
+    them."""
     unlisted: dict[str, Finding] = {}
     for finding in confirm_and_shrink.violations(record):
         if not confirm_and_shrink.is_listed(run, call, finding):

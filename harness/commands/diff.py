@@ -29,7 +29,7 @@ from brokerproof.harness.results.records import LatestResult, UnreadableResults
 from brokerproof.harness.results.run_folder import BadRunFolder
 
 LISTED = 60
-"""The most rows of a table that are printed; --json prints them all."""
+"""The maximum number of rows printed of a table. --json prints them all."""
 
 _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "green"}
 

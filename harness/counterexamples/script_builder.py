@@ -37,7 +37,8 @@ COUNTED = ("frame", "absence", "silence")
 AGAIN_S = 0.25
 """How much later than in the recording an unwanted frame may arrive in a replay."""
 _SHORTEST_MARK = 6
-"""The shortest mark that is replaced. A shorter one, such as ``1``, might also occur elsewhere."""
+"""An example's mark (its part of destination names) is replaced only if it has at least this many
+characters. A shorter one, such as ``1``, might also occur elsewhere."""
 
 
 @dataclass

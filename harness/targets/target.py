@@ -110,8 +110,8 @@ class Identity:
         return vendor in (None, self.profile.vendor) or vendor in promised
 
     def lack_of(self, needs: Set[str]) -> str:
-        """Return the sentence about those of these capabilities that the target lacks; empty if it
-        has them all."""
+        """Return a sentence that names those of these capabilities that the target lacks; empty if
+        it lacks none."""
         missing = needs - self.capabilities
         return capabilities.missing(missing, self.absent, self.profile.name) if missing else ""
 

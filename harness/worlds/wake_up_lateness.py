@@ -2,7 +2,7 @@
 
 One thread per process asks to be woken every 10 ms and records its delay. If the broker is a
 process on this host, it also records how long the broker's threads waited for a core, since the
-host may wake us in time but the broker late. If this lateness can explain a measured delay, the
+host may wake us on time but the broker late. If this lateness can explain a measured delay, the
 delay supports no verdict."""
 
 import threading

@@ -169,8 +169,8 @@ class Broker:
         """Return when to call ``handle`` with :class:`TimerFired` unless another input comes first;
         None for never.
 
-        The result may be earlier than the next actual event (a connection heard from since needs no
-        action), but never later."""
+        The result may be earlier than the next actual event (nothing need be done if a connection
+        has been heard from since), but never later."""
         return self._deadlines.next()
 
     def _try_files_again(self) -> None:

@@ -41,9 +41,9 @@ count."""
 
 
 MOST_SERVED = 1000
-"""Messages that queues deliver within one input, about 10 ms of processor time. A message counts
-once more for each 4 KiB of its size, not of its body, which an AMQP message would have to
-decode."""
+"""The maximum number of messages that queues deliver while one input is handled: about 10 ms of
+processor time. A message counts once more for each 4 KiB of its size, not of its body, which an
+AMQP message would have to decode."""
 
 
 class Serving:

@@ -155,7 +155,8 @@ class Decoder:
         self._envelopes: dict[bytes, Envelope] = {}
 
     def decode(self, data: bytes, at: int) -> Message:
-        """Return the message that begins at ``at`` and fills the rest. Raises :class:`BadBytes`."""
+        """Return the message that begins at ``at`` and extends to the end. Raises
+        :class:`BadBytes`."""
         try:
             kind, number, arrived, length = _HEAD.unpack_from(data, at)
             begin = at + _HEAD.size

@@ -45,5 +45,5 @@ class Recovered:
     extents: int = 0
     useless: list[str] = field(default_factory=list)
     aside: list[str] = field(default_factory=list)
-    """Damaged files of which a copy is kept."""
+    """Damaged files. A copy of each is kept."""
     reports: list[str] = field(default_factory=list)

@@ -95,8 +95,8 @@ class ActiveMq(Options):
     statistics: bool = False
     """``statisticsBrokerPlugin``: the broker answers messages to ``ActiveMQ.Statistics.*``."""
     stalls_at_the_store: bool = False
-    """True: a send for which the store has no space stalls its connection even if the producer
-    waits for an answer, as in release 6.3.1. False: only the send waits (ACTIVEMQ-PFC-1)."""
+    """If true, a send for which the store has no space stalls its connection even if the producer
+    waits for an answer, as in release 6.3.1. If false, only the send waits (ACTIVEMQ-PFC-1)."""
     heap: int = GIB
     """Bytes in the Java heap, of which ``percentOfJvmHeap`` is a share."""
     disk_space: int | None = None

@@ -93,12 +93,12 @@ class RecheckPlan:
     whole: frozenset[Group] = frozenset()
     """Groups all of whose messages matter."""
     numbered: Mapping[Group, int] = field(default_factory=dict)
-    """Groups of which only some messages matter, with their places in :attr:`ranges`."""
+    """Groups in which only some messages matter, with their places in :attr:`ranges`."""
     ranges: Ranges = field(default_factory=lambda: Ranges.of([]))
     connections: frozenset[ConnectionKey] = frozenset()
     """All connections that are involved."""
     full: frozenset[ConnectionKey] = frozenset()
-    """Connections of which every message is read."""
+    """Connections whose messages are all read."""
     cumulative: Mapping[ConnectionKey, frozenset[str]] = field(default_factory=dict)
     """Subscriptions that settle cumulatively."""
     closed: Mapping[int, Mapping[ConnectionKey, WindowClosed]] = field(default_factory=dict)

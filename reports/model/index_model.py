@@ -1,4 +1,4 @@
-"""The model of the index: plain data, already limited and no longer in Spark."""
+"""The model of the index: plain data of limited size, outside Spark."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

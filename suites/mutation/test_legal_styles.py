@@ -1,6 +1,6 @@
 """Legal styles of the reference broker, judged by the specifications alone: none is accused.
 
-With BROKERPROOF_STYLES_PART=1 every case of the protocol runs, else every fortieth;
+With BROKERPROOF_STYLES_PART=1 every case of the protocol runs, otherwise every fortieth;
 BROKERPROOF_STYLES_SEED draws other examples.
 """
 

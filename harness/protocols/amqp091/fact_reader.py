@@ -69,7 +69,7 @@ class _Channel:
     leaving: dict[str, Unsubscribed] = field(default_factory=dict)
     held: dict[int, Delivered] = field(default_factory=dict)
     gotten: set[str] = field(default_factory=set)
-    """Queues that basic.get has asked."""
+    """Queues from which the client has requested messages with basic.get."""
     queue: str = ""
     """The queue declared last, to which an empty name refers."""
     closing: bool = False

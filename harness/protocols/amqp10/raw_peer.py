@@ -97,8 +97,8 @@ class AmqpConnection(Conversation[Frame]):
         self.require: Callable[[str], None] = lambda capability: None
         """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.container = container
-        """Our container-id. Each peer needs a different one, because link names are unique only
-        between two container-ids."""
+        """Our container-id. It differs for each peer: link names are unique only between two
+        ids."""
         self.endpoint = Endpoint()
         self.keeps_alive = False
         """True if empty frames keep the broker's idle-time-out, until a wrong frame or a close."""
@@ -205,8 +205,7 @@ class AmqpConnection(Conversation[Frame]):
         announced = self.opened and self.opened.get("idle-time-out")
         idle = announced * NS_PER_MS if isinstance(announced, int) else 0
         if 0 < idle <= 2 * PATIENCE:  # a case never waits longer than half of a longer time-out
-            # Late in the interval, so that an empty frame seldom reaches a broker while it works
-            # for a case.
+            # Late in the interval, because the broker may be busy with a case's earlier request.
             self._keep_alive(idle * 3 // 4)
 
     def _keep_alive(self, every: Duration) -> None:
@@ -311,10 +310,9 @@ class AmqpConnection(Conversation[Frame]):
         return self.sessions[min(self.sessions)]
 
     def settle(self) -> None:
-        """Wait, via a session on a spare channel, until the broker has read all earlier frames
-        and its own have arrived (a barrier). Actions that the broker schedules itself, such as
-        settling, may follow later. Not every broker answers the echo of a flow
-        (AMQP10-CREDIT-22)."""
+        """Wait, via a session on a spare channel, until the broker has read all earlier frames and
+        its own have arrived (a barrier). Actions that the broker schedules, such as settling, may
+        follow later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
         channel = self.endpoint.spare_channel()
         if channel is None:
             self._await_echo()

@@ -199,7 +199,7 @@ class StompFactReader:
                 # In 1.0 the client gave no id, so the broker generated one. Otherwise the recording
                 # began after its SUBSCRIBE, so neither mode nor window is known.
                 name = ""
-            else:  # the recording began behind its SUBSCRIBE: neither mode nor window are known
+            else:  # the recording began after its SUBSCRIBE: mode and window are unknown
                 self.subscriptions[name] = Subscription(name, queue, None)
         subscription = self.subscriptions[name]
         delivery = Delivery(row.key, row.when, row.headers.get("redelivered") == "true", row.size)

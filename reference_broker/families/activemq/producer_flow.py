@@ -10,8 +10,8 @@ A message must pass two gates before it is added:
    This gate cannot be switched off: producers without flow control are accepted until the disk is
    full (ACTIVEMQ-PFC-12).
 
-At a closed gate, a message fails at once with ``sendFailIfNoSpace``. Otherwise it waits, and fails
-after ``sendFailIfNoSpaceAfterTimeout`` unless that is 0:
+At a closed gate, a message fails immediately if ``sendFailIfNoSpace`` is set. Otherwise it waits,
+and fails after ``sendFailIfNoSpaceAfterTimeout`` unless that is 0:
 
 ======  ==================================================================  ===========================================
 gate    the producer waits for an answer, or has a window                   it does neither

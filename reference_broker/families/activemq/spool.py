@@ -2,8 +2,9 @@
 (:mod:`brokerproof.reference_broker.persistence.pages`).
 
 A spooled message has left memory and is only counted. It is read back after everything in memory,
-so no new message may bypass it into memory. When memory is cleared, messages waiting there are
-written here. A persistent message in the journal is removed from there in the same atomic unit.
+so a new message must not go to memory, where it would overtake spooled ones. When memory is
+cleared, messages waiting there are written here. A persistent message in the journal is removed
+from there in the same atomic unit.
 
 After a restart messages in the journal count as older than those on pages. So while pages are in
 use, messages that must survive are written to them, even if they return to memory immediately."""

@@ -7,7 +7,7 @@ element. Only the attributes that testers of flow control read are supported::
     _AMQ_ResourceName  address.NAME, queue.NAME
     _AMQ_Attribute     address: addressSize, messageCount, numberOfPages, paging; queue: messageCount
     reply-to           the destination of the answer; without one nothing is answered
-    correlation-id     comes back in the answer
+    correlation-id     returned in the answer
 
 The answer has ``_AMQ_OperationSucceeded``, ``true`` or ``false``; if false, the body says why.
 Management messages are not charged and never wait (manual, chapter on paging).

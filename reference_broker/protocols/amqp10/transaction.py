@@ -43,7 +43,8 @@ class LiveTransaction:
         self._core.doom(reason)
 
     def retire(self, delivery: Delivery, outcome: Any, settled: bool) -> None:
-        """Hold the peer's outcome for a delivery until the discharge; ``settled``: by the peer."""
+        """Hold the peer's outcome for a delivery until the discharge. ``settled`` is true if the
+        peer settled the delivery with it."""
         delivery.transaction = self
         self._outcomes[delivery] = outcome, settled
 

@@ -59,7 +59,8 @@ from brokerproof.reference_broker.selector.selector import Selector, SelectorErr
 Handler: TypeAlias = Callable[["Client", Fields, "ResponseRequest"], None]
 
 _ADVISORY = "ActiveMQ.Advisory."
-"""Topics with news about the broker, of which this broker sends none."""
+"""The prefix of topics on which ActiveMQ reports news about the broker. This broker sends no such
+messages."""
 _OF_ITS_OWN = -1
 """The session that every connection has without creating one."""
 _MOST_ROUTES = 1024

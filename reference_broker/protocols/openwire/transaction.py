@@ -2,7 +2,7 @@
 all.
 
 A message acknowledged in a transaction stays with its consumer until the end, even after a
-rollback: the client redelivers it itself, without telling the broker (release 6.3.1,
+rollback: the client redelivers it itself, without notifying the broker (release 6.3.1,
 PrefetchSubscription.registerRemoveSync).
 """
 

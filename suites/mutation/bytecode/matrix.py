@@ -25,7 +25,7 @@ from brokerproof.suites.mutation.bytecode.plan import STARTING
 from brokerproof.suites.mutation.bytecode.records import ControlRecord, Fate, FateRecord
 
 MOST_INCONCLUSIVE = 3
-"""After this many cases that could not test the broker, a mutant gets no further ones."""
+"""After this many cases that could not test the broker, no more cases run on a mutant."""
 MUTANTS_PER_BROKER = 25
 """A broker is replaced after this many mutants, because leftovers of their faults accumulate."""
 

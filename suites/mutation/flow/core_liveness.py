@@ -12,7 +12,7 @@ OVER, ALIVE, NEVER = "ARTEMIS-TTL-core-1", "ARTEMIS-TTL-core-2", "ARTEMIS-TTL-co
 
 @core_liveness.before(CoreConnection, "_on_silence_check", breaks=OVER)
 def silence_goes_on_for_ever(reached, self, now):
-    """Nobody is disconnected for silence."""
+    """No client is disconnected for silence."""
     reached()
     self._liveness.on_bytes_received(now, b"")
 

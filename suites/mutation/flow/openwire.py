@@ -204,7 +204,7 @@ def a_pull_brings_all(original, reached, self):
 
 @openwire.result(InactivityMonitor, "deadline", breaks=CLOSED)
 def the_silent_live_for_ever(right, self):
-    """Nobody is disconnected for silence."""
+    """No client is disconnected for silence."""
     return NEVER
 
 

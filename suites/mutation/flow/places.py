@@ -149,7 +149,7 @@ def is_made(link: OutgoingLink) -> bool:
 
 
 def is_paged(queue: Queue) -> bool:
-    """True if the queue has messages on pages, behind those in memory."""
+    """True if the queue has messages on pages, after those in memory."""
     return queue.behind is not None and queue.behind.left > 0
 
 

@@ -67,7 +67,7 @@ def flow_control_cannot_be_switched_off(right, self, account):
 
 @full_places.result(ProducerFlow, "memory_is_short", breaks="ACTIVEMQ-PFC-2 ACTIVEMQ-PFC-6")
 def topics_have_no_limit(right, self, account):
-    """Nobody waits at a topic."""
+    """No producer waits at a topic."""
     return right and not is_topic(account.name)
 
 

@@ -92,7 +92,8 @@ def last_name_counts(patch, reached):
 
 @durable.mutant(QUEUE)
 def called_otherwise(patch, reached):
-    """The queue of a durable subscription is called by name and client, not client and name."""
+    """The queue of a durable subscription is named by name and client, in that order, instead of by
+    client and name."""
 
     @patch.override(DurableSubscriptions, "open")
     def open_durable(original, self, name, routing, called, *rest):

@@ -174,7 +174,7 @@ def a_watermark_of_zero_is_not_set(original, reached, self, now, memory, disk):
 
 @configuration_amqp091.override(Resources, "set", breaks="RABBITMQ-FLOW-mem-3 RABBITMQ-FLOW-disk-1")
 def a_new_memory_limit_forgets_that_of_the_disk(original, reached, self, now, memory, disk):
-    """Setting only the memory limit restores the disk limit of the file."""
+    """Setting only the memory limit restores the disk limit of the configuration file."""
     file = self.__dict__.setdefault("_file", self._disk)
     if reached(disk is None and memory is not None and self._disk != file):
         disk = file
