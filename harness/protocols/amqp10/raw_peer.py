@@ -311,8 +311,8 @@ class AmqpConnection(Conversation[Frame]):
 
     def settle(self) -> None:
         """Wait, via a session on a spare channel, until the broker has read all earlier frames and
-        its own have arrived (a barrier). Actions that the broker schedules, such as settling, may
-        follow later. Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
+        its own have arrived (a barrier). Its scheduled actions, such as settling, may follow later.
+        Not every broker answers the echo of a flow (AMQP10-CREDIT-22)."""
         channel = self.endpoint.spare_channel()
         if channel is None:
             self._await_echo()
