@@ -44,8 +44,7 @@ class Line:
         self._packet(True, ACK, b"", 0)
 
     def say(self, client: bool, data: bytes) -> None:
-        """Write ``data`` as one packet, in the form in which a network card that merges segments
-        would deliver it."""
+        """Write ``data`` as one packet, as if a network card had merged its segments."""
         self._packet(client, ACK | PUSH, data, len(data))
 
     def _packet(self, client: bool, flags: int, data: bytes, taken: int) -> None:

@@ -32,8 +32,8 @@ from brokerproof.harness.trace.events import (
 )
 
 NEAR: Duration = ms(5)
-"""If a broker answers a SYN within this time, no network between them can delay its signs of life
-unnoticed."""
+"""If a broker answers a SYN within this time, the capture was taken near the broker, so no network
+can delay its signs of life unnoticed."""
 SWEEP = 512
 """The number of packets after which the converter looks for holes that will never be filled."""
 OVERTAKEN = 1 << 16

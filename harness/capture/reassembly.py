@@ -1,5 +1,5 @@
-"""Reassembles TCP segments into streams: bytes in order, when each byte could first be read, and
-which are missing.
+"""Reassembles TCP segments into streams: the bytes in order, the time at which each byte could
+first be read, and the missing bytes.
 
 A byte is dated by the packet that completed the stream up to it, so bytes after a retransmitted
 hole have the retransmission's time. If bytes arrive twice, the first copy is used. A hole is *lost*

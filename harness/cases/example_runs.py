@@ -228,8 +228,8 @@ def draw(
     more: int = 0,
 ) -> None:
     """Have Hypothesis call ``example`` with drawn arguments, and shrink those that raise
-    :class:`ViolationFound`. ``more`` is the number of examples beyond the effort; ``fixed`` says
-    whether the fixed examples run too."""
+    :class:`ViolationFound`. ``more`` is the number of examples in addition to those of the effort;
+    ``fixed`` says whether the fixed examples run too."""
     assert call.case.over is not None
     by_seed_alone()
     wrapped: Any = given(**strategies(run, call))(example)

@@ -304,8 +304,8 @@ class MeasurementJudge(CaseRecord):
         """Judge a duration that began at ``since`` against both bounds of [lo, hi].
 
         Inside the interval: HELD. Outside it, but within the margin: an uncertain violation. Beyond
-        the margin: a violation. If the host was so late that a much shorter duration would have
-        been measured inside (:data:`LATENESS_SHARE`), nothing is judged."""
+        the margin: a violation. If the host was so late that a much shorter duration would also
+        have been measured inside the interval (:data:`LATENESS_SHARE`), nothing is judged."""
         low, high = bounds
         margin = self.margin(bounds, since)
         held = low <= value and (high is None or value <= high)

@@ -34,8 +34,8 @@ The limit is low because a host that also reads floods in concurrent cases may n
 
 class _ProbeBench(Bench):
     def require_place(self, protocol: str, routing: RoutingType) -> None:
-        """Do nothing, even if the message of discovery did not pass: the probe's own failure shows
-        whether the target floods, is silent, or refuses."""
+        """Do nothing, even if the message sent by discovery did not pass: the probe's own failure
+        shows whether the target floods, is silent, or refuses."""
 
 
 def _stomp(bench: Bench) -> None:

@@ -53,8 +53,8 @@ class Capability:
     protocol: str
     """The protocol without which no target has the capability; empty for none."""
     endpoints: frozenset[str]
-    """The endpoints of which a target given by addresses must name one to have the capability;
-    empty if any will do."""
+    """The endpoints that give a target with addresses the capability: it must name one of them.
+    Empty if any endpoint will do."""
     judged_on: Mapping[str, str]
     """The shipped target that is configured for the capability, by the family's profile."""
     ours: bool

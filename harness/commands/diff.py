@@ -354,7 +354,7 @@ def _details(difference: Difference) -> Iterator[str]:
         Verdict.PASS,
         Verdict.SKIP,
     }:
-        return  # a case that only one run has needs words only if they say more than its verdict
+        return  # a case in only one run needs a sentence only if that says more than its verdict
     for letter, side in (("A", difference.a), ("B", difference.b)):
         if side is not None and side.result.detail:
             yield plain(f"{letter}: {side.result.detail[:300]}")

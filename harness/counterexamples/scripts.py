@@ -192,7 +192,7 @@ def _pieces(parts: tuple[Part, ...]) -> Iterator[str]:
 
 
 def _joined(parts: tuple[Part, ...]) -> Iterator[tuple[str, bool]]:
-    """Return the parts as source lines; each comes with True if the next line continues the same
+    """Return the parts as source lines; each with True if the next line continues the same
     bytes."""
     for part in parts:
         if isinstance(part, Ref):

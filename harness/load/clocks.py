@@ -56,7 +56,7 @@ def stated(
 ) -> dict[str, Any]:
     """Return a run header's entry on one driver's clock. ``added_ns`` is the correction of the
     driver's instants. ``drift_ns`` is how far the clocks diverged during the load, as far as the
-    accuracy of both readings shows it."""
+    accuracy of both readings can show it."""
     data: dict[str, Any] = {
         "driver": driver,
         "host": host,

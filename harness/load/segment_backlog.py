@@ -16,15 +16,15 @@ from brokerproof.harness.load.trace_writer import LogHeader
 from brokerproof.harness.load.wire_log import MOST_BYTES, WireLog
 
 AFTERWARDS, ALONG, BESIDE = 0, 5, 19
-"""The niceness of a scribe: after the load, while a reader follows along, and otherwise during a
-load."""
+"""The niceness of a scribe in three situations: after the load, while a reader follows along, and
+otherwise during a load."""
 LOOK_EVERY_S = 0.05
 """The interval in seconds at which a driver that waits checks for room."""
 
 
 class SegmentBacklog:
-    """The backlog of a driver. ``most`` is the most bytes that may wait during the load; 0 if a
-    reader follows along."""
+    """The backlog of a driver. ``most`` is the maximum number of bytes that may wait during the
+    load; 0 if a reader follows along."""
 
     def __init__(self, header: LogHeader, most: int) -> None:
         self._about, self._most = header, most

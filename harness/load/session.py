@@ -27,8 +27,8 @@ DRAIN: Duration = 5 * NS_PER_S
 
 class Session:
     """One load. ``folder`` is the existing run folder; with ``record``, the traffic is recorded.
-    ``backlog`` is the most bytes that may wait in a driver's wire log until the load is over. With
-    0, segments are read during the load and cover at most ``segment_s`` seconds."""
+    ``backlog`` is the maximum number of bytes that may wait in a driver's wire log until the load
+    is over. With 0, segments are read during the load and cover at most ``segment_s`` seconds."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 """Reads untrusted JSON strictly: rejects what ``json`` accepts beyond RFC 8259, and values that
-would raise an exception later. Rejected are NaN and infinities, numbers too large for a double
+would raise an exception later. It rejects NaN and infinities, numbers too large for a double
 (``1e999`` is not infinity), integers of more than :data:`MOST_DIGITS` digits, values nested deeper
 than :data:`MOST_DEPTH`, and objects with duplicate keys. Each reason is one sentence with the
 position."""

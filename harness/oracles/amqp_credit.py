@@ -74,9 +74,9 @@ class _Accounts:
         return self._by_link[link]
 
     def settle_for(self, step: Placed) -> None:
-        """Settle a session's accounts when an answer proves that the sender knows all credit
-        granted there before the question. Sessions are independent: one may be answered while
-        another still has unread frames."""
+        """Settle a session's accounts. An answer proves that the sender knows all credit granted in
+        the session before the question. Sessions are independent: one may be answered while another
+        still has unread frames."""
         if step.answers is not None and step.frame.side is self._side:
             for link, account in self._by_link.items():
                 if link.session is step.session:

@@ -68,7 +68,7 @@ class Expectation:
     * "messages": other bodies, ``arrivals``, should have arrived.
     * "window": ``account`` should have permitted other messages on ``conn``.
     * "signs": from ``since`` on, the gaps between bytes from the broker should have been within
-      ``bounds``, the time to ``until`` included.
+      ``bounds``, including the time to ``until``.
     * "duration": ``value`` since ``since`` should have been within ``bounds``.
     * "count": only the case knows what it counted.
     """

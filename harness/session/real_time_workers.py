@@ -60,8 +60,8 @@ LOOK_EVERY_S = 0.1
 """How often a process may begin :data:`MORE` cases beyond its places."""
 MORE = 3
 QUIET_SHARE, QUIET_LOOKS = 0.7, 5
-"""The host counts as quiet if this many consecutive checks find that share of the processor idle.
-The running cases then only wait for timers."""
+"""The host counts as quiet if this many consecutive checks find at least this share of the
+processor idle. The running cases then only wait for timers."""
 SUSPECT_FOR: Duration = 5 * NS_PER_S
 """A case that sent a frame within this time before its broker died may be the cause, even if it has
 ended."""

@@ -31,8 +31,8 @@ def prefix(rate: int) -> list[str]:
 
 
 def prefix_inside(rate: int, folder: Path, seen_as: Path | str) -> list[str]:
-    """Return the words for a command that sees ``folder`` as ``seen_as`` and may see nothing else,
-    so the libraries are copied into the folder. Raises :class:`SetUpFailed`."""
+    """Return the words for a command that sees ``folder`` as ``seen_as`` and may see nothing else.
+    The libraries are therefore copied into the folder. Raises :class:`SetUpFailed`."""
     if rate == 1:
         return []
     copies = [shutil.copy(library, folder) for library in _libraries()]

@@ -1,6 +1,6 @@
 """``like = "artemis"``: a target file or URL inherits the facts about a shipped target's family.
 
-Inherited are the profile, parameters, known deviations, capabilities (with reasons for absent
+The target inherits the profile, parameters, known deviations, capabilities (with reasons for absent
 ones), limits, the manual's release and the type of queues, but not the login or the way to start
 the broker. The file's own statements take precedence.
 """

@@ -151,7 +151,7 @@ class Identity:
     limits: Limits = field(default_factory=Limits)
     """The bounds of a run in real time."""
     clock_rate: int = 1
-    """How many times as fast as the host's clock the clocks of the broker and the harness run."""
+    """The rate of the broker's and the harness's clocks, relative to the host's clock."""
 
 
 class Target(Protocol):

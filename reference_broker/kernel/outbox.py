@@ -34,12 +34,12 @@ class Outbox:
     """Effects are in this order: observations as made, then for each connection its bytes, whether
     it is read, and its close.
 
-    No confirmation is sent before its data is stored: a connection *waits for* the batch with the
-    changes made by its own input, or made for it by another's, and for the batch of every entry
-    delivered to it. Until that batch is stored nothing is sent to the connection. This applies to
-    the whole connection rather than single frames, so it does not matter which buffers a frame
-    passes through first (an AMQP session's window, a body in pieces, a full socket), or in which
-    input it arrives. Order is always preserved."""
+    No confirmation is sent before its data is stored: a connection *waits for* the batch that
+    contains the changes made by its own input, or made on its behalf by another connection's input,
+    and for the batch of every entry delivered to it. Until that batch is stored nothing is sent to
+    the connection. This applies to the whole connection rather than single frames, so it does not
+    matter which buffers a frame passes through first (an AMQP session's window, a body in pieces, a
+    full socket), or in which input it arrives. Order is always preserved."""
 
     def __init__(self) -> None:
         self.streams = Streams(self._put_now, self._close_now, self._layers_of)

@@ -4,12 +4,14 @@
   unfinished messages.
 * The journal accounts for every file. Damaged, missing or misplaced data is reported with the file,
   the address and the loss; a copy of the file is kept, and the undamaged rest is used. After damage
-  to the journal, every message is treated as delivered before, since acknowledgements may be lost.
+  to the journal, every message is treated as if it had been delivered before, since
+  acknowledgements may be lost.
 * Unreadable bytes after the accounted bytes were being written when power failed or the process was
   killed. Nothing in them was confirmed, so they are cut off without a report.
 * Non-durable messages on pages are lost. Messages of an incomplete transaction never existed.
 
-All pages and large bodies are read once, one at a time. Files are read through a :class:`Folder`.
+All pages and large bodies are read once, one at a time. Files are read through a
+:class:`Folder`.
 """
 
 import re
@@ -227,8 +229,8 @@ class _Recovery:
         return lengths, latest, stated
 
     def _judge(self, name: str, scanned: records.Scan, least: int, is_limit: bool) -> None:
-        """Report damage in a segment that must have ``least`` bytes; any more are ignored if that
-        ``is_limit``."""
+        """Report damage in a segment that must have ``least`` bytes; if that ``is_limit``, any
+        further bytes are ignored."""
         if scanned.other is not None:
             self._journal_is_damaged = True
             self._damaged(name, f"is the file {scanned.other}, and is not used; {_JOURNAL_LOSS}")

@@ -76,7 +76,7 @@ def processes(master: str | None, *, brief: bool) -> Iterator[SparkTasks | Local
 
 @contextmanager
 def _started_early(master: str | None) -> Iterator[SparkTasks | LocalTasks]:
-    """Start the processes for little data, then wait for a line on standard input; if there is
+    """Start processes that suit little data, then wait for a line on standard input; if there is
     none, exit. A failure to start Spark is reported only after that line."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     os.nice(_EARLY_NICENESS)

@@ -97,8 +97,7 @@ class AmqpConnection(Conversation[Frame]):
         self.require: Callable[[str], None] = lambda capability: None
         """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
         self.container = container
-        """Our container-id. It differs for each peer: link names are unique only between two
-        ids."""
+        """Our container-id; one per peer, because link names are unique only between two ids."""
         self.endpoint = Endpoint()
         self.keeps_alive = False
         """True if empty frames keep the broker's idle-time-out, until a wrong frame or a close."""

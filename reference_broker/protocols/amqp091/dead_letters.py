@@ -1,9 +1,9 @@
 """Dead letters: messages that leave a queue with a dead letter exchange without being consumed.
 
 A dead letter is published to that exchange with RabbitMQ's ``x-death`` header and the routing key
-from the queue's arguments, or else its own. The header is a list with an entry for each queue and
-reason, latest first. A message that returns to a queue without having been rejected on the way is
-dropped, because it would otherwise cycle forever.
+from the queue's arguments, or else the message's own. The header is a list with an entry for each
+queue and reason, latest first. A message that returns to a queue without having been rejected on
+the way is dropped, because it would otherwise cycle forever.
 """
 
 from typing import Any
