@@ -71,7 +71,7 @@ class StompPeers(Connections):
         over: WebSocketPeer | None = None,
         certificate: Certificate | None = None,
     ) -> StompPeer:
-        """Connect a STOMP peer. If this fails, a control has failed; that is no finding."""
+        """Connect a STOMP peer. A failure to connect is a failed control, not a finding."""
         self.require_offer(f"stomp-{version}")
         extra = header_list(headers)
         if heart_beat is not None:

@@ -21,7 +21,7 @@ from brokerproof.harness.protocols.conversation import PATIENCE, ControlFailed
 QUIET: Duration = ms(300)
 """How long a link must stay without credit before an address counts as blocking."""
 SLOW: Duration = 8 * QUIET
-"""The time for a message that passes through a file."""
+"""How long to wait for a message that passes through a file."""
 SMALLEST = 256
 """From this body size on, each further byte costs one byte more; for smaller bodies, the encoded
 length is shorter."""

@@ -7,8 +7,8 @@ answer is 0.
 
 The JIT compiler threads of a Java VM are ignored, because nothing waits for them: code not yet
 compiled is interpreted. Shortly after a broker starts, the compiler threads need more processor
-time than all other threads. In the first sixteen seconds of an Artemis broker they waited for seven
-seconds; no other thread waited for more than 0.25 s."""
+time than all other threads. In the first sixteen seconds after an Artemis broker started, the
+compiler threads waited for seven seconds; no other thread waited for more than 0.25 s."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -105,8 +105,9 @@ def write(
     trace_tables: bool = False,
     started: SparkTasks | LocalTasks | None = None,
 ) -> Report:
-    """Write the report on ``runs`` to ``out``, with ``inferred`` in the form of ``--infer``, by the
-    ``started`` processes or new ones. Raises the errors that :func:`command` turns into sentences.
+    """Write the report on ``runs`` to ``out``, with ``inferred`` in the form of ``--infer``. Use
+    the ``started`` processes, or start new ones. Raises the errors that :func:`command` turns into
+    sentences.
 
     Bad input is found before a JVM is started, except a damaged segment with an intact footer. Only
     the processes notice such damage. The segment is then searched for, so that the error can name

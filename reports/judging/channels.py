@@ -47,7 +47,8 @@ class ChannelTags:
     before_ack: int = NONE
     """The highest tag that was delivered while :attr:`up_to` was 0."""
     above_ack: int = NONE
-    """After that delivery, the largest number of unsettled tags above :attr:`up_to`."""
+    """The largest number of unsettled tags above :attr:`up_to` since :attr:`up_to` is no longer
+    0."""
     above_individual: int = NONE
     """The highest number of deliveries minus :attr:`individual_answers`."""
     answered_early: int = 0

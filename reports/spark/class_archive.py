@@ -1,7 +1,7 @@
 """An archive of the classes that Spark's JVM loads. Later JVMs map the archive instead of loading
 the classes.
 
-Loading classes from 280 jars is nearly half of the processor time of a small report's JVM. A JVM
+Loading classes from 280 jars takes nearly half of the processor time of a small report's JVM. A JVM
 can write the classes it has loaded to a file when it ends (``-XX:ArchiveClassesAtExit``). Writing
 takes about twice the time that one use of the file saves, and the file takes 90 to 170 MB in the
 cache folder. So an installation's first session only leaves a mark, the second writes the archive,

@@ -34,7 +34,7 @@ from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.message import Amqp091Message
 
 RECENTLY: Duration = seconds(5)
-"""How long a connection is still reported as being in flow afterwards."""
+"""How long a connection is still reported as in flow after the flow has ended."""
 
 
 class Connection(Protocol):

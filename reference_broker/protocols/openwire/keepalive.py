@@ -10,7 +10,7 @@ from brokerproof.harness.model.time import Duration, Instant
 
 SHARE = 3
 _SHORT: Duration = 3_000_000
-"""Durations up to this are checked as often as by the peer."""
+"""Durations up to this are checked as often as the peer checks them."""
 
 
 class Signs:

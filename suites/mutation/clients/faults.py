@@ -1,8 +1,8 @@
 """Faults of clients, each seeded into the small client.
 
-A fault is a function that replaces one habit and gets that habit as its first argument. The
-function's docstring states the fault in one sentence. A fault violates requirements of 1.2, or of
-the version in which it occurs.
+A fault is a function that replaces one of the client's habits and gets the original as its first
+argument. The function's docstring states the fault in one sentence. A fault violates requirements
+of 1.2, or of the version in which it occurs.
 """
 
 import functools
