@@ -31,7 +31,7 @@ from brokerproof.harness.cases.example_runs import (
 from brokerproof.harness.cases.recording_budget import RecordingBudget
 from brokerproof.harness.catalogue.deviations import Deviation, match, match_control
 from brokerproof.harness.catalogue.profiles import MissingParameter
-from brokerproof.harness.catalogue.requirements import NEWEST, in_range
+from brokerproof.harness.catalogue.release_ranges import binds, manual_of
 from brokerproof.harness.model.enums import Clock
 from brokerproof.harness.model.finding import (
     Finding,
@@ -535,14 +535,13 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
     level."""
     judged = []
     release = run.target.identity.manual or run.facts.version
-    manual = f"the manual of {release}" if release else "the newest manual"
     for finding in findings:
         requirement = run.catalogue.find(finding.requirement)
-        if not in_range(requirement.releases, release or NEWEST):
+        if not binds(requirement.releases, release):
             finding = Finding(
                 requirement.id,
                 Seen.NOT_APPLICABLE,
-                f"{manual} does not state this; those of {requirement.releases} do",
+                f"{manual_of(release)} does not state this; those of {requirement.releases} do",
             )
         verdict = verdict_for(requirement.level, finding)
         may_be_known = verdict in (Verdict.FAIL, Verdict.WARN, Verdict.INCONCLUSIVE)

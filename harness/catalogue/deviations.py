@@ -25,11 +25,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-from brokerproof.harness.catalogue import extensions
+from brokerproof.harness.catalogue import extensions, release_ranges
 from brokerproof.harness.catalogue.cases import current_name
-from brokerproof.harness.catalogue.requirements import in_range
+from brokerproof.harness.catalogue.release_ranges import in_range
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read
 from brokerproof.harness.model.finding import ListedDeviation
 
@@ -217,13 +215,8 @@ def _deviations(entry: Entry) -> list[Deviation]:
 
 
 def _check(deviation: Deviation) -> None:
-    try:
-        SpecifierSet(deviation.versions)
-    except InvalidSpecifier:
-        raise BadData(
-            f"{deviation.where}: versions is {deviation.versions!r}; it should look like"
-            ' ">=2.50" or ">=2.6, <2.60"'
-        ) from None
+    if problem := release_ranges.problem_of(deviation.versions):
+        raise BadData(f"{deviation.where}: versions {problem}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a future Python may read such syntax differently

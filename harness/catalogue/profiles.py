@@ -1,10 +1,11 @@
 """Profiles: the parameters and capabilities expected of a broker family.
 
-``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities``, ``[not_offered]`` and
-``[parameters]``. For each capability that the family lacks, ``[not_offered]`` states the reason,
-and where the manual or the source code says so. Parameter values are the family's defaults; a
-target file or the broker's own configuration overrides them. ``_ms`` parameters are
-milliseconds."""
+``fixtures/profiles/<name>.toml`` holds ``description``, ``capabilities``, ``[releases]``,
+``[not_offered]`` and ``[parameters]``. ``[releases]`` names the releases whose manual describes a
+capability, if these are not all. For each capability that the family lacks, ``[not_offered]``
+states the reason, and where the manual or the source code says so. Parameter values are the
+family's defaults; a target file or the broker's own configuration overrides them. ``_ms``
+parameters are milliseconds."""
 
 import difflib
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from brokerproof.harness.catalogue import capabilities
+from brokerproof.harness.catalogue import capabilities, release_ranges
 from brokerproof.harness.catalogue.tables import BadData, Key, read, table
 
 Value: TypeAlias = int | float | str | bool
@@ -22,6 +23,7 @@ Value: TypeAlias = int | float | str | bool
 _PROFILE = {
     "description": Key(str),
     "capabilities": Key(list),
+    "releases": Key(dict, required=False),
     "not_offered": Key(dict, required=False),
     "family": Key(str, required=False),
     "parameters": Key(dict),
@@ -55,6 +57,8 @@ class Profile:
     description: str
     not_offered: Mapping[str, str] = field(default_factory=dict)
     """The reasons why the family's brokers lack capabilities, by capability."""
+    releases: Mapping[str, str] = field(default_factory=dict)
+    """The releases whose manual describes a capability, by capability, such as ``>=2.16``."""
     family: str = ""
     """In the profile of a single broker, the family whose documents bind that broker. Empty in a
     family's own profile."""
@@ -113,8 +117,19 @@ def _read(path: Path) -> Profile:
         capabilities=frozenset(entry.values["capabilities"]),
         description=entry.text("description"),
         not_offered=not_offered,
+        releases=_releases(path, entry.values),
         family=entry.text("family"),
     )
+
+
+def _releases(path: Path, values: Mapping[str, Any]) -> dict[str, str]:
+    releases: dict[str, str] = values.get("releases", {})
+    for name, versions in releases.items():
+        if name not in values["capabilities"]:
+            raise BadData(f"{path}: releases names {name!r}, which is not among the capabilities")
+        if problem := release_ranges.problem_of(versions):
+            raise BadData(f"{path}: releases.{name} {problem}")
+    return releases
 
 
 def _folder(folder: Path | None) -> Path:

@@ -25,10 +25,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import Version
-
-from brokerproof.harness.catalogue import extensions
+from brokerproof.harness.catalogue import extensions, release_ranges
 from brokerproof.harness.catalogue.tables import BadData, Entry, Key, entries, only, read, table
 from brokerproof.harness.model.verdicts import Impact, Level
 
@@ -169,23 +166,6 @@ class Requirement:
         """True if a suite is incomplete without a case for it: a testable MUST or DOC that binds
         the server."""
         return self.testable and self.subject != "client" and self.level in (Level.MUST, Level.DOC)
-
-
-NEWEST = "99999"
-"""A release whose manual is the newest: it binds a broker that does not say its release."""
-
-
-def in_range(versions: str, broker_version: str) -> bool:
-    """True if the first number in ``broker_version`` is in the range ``versions``, such as ``>=2.6,
-    <2.60``.
-
-    An empty range contains every version. A version without a number is only in an empty range."""
-    if not versions:
-        return True
-    number = re.search(r"\d+(\.\d+)*", broker_version)
-    return number is not None and SpecifierSet(versions).contains(
-        Version(number.group()), prereleases=True
-    )
 
 
 class Catalogue(Mapping[str, Requirement]):
@@ -372,12 +352,8 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
     releases = entry.text("releases")
     if releases and document.profile is None:
         raise bad("releases belongs to documents with a profile: the releases are the vendor's")
-    try:
-        SpecifierSet(releases)
-    except InvalidSpecifier:
-        raise bad(
-            f'releases is {releases!r}; it should look like ">=2.34" or ">=2.6, <2.34"'
-        ) from None
+    if problem := release_ranges.problem_of(releases):
+        raise bad(f"releases {problem}")
     if entry.text("section") not in document.anchors:
         raise bad(
             f"section {entry.text('section')!r} has no anchor; add it to [document.anchors], or"

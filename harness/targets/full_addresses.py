@@ -4,7 +4,7 @@ those in ``fixtures/brokers``, which ``brokerproof init-target --show-broker-con
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from brokerproof.harness.model.input_file import OneSentence
 
@@ -57,6 +57,11 @@ class FullAddresses:
         first, dot, rest = kind.partition(".")
         prefix = self.prefixes.get(first)
         return None if prefix is None else f"{prefix}{rest}{dot}"
+
+    def named_in(self, configuration: str) -> Self:
+        """Return these addresses without the kinds that a broker's configuration does not name."""
+        named = {kind: name for kind, name in self.prefixes.items() if name in configuration}
+        return replace(self, prefixes=named)
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol, Self, TypeAlias
 
-from brokerproof.harness.catalogue import capabilities
+from brokerproof.harness.catalogue import capabilities, release_ranges
 from brokerproof.harness.catalogue.profiles import Profile
 from brokerproof.harness.model.broker_io import LimitsSet
 from brokerproof.harness.model.cost_limits import Limits
@@ -128,6 +128,18 @@ class Identity:
             capabilities=self.capabilities - reasons.keys(),
             not_offered={**self.not_offered, **reasons},
             judged_on={name: on for name, on in self.judged_on.items() if name not in reasons},
+        )
+
+    def of_release(self, release: str) -> Self:
+        """Return this identity without the capabilities that the manual of ``release`` does not
+        describe. A broker that does not say its release keeps all of them."""
+        manual = release_ranges.manual_of(release)
+        return self.without(
+            {
+                name: f"{manual} does not describe it; those of {versions} do"
+                for name, versions in self.profile.releases.items()
+                if name in self.capabilities and not release_ranges.binds(versions, release)
+            }
         )
 
     def is_out_of_scope(self, needs: frozenset[str], case: str) -> bool:

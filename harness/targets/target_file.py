@@ -282,7 +282,8 @@ def _from_file(
     if kind == "address":
         as_family = partial(_from_file, path, name, limits, version) if is_open else None
         return _address(values, name, path, path, as_family)
-    return _MAKERS[kind](_identity(name, kind, values, path), values, path)
+    identity = _identity(name, kind, values, path).of_release(values.get("version", ""))
+    return _MAKERS[kind](identity, values, path)
 
 
 def _check_capabilities(values: Mapping[str, Any], path: Path) -> None:
@@ -379,6 +380,10 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
             configured_on = capability.judged_on.get(profile.name)
             if configured_on and capability.name not in offered | not_offered.keys():
                 judged_on.setdefault(capability.name, configured_on)
+    addresses = values.get("full_addresses")
+    if addresses is None:
+        config = _beside(path, values["config"]).read_text("utf-8") if "config" in values else ""
+        addresses = full_addresses.SHIPPED.named_in(config)
     return Identity(
         name=name,
         kind=kind,
@@ -388,7 +393,7 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
         default_acceptor=values.get("default_acceptor", "stomp"),
         manual=values.get("manual", ""),
         websockets=frozenset(values.get("websockets", ())),
-        addresses=values.get("full_addresses", full_addresses.SHIPPED),
+        addresses=addresses,
         default_amqp_acceptor=values.get("default_amqp_acceptor", "amqp"),
         capabilities=offered - not_offered.keys() - judged_on.keys(),
         not_offered=not_offered,

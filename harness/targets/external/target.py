@@ -134,6 +134,7 @@ class AddressTarget(SocketTarget):
         elif self.is_stranger:
             name = f"; its name is {broker} {version}".rstrip() if broker else ""
             judged_as = f"judged by the specifications alone{name}"
+        self.identity = self.identity.of_release(version)
         self._offer(greetings)
         self._use_hosts({greeted.protocol: greeted.host for greeted in greetings})
         self.declares = (

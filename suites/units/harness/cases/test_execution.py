@@ -112,7 +112,7 @@ def test_a_release_is_judged_by_its_own_manual(reference: Target) -> None:
     for release, manual, expected in (
         ("2.33", "the manual of 2.33", ["FAIL", "NOTE"]),
         ("2.56.0", "the manual of 2.56.0", ["NOTE", "FAIL"]),
-        ("", "the newest manual", ["NOTE", "FAIL"]),
+        ("unknown", "the newest manual", ["NOTE", "FAIL"]),
     ):
         identity = dataclasses.replace(reference.identity, manual=release)
         target = OtherIdentity(reference, identity)
