@@ -1,4 +1,4 @@
-"""Bytes below the frames: the stream exactly as received, and writes split into any pieces."""
+"""Byte-level access: the stream exactly as received, and writes split at any byte."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ def tap(peer: StompPeer) -> bytearray:
 
 @dataclass(frozen=True)
 class RawFrame:
-    """A frame of the server before unescaping: its lines without their line ends."""
+    """A server frame before unescaping: its lines without their line ends."""
 
     command: bytes
     lines: tuple[bytes, ...]

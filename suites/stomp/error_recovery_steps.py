@@ -1,4 +1,4 @@
-"""How connections that broke a rule end, and whether other connections are still served."""
+"""How a connection that broke a rule ends, and whether other connections are still served."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from brokerproof.suites.api import PATIENCE, Bench, CloseHow, Duration, Match, R
 from brokerproof.suites.api.stomp import ERROR, Frame, StompPeer, frame
 
 MOMENT: Duration = ms(300)
-"""How long a broker has to react on its own before the case asks for a receipt."""
+"""The case waits this long for the broker to react before it asks for a receipt."""
 BEFORE_HANDSHAKE_TIMEOUT: Duration = ms(6500)
 """Time within which a refused client must be disconnected. Later, a broker's handshake timeout
 (usually 10 s) would end the connection anyway."""
@@ -63,8 +63,8 @@ def fates(
     end_within: Duration = PATIENCE,
 ) -> list[Fate]:
     """Give the broker a moment to react on its own. If it does not, ask for a receipt (in an empty
-    transaction) and wait ``within``. After an ERROR, wait for the end of the connection; the caller
-    decides whether the end was due."""
+    transaction) and wait ``within``. After an ERROR, wait for the connection to close; the caller
+    decides whether the close was required."""
 
     def refused(peer: StompPeer) -> bool:
         return peer.ended is not None or any(received.command == "ERROR" for received in peer.inbox)
@@ -94,7 +94,7 @@ def fates(
 
 
 class Bystander:
-    """A connection that did nothing wrong. It publishes to itself before and afterwards."""
+    """A well-behaved connection. It publishes to itself before and after the offence."""
 
     def __init__(self, target: Bench, version: str) -> None:
         self._peer = target.stomp(version)
@@ -104,7 +104,7 @@ class Bystander:
         self.check()
 
     def check(self, *, proves: Requirements | None = None) -> None:
-        """Publish once more: the receipt must arrive (the control proves this), and the message."""
+        """Publish once more: the receipt (a control) and the message must arrive."""
         self._said += 1
         body = b"bystander %d" % self._said
         self._peer.publish(self._to, body, proves=proves)

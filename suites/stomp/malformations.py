@@ -1,4 +1,4 @@
-"""A grammar of malformed frames. Each kind is one way in which a client's frame can be wrong."""
+"""A grammar of malformed frames. Each kind is one way to break a client's frame."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Malformation:
     name: str
     data: Callable[[Destination, str], bytes]
     versions: frozenset[str] = VERSIONS
-    """Where the frame is malformed, or at least unusual."""
+    """The versions in which the frame is malformed, or at least unusual."""
 
 
 def send(
@@ -109,7 +109,7 @@ KINDS = (
 
 
 def some_kinds() -> st.SearchStrategy[list[Malformation]]:
-    """Draw a few of all kinds; the caller leaves out those that the version allows."""
+    """Draw a few of the kinds; the caller skips those that the version allows."""
     return st.lists(
         st.sampled_from(KINDS),
         min_size=3,

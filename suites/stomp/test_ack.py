@@ -1,4 +1,4 @@
-"""ACK: how it names a message in each version, and which messages it settles in each mode.
+"""ACK: how each version names the message, and which messages each mode settles.
 
 The next consumer of the queue shows which messages were settled, because it receives the others.
 """
@@ -69,7 +69,7 @@ NAMELESS: dict[str, dict[str, tuple[str, ...]]] = {
     "1.1": {"no message-id": ("subscription",)},
     "1.2": {"no id": (), "no id, but what 1.1 had": ("message-id", "subscription")},
 }
-"""ACKs of each version that name no message, with their headers."""
+"""For each version, the headers of ACKs that name no message."""
 
 
 @case(HEADER_MISSING, KEPT_WITHOUT_ACK)
@@ -154,8 +154,8 @@ def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: s
 def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
     target: Bench, version: str, command: str
 ) -> None:
-    """An acknowledged message is named by another ACK or NACK. The broker refuses that frame, or
-    confirms it without effect: no ERROR and no close follows its RECEIPT."""
+    """A second ACK or NACK names an acknowledged message. The broker refuses that frame, or
+    confirms it without effect: neither an ERROR nor a close follows its RECEIPT."""
     if command == "NACK":
         target.require_capability("nack")
     queue, consumer = target.destination(), target.stomp(version)
@@ -183,9 +183,9 @@ def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
 def test_an_ack_behind_unsubscribe_is_refused_or_settles(
     target: Bench, version: str, again: str | None
 ) -> None:
-    """A subscription in client-individual mode holds three messages and is removed; another one may
-    then use its id in another mode. An ACK for the last message is refused, or confirmed and
-    consumes only that message: the next consumer gets the first two."""
+    """A subscription in client-individual mode holds three messages and is removed; a new
+    subscription may reuse its id in another mode. An ACK for the last message is refused, or is
+    confirmed and consumes only that message: the next consumer gets the first two."""
     queue, consumer = target.destination(), target.stomp(version)
     publish_all(consumer, queue, numbered(3))
     message = held(target, consumer, queue, 3, "client-individual")[-1]
@@ -277,8 +277,8 @@ def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) ->
 
 @case(COPY_NAMES, needs={"multicast"})
 def test_copies_of_one_message_are_acknowledged_apart(target: Bench, version: str) -> None:
-    """Two subscriptions of one connection each get a copy of a topic's message; each copy is
-    acknowledged by the headers of its own MESSAGE, and these differ."""
+    """Two subscriptions of one connection each get a copy of a topic's message. The headers that
+    name the message differ, and each copy is acknowledged with those of its own MESSAGE."""
     topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
     for name in ("a", "b"):
         peer.subscribe(topic, name, ack="client-individual")
@@ -330,9 +330,9 @@ def test_in_mode_client_individual_an_ack_covers_one_message(
 
 @case(ACK_SCOPE_OPEN)
 def test_whether_an_ack_of_1_0_covers_what_came_before(target: Bench) -> None:
-    """In 1.0 the second of three messages is acknowledged and the connection is lost. The
-    specification does not say what such an ACK covers: the next consumer gets the third message, or
-    the first and the third."""
+    """A 1.0 client acknowledges the second of three messages and its connection is lost. The
+    specification does not say what such an ACK covers, so the next consumer gets the third message,
+    or the first and the third."""
     queue, consumer = target.destination(), target.stomp("1.0")
     sent = numbered(3)
     publish_all(consumer, queue, sent)

@@ -1,7 +1,7 @@
 """Login and passcode: correct ones open a session; wrong ones get a reason and a close.
 
-These cases are only for targets that have credentials. A server does not have to be secured: if it
-admits everybody, that is a note, not a violation.
+These cases are only for targets that have credentials. A server need not be secured: if it admits
+everybody, the case records a note, not a violation.
 """
 
 from hypothesis import strategies as st
@@ -66,7 +66,7 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     target: Bench, version: str, how: str, command: str
 ) -> None:
     """CONNECT with a wrong or missing login or passcode may be refused. A refusal is an ERROR
-    followed by the end of the connection, without CONNECTED."""
+    followed by a close, without CONNECTED."""
     bystander = Bystander(target, version)
     headers = [header for header in target.connect_headers(version) if header[0] not in LOGIN]
     peer = target.peer(version)
@@ -138,8 +138,8 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
 
 @case(BLANKS_ARE_KEPT, needs={"login"})
 def test_a_blank_before_the_passcode_is_part_of_it(target: Bench, version: str) -> None:
-    """CONNECT has the correct passcode with a leading blank, which makes it a different passcode: a
-    server that refuses wrong passcodes refuses it. The correct one is admitted first."""
+    """CONNECT has the correct passcode with a leading blank. A server that refuses wrong passcodes
+    refuses this one too. The correct passcode is admitted first."""
     target.stomp(version)
     judged = {}
     for before in ("wrong", " "):

@@ -93,9 +93,9 @@ def encoded(
 def test_content_length_counts_octets_whatever_they_are(
     target: Bench, version: str, pieces: list[bytes], large: int, where: tuple[Cut, ...]
 ) -> None:
-    """SEND with content-length and a body of arbitrary bytes, up to 64 KiB and in any pieces,
+    """SEND with content-length and a body of arbitrary bytes, up to 64 KiB and split anywhere,
     arrives as MESSAGE with that body and length. The next frame is understood. One scenario: the
-    sentences describe one exchange."""
+    requirements describe one exchange."""
     body = b"\x00" + b"".join(pieces) + b"\x00\xfe" * (large // 2)
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
@@ -133,8 +133,8 @@ def _brief(body: bytes) -> str:
 def test_without_content_length_the_first_nul_ends_the_body(
     target: Bench, version: str, texts: list[str]
 ) -> None:
-    """Several SENDs without content-length are written in one go. Each body ends at the first NUL
-    and arrives as it was sent."""
+    """Several SENDs without content-length are sent in one write. Each body ends at the first NUL
+    and arrives unchanged."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     bodies = [f"{number} {text}".encode() for number, text in enumerate(texts)]
@@ -153,9 +153,9 @@ def test_without_content_length_the_first_nul_ends_the_body(
 def test_a_message_has_the_length_of_the_body_that_it_has(
     target: Bench, version: str, header: tuple[str, str], body: bytes
 ) -> None:
-    """SEND with content-length, a body that need not be text and a vendor's header for its type is
-    refused, or its MESSAGE has the length of the body that it has there, and ends with NUL: the
-    plain MESSAGE behind it can be read."""
+    """SEND has a content-length, a body that may be binary, and a vendor's header for its type. It
+    is refused, or its MESSAGE has the content-length of the body it carries and ends with NUL: the
+    plain MESSAGE after it can be read."""
     consumer, to = subscribed(target, version)
     producer = target.stomp(version)
     producer.write(encoded(to, version, (header, ("content-length", len(body))), body))
@@ -244,8 +244,8 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
     target: Bench, version: str, length: str, where: tuple[Cut, ...]
 ) -> None:
     """SEND whose content-length is not a number is answered with ERROR, the connection closes and
-    nothing is published, unless the broker reads it as a number and processes the SEND. The same
-    SEND with the correct length is accepted before and after."""
+    nothing is published, unless the broker manages to read a number and processes the SEND. The
+    same SEND with the correct length is accepted before and after."""
     consumer, to = subscribed(target, version)
 
     def accepted() -> None:

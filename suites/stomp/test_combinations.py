@@ -41,7 +41,7 @@ NEEDS = {
 def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -> None:
     """Whatever combination of STOMP options SUBSCRIBE and the SENDs use, a subscription gets each
     message once, and so does another subscription of its connection. Messages sent in a transaction
-    arrive after its COMMIT, and what a subscription in auto mode got is gone."""
+    arrive after its COMMIT, and messages that a subscription in auto mode got are consumed."""
     sentences = Sentences(ARRIVES[version], commits=COMMITS[version], auto=AUTO[version])
     Play(target, {**row, stomp_combinations.VERSION: version}, sentences).run()
 
@@ -53,7 +53,8 @@ def test_options_of_stomp_work_together(target: Bench, version: str, row: Row) -
 def test_headers_of_artemis_work_together(target: Bench, row: Row) -> None:
     """Whatever combination of headers SUBSCRIBE and SEND use, a subscription gets each unexpired
     message that it selects, as its window allows. Another subscription of the connection, without a
-    window header, has the acceptor's. One scenario: all sentences concern the same options."""
+    window header, has the acceptor's window. One scenario: the requirements concern the same
+    options."""
     windows = {None: DEFAULT, "-1": NONE, "0": ZERO, "1000": POSITIVE}
     Play(target, row, Sentences(ONCE, windows, SELECTS, EXPIRES)).run()
 
@@ -65,7 +66,7 @@ def test_headers_of_artemis_work_together(target: Bench, row: Row) -> None:
     row=ARTEMIS_AUTO.drawn(),
 )
 def test_a_window_does_not_stop_a_subscription_in_mode_auto(target: Bench, row: Row) -> None:
-    """A subscription in auto mode asks for a window smaller than its messages and gets all."""
+    """A subscription in auto mode asks for a window smaller than its messages and gets them all."""
     Play(target, row, Sentences(IN_AUTO, dict.fromkeys(("0", "1000"), IN_AUTO))).run()
 
 
@@ -77,6 +78,6 @@ def test_a_window_does_not_stop_a_subscription_in_mode_auto(target: Bench, row: 
 )
 def test_a_prefetch_count_is_of_its_subscription(target: Bench, row: Row) -> None:
     """Whatever combination of headers SUBSCRIBE and SEND use, a subscription gets each message
-    as its prefetch-count allows. Another one of the connection, without prefetch-count, has no
-    limit."""
+    as its prefetch-count allows. Another subscription of the connection, without prefetch-count,
+    has no limit."""
     Play(target, row, Sentences(PREFETCH, dict.fromkeys((None, "1", "2"), PREFETCH))).run()

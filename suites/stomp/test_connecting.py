@@ -29,7 +29,8 @@ SERVER = re.compile(r"[!#$%&'*+.^_`|~\w-]+(/[!#$%&'*+.^_`|~\w-]+)?( .*)?", re.AS
 
 @case(ADMITTED, VERSION_NAMED)
 def test_connect_is_answered_with_connected(target: Bench, version: str) -> None:
-    """CONNECT for one version gets one CONNECTED, which from 1.1 on names it. The session works."""
+    """CONNECT for one version gets one CONNECTED, which names that version from 1.1 on. The session
+    works."""
     peer = target.peer(version)
     connected = peer.connect(target.connect_headers(version), proves=ADMITTED[version])
     if version != "1.0":
@@ -53,7 +54,7 @@ def test_stomp_opens_a_session_as_connect_does(target: Bench, version: str) -> N
     )
 
     def comparable(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-        # Others may differ from connection to connection.
+        # Other headers may differ from connection to connection.
         return sorted(pair for pair in headers if pair[0] in ("version", "heart-beat", "server"))
 
     target.record_finding(
@@ -161,7 +162,7 @@ STRANGE_HOST = "no-such-host.invalid"
 def test_a_host_nobody_knows_is_taken_or_turned_away(
     target: Bench, version: str, host: str
 ) -> None:
-    """CONNECT with an unknown host gets CONNECTED, ERROR, or the end of the connection."""
+    """CONNECT with an unknown host is answered with CONNECTED, ERROR, or a close."""
     peer = target.peer(version)
     peer.send("CONNECT", target.connect_headers(version, {"host": host}))
     taken = peer.watch_for(CONNECTED) is not None
@@ -176,7 +177,7 @@ def test_a_host_nobody_knows_is_taken_or_turned_away(
 
 @case(ADMITTED)
 def test_forty_sessions_at_the_same_time(target: Bench, version: str) -> None:
-    """Forty clients connect and stay connected: each gets CONNECTED, and in the end each session
+    """Forty clients connect and stay connected: each gets CONNECTED, and at the end each session
     still confirms a frame."""
     peers = []
     for _ in range(40):

@@ -1,8 +1,8 @@
-"""Durable subscriptions: how they are named, what they keep, and how they are deleted and resumed.
+"""Durable subscriptions: how they are named, what they keep, and how they are resumed and deleted.
 
-The chapter describes them for topics: ``client-id`` in CONNECT and a name in SUBSCRIBE, for which
-there are three headers. It does not say what happens when two consumers request the same
-subscription concurrently: one may be refused, or both may share it.
+The manual's chapter describes them for topics: ``client-id`` in CONNECT and a name in SUBSCRIBE, in
+one of three headers. It does not say what happens when two consumers request the same subscription
+concurrently: one may be refused, or both may share it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +58,8 @@ def subscribe(
 
 
 def goes(target: Bench, peer: StompPeer, how: str = "DISCONNECT") -> None:
-    """End the connection; give the broker time to notice (another case measures how much)."""
+    """End the connection and give the broker time to notice (another case measures how long it
+    takes)."""
     if how == "DISCONNECT":
         peer.request("DISCONNECT")
     peer.close_socket(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
@@ -75,10 +76,10 @@ def kept(
     count: int = 0,
 ) -> list[bytes]:
     """Return the messages that wait in a subscription. The client consumes them and leaves. A
-    sentinel shows that the client is served.
+    sentinel message shows that the client is served.
 
-    If fewer than ``count`` arrive before the sentinel, wait for the others and put them first: a
-    broker may be late to notice that the connection which held them has ended.
+    If fewer than ``count`` arrive before the sentinel, wait for the rest and put them first: the
+    broker may be slow to notice that the connection which held them has closed.
     """
     connect = partial(client, target, client_id, version)
     peer = subscribed_again(target, connect, topic, named)
@@ -93,7 +94,7 @@ def kept(
 
 
 def delete(target: Bench, client_id: str, names: Iterable[str]) -> None:
-    """Clean up, so that no subscription is left on a broker that continues to run."""
+    """Clean up: leave no subscription on a broker that continues to run."""
     peer = client(target, client_id)
     for name in names:
         peer.request("UNSUBSCRIBE", {"id": "0", NAME: name})
@@ -204,7 +205,7 @@ def test_unsubscribe_with_the_name_deletes_it(
     target: Bench, spoken: str, header: str, later: bool, waiting: int
 ) -> None:
     """UNSUBSCRIBE with the name of a durable subscription, on its first or a later connection,
-    deletes the subscription: a new one of that name gets only later messages."""
+    deletes the subscription: a new subscription of that name gets only later messages."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp(spoken)
     who = target.destination().name
     peer = client(target, who, spoken)
@@ -316,8 +317,8 @@ def test_of_two_names_on_unsubscribe_the_first_in_precedence_counts(
 
 @case(QUEUE, needs={*NEEDS, "routing-fixtures"})
 def test_a_subscription_can_be_configured_beforehand(target: Bench) -> None:
-    """The queue configured-client.configured-name is in broker.xml. Messages sent before anybody
-    subscribed are kept for the subscription configured-name of configured-client."""
+    """The queue configured-client.configured-name is in broker.xml. It keeps messages sent before
+    anybody subscribed for the subscription configured-name of configured-client."""
     topic = Destination(
         "configured.durable",
         (("destination-type", "MULTICAST"),),
@@ -340,7 +341,7 @@ REFUSED: Mapping[str, tuple[str, str, HeadersLike]] = {
     "a SUBSCRIBE to one with a wrong selector": ("SUBSCRIBE", "kept", {"selector": "= ("}),
     "a SUBSCRIBE to a new one with a wrong selector": ("SUBSCRIBE", "new", {"selector": "= ("}),
 }
-"""Frames that may be refused: command, the subscription that they name, and further headers."""
+"""Frames that may be refused: command, the subscription it names, and further headers."""
 
 
 @case(OUTLIVES, needs={*NEEDS, "selectors"})
@@ -409,8 +410,8 @@ def test_two_consumers_of_one_subscription_get_no_message_twice(target: Bench) -
 
 @case(SERVED, REFUSED_WITH_ERROR, needs=NEEDS)
 def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) -> None:
-    """A client subscribes to a second topic under the name of its durable subscription to a first.
-    The broker refuses the second subscription, or delivers the second topic's messages. One
+    """A client with a durable subscription to one topic subscribes to another topic under the same
+    name. The broker refuses the second subscription, or delivers the second topic's messages. One
     scenario: both are legal."""
     one, other = (
         target.destination(RoutingType.MULTICAST),

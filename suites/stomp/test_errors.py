@@ -1,8 +1,8 @@
-"""ERROR: what it reports about the frame that caused it, and what happens to the connection.
+"""ERROR: what it reports about the offending frame, and what happens to the connection.
 
-The specifications leave most causes to the server, so each case provokes errors in several ways and
-judges every ERROR it receives. At least one is always due: from 1.1 on, a SEND that cannot be
-processed must be answered with an ERROR.
+The specifications leave it mostly to the server which frames are errors, so each case provokes
+errors in several ways and judges every ERROR it receives. At least one is always due: from 1.1 on,
+a SEND that cannot be processed must be answered with an ERROR.
 """
 
 import re
@@ -91,7 +91,7 @@ class Answer:
 
 
 def answers(target: Bench, version: str, *, receipts: bool) -> Iterator[Answer]:
-    """Make every mistake on its own connection; yield the ERRORs that answer."""
+    """Make every mistake on its own connection and yield the ERRORs that answer it."""
     for mistake in MISTAKES:
         peer = target.stomp(version)
         receipt = peer.next_receipt() if receipts else None
@@ -251,8 +251,8 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
 @case(CLOSE_AFTER_ERROR, needs={"stomp-1.2", RECONFIGURABLE})
 @over(examples=4, always=lambda target: [{"behind": 2}], behind=st.integers(1, 4))
 def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
-    """A refused frame and subsequent SENDs with receipts arrive in one piece. Nothing follows the
-    ERROR but the end of the connection."""
+    """A frame that will be refused and later SENDs with receipts are sent in one write. Nothing
+    follows the ERROR but the close."""
     peer, to = target.stomp("1.2"), target.destination()
     headers = [("destination", to.name), *to.send_headers]
     wrong = codec.encode("SUBSCRIBE", {"destination": to.name, "id": "0", "ack": "wrong"})
@@ -272,8 +272,8 @@ def test_nothing_follows_an_error(target: Bench, behind: int) -> None:
 @case(RECEIPTS, IN_PIECES, needs={"stomp-1.2"})
 @over(examples=6, always=lambda target: [{"cut": 0}, {"cut": 20}], cut=st.integers(0, 60))
 def test_what_is_behind_connect_is_read(target: Bench, cut: int) -> None:
-    """CONNECT, a SEND, and the first up to 60 bytes of another SEND arrive in one piece; the rest
-    arrives later. Both SENDs are confirmed, the first one before the rest is sent."""
+    """CONNECT, a SEND, and up to 60 bytes of another SEND are sent in one write; the rest follows
+    later. Both SENDs are confirmed, the first one before the rest is sent."""
     to, peer = target.destination(), target.peer("1.2")
     headers = [("destination", to.name), *to.send_headers]
     first, second = (

@@ -18,7 +18,7 @@ UNESCAPED = {
     "1.2": ("STOMP12-ENC-04", "STOMP12-ENC-05", "STOMP12-ENC-06", "STOMP12-ENC-07"),
 }
 OF_THESE = {"1.1": "\n:\\", "1.2": "\r\n:\\"}
-"""The character that each requirement of :data:`UNESCAPED` concerns, in the same order."""
+"""The character that each requirement in :data:`UNESCAPED` is about, in the same order."""
 ESCAPED = {"1.1": ("STOMP11-ENC-08", "STOMP11-ENC-02"), "1.2": ("STOMP12-ENC-09", "STOMP12-ENC-02")}
 HEADER_ENCODING = {"1.1": "STOMP11-ENC-01", "1.2": "STOMP12-ENC-01"}
 VALUE_1_0 = "STOMP10-FRAME-03"
@@ -47,7 +47,7 @@ NEIGHBOURS = (
     "=",
     '"',
 )
-"""Texts next to escaped characters: some look like an escape, some have 2 to 4 bytes."""
+"""Texts to put next to escaped characters: some look like an escape, some have 2 to 4 bytes."""
 
 
 @st.composite
@@ -67,7 +67,7 @@ def for_version(pieces: list[str], version: str) -> str:
 def exchange(
     target: Bench, version: str, headers: dict[str, str]
 ) -> tuple[StompPeer, Frame | None, bytes]:
-    """Send one SEND with ``headers``. Return the consumer, its MESSAGE, and the server's bytes."""
+    """Send a SEND with ``headers``. Return the consumer, its MESSAGE, and the server's bytes."""
     consumer, to = target.stomp(version), target.destination()
     received = tap(consumer)
     consumer.subscribe(to)
@@ -90,8 +90,9 @@ def test_any_header_text_survives_from_send_to_message(
     target: Bench, version: str, name: list[str], value: list[str]
 ) -> None:
     """A header whose name and value contain every character that the version escapes arrives in
-    MESSAGE unchanged, and each such character is sent as the version's escape. One scenario: one
-    header has every escape; further ones have one each, which shows the faulty escape."""
+    MESSAGE unchanged, and the server writes each such character as the version's escape. One
+    scenario: one header has every escape; further headers have one each and show which escape is
+    wrong."""
     key, text = f"x-{for_version(name, version)}", for_version(value, version)
     alone = {
         requirement: (f"x-{character}-{number}", f"<{character}>")
@@ -135,8 +136,9 @@ BETWEEN = {"1.0": "STOMP10-READING-TEXT-01", "1.1": "STOMP11-ENC-08", "1.2": "ST
 def test_header_text_survives_between_versions(
     target: Bench, version: str, sender: str, pieces: list[str]
 ) -> None:
-    """A SEND of one version arrives as a MESSAGE of another with the same header value, if both can
-    write it. Backslashes from a 1.0 sender are judged only in 1.0, which has no escapes."""
+    """A SEND of one version arrives as a MESSAGE of another with the same header value, if both
+    versions can express it. Backslashes from a 1.0 sender are judged only in 1.0, which has no
+    escapes."""
     text = "".join(
         piece
         for piece in pieces
@@ -206,8 +208,8 @@ VALUES_1_0 = st.text("abc:\\nrc /=\"'!$%&()*+,;<>?@[]^`{|}~.", max_size=20)
     value=VALUES_1_0,
 )
 def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) -> None:
-    """A 1.0 SEND has a header with arbitrary ASCII, including colons and backslashes in its value,
-    which the grammar allows. It arrives as MESSAGE with the same bytes."""
+    """A 1.0 SEND has a header with arbitrary ASCII; the grammar allows colons and backslashes in
+    its value. The header arrives in MESSAGE with the same bytes."""
     key, text = (
         f"x{name}x",
         f"<a:b\\c{value}>",
@@ -232,7 +234,7 @@ PLACES = ("value", "name", "receipt", "destination")
 
 
 def undefined_characters(version: str) -> st.SearchStrategy[str]:
-    """Return characters that form no escape after a backslash, first those that resemble one."""
+    """Return characters that form no escape after a backslash, most escape-like first."""
     defined = {"1.1": "nc\\", "1.2": "nrc\\"}[version]
     looks_like = [character for character in "rtNCRTabfv0xu 'é" if character not in defined]
     others = st.characters(min_codepoint=33, max_codepoint=126, exclude_characters=defined + ":")

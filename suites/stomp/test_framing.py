@@ -1,6 +1,6 @@
 """The grammar of frames: where a frame begins and ends, how lines end, and TCP segmentation.
 
-A stream may reach a broker in any pieces; the same bytes must always get the same answers.
+TCP may split a stream anywhere; the same bytes must always get the same answers.
 """
 
 import re
@@ -40,13 +40,14 @@ LINE_ENDS = {"1.0": [b"\n"], "1.1": [b"\n"], "1.2": [b"\n", b"\r\n"]}
 MANY_ENDS = 2**22 + 2**18
 """More octets than RabbitMQ accepts in one frame: seven weeks of heartbeats, one per second."""
 OCTETS_PER_MS = 200
-"""The octets that a busy broker, which may read one at a time, should read in a millisecond."""
+"""A busy broker, even if it reads byte by byte, should read this many bytes in a millisecond."""
 MOST_MIXED = 5
-"""The most line ends in a row of which some are CR LF, where the version allows that."""
+"""The longest run of line ends that mixes LF and CR LF, in versions that allow CR LF."""
 
 
 def conversation(version: str, to: Destination, transaction: str) -> bytes:
-    """Return everything that a client may send in one write, as :func:`judge_answers` expects."""
+    """Return everything that a client may send in one write, whose answers :func:`judge_answers`
+    checks."""
 
     def encoded(command: str, headers: HeadersLike, body: bytes = b"") -> bytes:
         return codec.encode(command, headers, body, version=version)
@@ -97,7 +98,7 @@ def judge_answers(peer: StompPeer, proves: str) -> None:
 
 
 def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPeer:
-    """Connect and have the conversation, cut ``where`` (None means after every byte)."""
+    """Connect and send the conversation, cut ``where`` (None means after every byte)."""
     peer = target.peer(version)
     to = target.destination()
     connect = codec.encode("CONNECT", target.connect_headers(version), version=version)
@@ -124,8 +125,8 @@ def speak(target: Bench, version: str, where: tuple[Cut, ...] | None) -> StompPe
 def test_any_split_of_a_conversation_gets_the_same_answers(
     target: Bench, version: str, where: tuple[Cut, ...]
 ) -> None:
-    """A valid conversation arrives in pieces that end anywhere: inside commands, escapes,
-    characters or bodies. Every RECEIPT and MESSAGE is the same as when it arrives in one piece."""
+    """A valid conversation is split anywhere: inside commands, escapes, characters or bodies. Every
+    RECEIPT and MESSAGE is the same as for the conversation in one piece."""
     speak(
         target, version, ()
     )  # the same conversation in one piece: if this fails, the pieces are not to blame
@@ -148,8 +149,8 @@ def test_a_conversation_octet_by_octet_gets_the_same_answers(target: Bench, vers
 def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
     target: Bench, version: str, count: int, gaps: list[int]
 ) -> None:
-    """SENDs are written in one go with zero, one, several or very many line ends between them, more
-    than a frame may have octets. Each gets its RECEIPT and each message arrives."""
+    """SENDs are sent in one write with zero, one, several or very many line ends between them: more
+    than the largest frame has bytes. Each gets its RECEIPT and each message arrives."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     ends = LINE_ENDS[version]
@@ -196,7 +197,7 @@ def test_each_line_of_a_frame_may_end_with_cr_lf(
     headers = [("destination", to.name), *to.send_headers, ("x-word", "value"), ("receipt", "sent")]
     data = mixed("SEND", headers, carriage, b"body")
     if pieces:
-        # A broker that accepts no frame in pieces is judged by GRAMMAR, not by its line ends.
+        # A broker that cannot read a split frame is judged by GRAMMAR, not by its line ends.
         write_byte_by_byte(target, peer, mixed("SEND", headers, [False], b"body"))
         peer.expect(frame("RECEIPT", {"receipt-id": "sent"}))
         consumer.message(body=b"body")
@@ -265,7 +266,7 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     answer = producer.watch_for(frame("RECEIPT", {"receipt-id": "sent"}))
     words = f"a CR at the end of a value: {producer.instead()}"
     target.require(CR_IN_LINE, answer is not None, words)
-    # The case looks at the bytes themselves: a broker may turn the CR into something that is no 1.1
+    # The case reads raw bytes: a broker may turn the CR into something that is not a valid 1.1
     # frame.
     target.wait_until(lambda: b"with a CR\x00" in raw, MOMENT * 10)
     before, _, later = bytes(raw).partition(b"control\x00")
@@ -298,12 +299,13 @@ def test_a_command_in_other_case_is_not_that_command(
 def test_a_command_with_one_small_letter_is_not_that_command(
     target: Bench, version: str, where: tuple[Cut, ...]
 ) -> None:
-    """A frame whose command is SENd publishes nothing. A valid SEND before and after it does."""
+    """A frame whose command is SENd publishes nothing. Valid SENDs before and after it do."""
     judge_no_send(target, version, "SENd", where)
 
 
 def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...]) -> None:
-    """Judge that a message whose SEND is replaced by ``wrong`` does not arrive."""
+    """Judge that a message does not arrive if the command of its frame is ``wrong`` instead of
+    SEND."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     offender = target.stomp(version)

@@ -1,4 +1,4 @@
-"""Headers: which of repeated entries applies, what is never trimmed, and what MESSAGE repeats."""
+"""Headers: which repeated entry applies, what is never trimmed, and what MESSAGE repeats."""
 
 from hypothesis import strategies as st
 
@@ -37,7 +37,7 @@ VALUES = st.one_of(
 
 
 def connected(target: Bench, version: str) -> tuple[StompPeer, StompPeer, Destination]:
-    """Return a producer, a consumer, and their destination, after the exchange of one message."""
+    """Return a producer, a consumer, and their destination, after exchanging one message."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     producer = target.stomp(version)
@@ -73,7 +73,7 @@ def test_headers_of_the_user_pass_through(target: Bench, version: str, headers: 
 
 
 def _plain(value: str) -> str:
-    """Reduce ``value`` to what 1.0's text settles: ASCII, not empty, and no blanks at the ends."""
+    """Reduce ``value`` to what the text of 1.0 defines: ASCII, not empty, no blanks at the ends."""
     return "<" + "".join(character for character in value if 32 <= ord(character) < 127) + ">"
 
 
@@ -100,7 +100,7 @@ BLANKS = st.sampled_from([" ", "  ", "\t", " \t "])
 def test_blanks_at_the_ends_of_headers_stay(
     target: Bench, version: str, before: str, behind: str, only: bool, named: bool
 ) -> None:
-    """SEND with blanks around a header's value or name arrives as MESSAGE with the same ones."""
+    """SEND with blanks around a header's value or name arrives as MESSAGE with the same blanks."""
     name = f"{before}x-blank{behind}" if named else "x-blank"
     value = before + behind if only else f"{before}value{behind}"
     producer, consumer, to = connected(target, version)
@@ -218,7 +218,8 @@ def test_the_first_of_several_destinations_counts(target: Bench, version: str) -
 
 @case(FIRST_COUNTS)
 def test_the_first_of_several_accept_versions_counts(target: Bench, version: str) -> None:
-    """CONNECT with two accept-version headers, 1.1 and 1.2, opens a session of the first."""
+    """CONNECT with two accept-version headers, 1.1 and 1.2, opens a session of the first
+    version."""
     second = "1.1" if version == "1.2" else "1.2"
     target.stomp(version)
     peer = target.peer(version)
@@ -253,7 +254,7 @@ def test_the_first_of_several_content_lengths_counts(target: Bench, version: str
 def test_a_receipt_may_be_asked_for_under_any_value(
     target: Bench, version: str, value: str
 ) -> None:
-    """A frame asks for a receipt with any value: RECEIPT has that value as its receipt-id."""
+    """A frame's receipt header has an arbitrary value: RECEIPT has that value as its receipt-id."""
     asked = _plain(value) if version == "1.0" else value
     producer, _, to = connected(target, version)
     producer.send("BEGIN", {"transaction": producer.transaction, "receipt": f"{asked}1"})

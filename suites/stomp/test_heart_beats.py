@@ -1,7 +1,8 @@
 """Heartbeats as 1.1 and 1.2 specify them, without any vendor's arithmetic.
 
-The client announces cx,cy and the server sx,sy. The client sends a heartbeat every max(cx, sy), and
-the server every max(sx, cy). If either number is zero, nobody sends in that direction.
+The client announces cx,cy and the server sx,sy. The client sends a heartbeat every max(cx, sy) ms,
+and the server every max(sx, cy) ms. If either number is zero, no heartbeats are sent in that
+direction.
 """
 
 import re
@@ -45,7 +46,7 @@ CLIENT_BEATS = {
 SILENCE = {"1.1": "STOMP11-HB-11", "1.2": "STOMP12-HB-11"}
 
 MALFORMED = st.sampled_from([-1, -1000, "+5", " 500", "500 ", "007", "1.5", "1e3", "", "x"])
-"""Numbers in the heart-beat header of CONNECT that the specifications do not allow."""
+"""Heart-beat values of CONNECT that the specifications do not allow."""
 HEADER = re.compile(r"\d+,\d+")
 TCP, WEBSOCKET = "TCP", "WebSocket"
 LONG_MS = 45_000
@@ -69,9 +70,9 @@ def answered(peer: StompPeer) -> tuple[int, int]:
 def judge_number_of_beats(
     target: Bench, proves: str, what: str, peer: StompPeer, since: Instant, period: Duration
 ) -> None:
-    """Record a violation if the signs of life since then are fewer than half the number due. Single
-    gaps are not judged: on a busy host one gap among many connections is always long, while a pause
-    of the host costs few heartbeats."""
+    """Record a violation if fewer than half of the heartbeats due since then arrived. Single gaps
+    are not judged: on a busy host some gap among many connections is always long, but the host's
+    pauses cost few heartbeats."""
     owed = (target.now() - since) // period
     signs = sum(
         event.size if isinstance(event, HeartBeatReceived) else 1  # a busy host reads several
@@ -114,9 +115,9 @@ def judge_survival(
 def test_the_answer_is_two_numbers_and_unwanted_beats_do_not_come(
     target: Bench, version: str, cx: int | str, cy: int | str
 ) -> None:
-    """CONNECT asks for heartbeats, also with signs or blanks, which may get ERROR: a heart-beat
-    header in CONNECTED is two integers separated by a comma, and a client that asks for none (cy=0)
-    gets none."""
+    """CONNECT has a heart-beat header; one with signs or blanks may get ERROR. A heart-beat header
+    in CONNECTED is two integers separated by a comma, and a client that asks for no heartbeats
+    (cy=0) gets none."""
     peer = target.peer(version)
     headers = target.connect_headers(version, {"heart-beat": f"{cx},{cy}"})
     if all(isinstance(number, int) and number >= 0 for number in (cx, cy)):
@@ -164,7 +165,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     start = _connected_at(target, peer)
     received = tap(peer)
     periods = 3
-    # The TTL ends a client that sends nothing.
+    # The TTL disconnects a client that sends nothing.
     if "connection-ttl" in target.target.identity.capabilities:
         ttl = ms(target.negotiated((0, cy), version).ttl_ms)
         periods = max(1, min(periods, (ttl - ms(300)) // period))
@@ -216,11 +217,11 @@ STATES: Mapping[str, Callable[[StompPeer, Destination, str], object]] = {
         _hold(peer, to, id), _begin(peer, to, id)
     ),
 }
-"""The state of a connection before a long silence."""
+"""States in which a connection is left before a long silence."""
 MOST_BEATS = 300
-"""How many heartbeats one client sends. Those with short intervals stop earlier."""
+"""The most heartbeats that one client sends. Clients with short intervals stop earlier."""
 SELDOM_MS = 10_000
-"""How often a client that owes no heartbeats sends one while a case waits for the server."""
+"""While a case waits for the server, a client that owes no heartbeats sends one this often."""
 
 
 @case(SERVER_BEATS, AT_LEAST_EVERY, needs={"heart-beat", "anycast", "transactions"})
@@ -235,9 +236,9 @@ SELDOM_MS = 10_000
 def test_the_server_beats_whatever_the_connection_was_left_in(
     target: Bench, version: str, cy: int, pairs: list[tuple[str, str]]
 ) -> None:
-    """Connections with agreed server heartbeats are each left in a state with transactions,
-    subscriptions and messages; on one of them the client sends line ends. All get heartbeats as
-    agreed. One scenario: the sentences describe the same heartbeats."""
+    """Connections with agreed server heartbeats are left idle, each in a different state of
+    transactions, subscriptions and messages; on one of them the client sends line ends. All get
+    heartbeats as agreed. One scenario: the requirements describe the same heartbeats."""
     left: list[tuple[str, StompPeer]] = []
     for names in [*((name,) for name in STATES), *pairs]:
         peer = target.stomp(version, heart_beat=f"{SELDOM_MS},{cy}")
@@ -311,7 +312,7 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
     target: Bench, version: str, cx: int, frames: bool, transport: str
 ) -> None:
     """A client sends only a line end or a frame every max(cx, sy) ms. Its session still works after
-    many periods. One scenario: one surviving session shows that all four sentences are kept."""
+    many periods. One scenario: one surviving session shows that all four requirements are kept."""
     socket = None if transport == TCP else target.websocket()
     peer = target.stomp(version, heart_beat=f"{cx},0", over=socket)
     _, sy = answered(peer)
@@ -336,8 +337,9 @@ def test_a_client_that_beats_as_agreed_is_not_dropped(
 
 @case({version: ids[1] for version, ids in CLIENT_BEATS.items()}, needs={"heart-beat"})
 def test_a_client_that_sends_no_beats_is_not_given_up(target: Bench, version: str) -> None:
-    """Clients announce that they send no heartbeats, ask for some at intervals from short to long,
-    and are silent. Each lives as long as a client that agreed on no heartbeats at all."""
+    """Clients announce that they send no heartbeats, ask for the server's at short to long
+    intervals, and are silent. Each stays connected as long as a client that agreed on no
+    heartbeats."""
     rule = CLIENT_BEATS[version][1]
     control = target.stomp(version, heart_beat="0,0")
     asked = (500, 1000, 2000, 5000, 10_000, 60_000)
@@ -355,8 +357,8 @@ def test_a_client_that_sends_no_beats_is_not_given_up(target: Bench, version: st
 
 @dataclass
 class Beating:
-    """A client that sends ``data`` every ``pause`` and agreed on ``sends``. From the time it
-    connected it is due a heartbeat every ``receives`` (0 means none)."""
+    """A client that sends ``data`` every ``pause`` and agreed on ``sends``. Once connected, it is
+    due a heartbeat every ``receives`` (0 means none)."""
 
     peer: StompPeer
     data: bytes
@@ -365,7 +367,7 @@ class Beating:
     since: Instant
 
     def __post_init__(self) -> None:
-        # Twice as often with bytes of a frame, so that a late host does not excuse an end.
+        # Bytes of a frame are sent twice as often: then a late host does not excuse a close.
         self.pause = self.sends // 2 if self.data == b"a" else self.sends
         self.due = self.since + self.pause
         self.until = self.since + MOST_BEATS * self.sends
@@ -374,9 +376,9 @@ class Beating:
 @case(CLIENT_BEATS, AT_LEAST_EVERY, needs={"heart-beat"})
 def test_clients_of_all_intervals_live_side_by_side(target: Bench, version: str) -> None:
     """Clients agree on heartbeats in both directions at short to long intervals and send them as
-    agreed, with LF, CR LF or bytes of a frame. Each session is open after more than the longest
-    interval, or after hundreds of its own, and got heartbeats as agreed. One scenario: one
-    surviving session shows that the sentences are kept."""
+    agreed, as LF, CR LF or bytes of a frame. After more than the longest interval, or after
+    hundreds of its own, each session is still open and got its heartbeats. One scenario: one
+    surviving session shows that the requirements are kept."""
     longest = 3_600_000 if target.virtual else 8_000
     asked = (500, 700, 1000, 1500, *(1000 * 2**power for power in range(1, 12)))
     plans = [(number, b"\n") for number in asked if number < longest]

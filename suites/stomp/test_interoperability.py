@@ -1,4 +1,4 @@
-"""STOMP messages as clients of other protocols see them, as far as STOMP can show it."""
+"""How clients of other protocols see STOMP messages, as far as STOMP can show it."""
 
 import re
 
@@ -40,8 +40,8 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, counted: bool) -> Non
 def test_content_length_tells_a_client_whether_it_was_text(
     target: Bench, spoken: str, sends: list[tuple[str, bool]]
 ) -> None:
-    """Bodies are sent with content-length (bytes) and without (text). A 1.0 client gets each
-    unchanged, with content-length if and only if the SEND had one."""
+    """Bodies are sent with a content-length (bytes) or without (text). A 1.0 client gets each
+    unchanged, with a content-length if and only if the SEND had one."""
     queue = target.destination()
     producer, consumer = target.stomp(spoken), target.stomp("1.0")
     consumer.subscribe(queue)

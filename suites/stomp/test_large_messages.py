@@ -1,4 +1,4 @@
-"""Large messages: bodies that a broker stores in a different way arrive like small ones.
+"""Large messages: bodies that a broker stores separately arrive like small ones.
 
 The acceptor through which a message is sent decides: bodies of ``stompMinLargeMessageSize`` bytes
 or more are large. A broker may measure sizes slightly differently (text takes more room than its
@@ -50,7 +50,7 @@ def _around(limit: int) -> st.SearchStrategy[int]:
 
 
 def largest(target: Target) -> list[dict[str, Any]]:
-    """Return the examples that are always run: sizes at the limits, and bodies of a mebibyte."""
+    """Return the examples that always run: sizes at the limits, and bodies of a mebibyte."""
     return [
         {"place": (name, size), "spoken": "1.2", "as_bytes": as_bytes, "waits": as_bytes}
         for limit, name in limits(target).items()
@@ -60,7 +60,8 @@ def largest(target: Target) -> list[dict[str, Any]]:
 
 
 def body_of(size: int, *, as_bytes: bool) -> bytes:
-    """Return a body whose neighbouring parts differ; as bytes it has NUL and invalid UTF-8."""
+    """Return a body whose neighbouring parts differ; a bytes body contains NUL and invalid
+    UTF-8."""
     pattern = (
         bytes(range(256)) if as_bytes else b"The quick brown fox jumps over the lazy dog. " * 6
     )
@@ -75,7 +76,7 @@ def send(peer: StompPeer, to: Destination, body: bytes, *, as_bytes: bool) -> No
 
 def difference(sent: bytes, came: bytes) -> str:
     """Describe where two bodies differ."""
-    if sent == came:  # a slow comparison, only made if the bodies differ
+    if sent == came:  # slow, so only if the bodies differ
         return f"all {len(came)} bytes arrived"
     at = next(
         (at for at, (one, other) in enumerate(zip(sent, came, strict=False)) if one != other), None
@@ -97,8 +98,9 @@ def difference(sent: bytes, came: bytes) -> str:
 def test_a_large_body_comes_whole(
     target: Bench, place: tuple[str, int], spoken: str, as_bytes: bool, waits: bool
 ) -> None:
-    """A body around stompMinLargeMessageSize, or of a mebibyte, is sent as bytes or as text before
-    or after the consumer subscribes. It arrives whole, and so does a small message after it."""
+    """A body of about stompMinLargeMessageSize, or of a mebibyte, is sent as bytes or as text
+    before or after the consumer subscribes. It arrives whole, and so does a small message after
+    it."""
     acceptor, size = place
     queue = target.destination()
     producer, consumer = target.stomp(spoken, acceptor=acceptor), target.stomp(spoken)

@@ -1,4 +1,4 @@
-"""Limits that a server may set on frames, and what it should do when a limit is exceeded.
+"""Limits that a server may set on frames, and what it should do when one is exceeded.
 
 No server needs to have limits, and none announces them, so cases search by doubling, up to sizes
 that harm no broker. A server that accepts even the largest frame gets a note, not a violation.
@@ -30,8 +30,8 @@ def look_for(
     encode: Callable[[Destination, int], bytes],
     judge: Callable[[Bench, str, Frame, int], None],
 ) -> None:
-    """Send increasingly large frames until one is refused. Judge the refusal and, by ``judge``,
-    what arrives before. If the first message arrives, so must each accepted one."""
+    """Send increasingly large frames until one is refused. Judge the refusal, and the messages that
+    arrived before by ``judge``. If the first message arrives, so must each accepted one."""
     bystander = Bystander(target, version)
     accepted = arrived = 0
     for size in sizes:
@@ -105,9 +105,9 @@ def _send(
 
 @case(MAY_LIMIT, OVER_LIMIT, ALL_PASSED_ON, DELIVERED)
 def test_too_many_headers_are_refused_with_error(target: Bench, version: str) -> None:
-    """SENDs with up to 8192 headers are accepted, or answered with ERROR and a close. Accepted ones
-    arrive with all headers. Another connection is still served. One scenario: frames of growing
-    size."""
+    """SENDs with up to 8192 headers are accepted, or answered with ERROR and a close. Accepted
+    SENDs arrive with all headers. Another connection is still served. One scenario: frames of
+    growing size."""
     look_for(
         target,
         version,
@@ -123,8 +123,8 @@ def test_too_many_headers_are_refused_with_error(target: Bench, version: str) ->
 @case(MAY_LIMIT, OVER_LIMIT, ALL_PASSED_ON, DELIVERED)
 def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with a header of up to 256 KiB are accepted, or answered with ERROR and a close.
-    Accepted ones arrive with it. Another connection is still served. One scenario: frames of
-    growing size."""
+    Accepted SENDs arrive with that header. Another connection is still served. One scenario: frames
+    of growing size."""
     look_for(
         target,
         version,
@@ -138,7 +138,7 @@ def test_too_long_a_header_line_is_refused_with_error(target: Bench, version: st
 @case(MAY_LIMIT, OVER_LIMIT, WHOLE, DELIVERED)
 def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> None:
     """SENDs with a body of up to 4 MiB are accepted, or answered with ERROR and a close. Accepted
-    ones arrive whole. Another connection is still served. One scenario: frames of growing size."""
+    SENDs arrive whole. Another connection is still served. One scenario: frames of growing size."""
     most = target.profile.parameters["largest_body_tried_bytes"]
     look_for(
         target,
@@ -152,8 +152,8 @@ def test_too_large_a_body_is_refused_with_error(target: Bench, version: str) -> 
 
 @case(MAY_LIMIT, OVER_LIMIT)
 def test_a_body_announced_beyond_all_measure_may_be_refused(target: Bench, version: str) -> None:
-    """SEND announces a body of a tebibyte and sends none of it. The server waits for it, or answers
-    with ERROR and closes the connection. Another connection is still served."""
+    """SEND announces a body of a tebibyte, and the client sends none of it. The server waits for
+    it, or answers with ERROR and closes the connection. Another connection is still served."""
     bystander = Bystander(target, version)
     to, peer = target.destination(), target.stomp(version)
     peer.write(_send(to, version, [("content-length", 1 << 40)], b"")[:-1])

@@ -24,7 +24,7 @@ def published(
     target: Bench, version: str, line: bytes, where: tuple[Cut, ...]
 ) -> tuple[Frame | None, Fate]:
     """Send a SEND with ``line`` between two valid headers. Return the resulting MESSAGE, and what
-    happened to the sender. The same SEND without the line arrives before and after it."""
+    happened to the sender. The same SEND without the line arrives before and after."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     head = [raw_line(*header, version) for header in (("destination", to.name), *to.send_headers)]
@@ -58,7 +58,8 @@ def judge_unbent(
     values: set[str | None],
     behaviour: str,
 ) -> None:
-    """Judge that nothing was published, or x-word is one of ``values`` among unchanged headers."""
+    """Judge that nothing was published, or that x-word has one of ``values`` and other headers are
+    unchanged."""
     if message is None:
         target.record_behaviour(behaviour, "refuses")
         target.record_held(proves, seen, f"{line!r}: {seen}; nothing was published")

@@ -30,7 +30,7 @@ def test_a_message_has_the_headers_it_needs(
     target: Bench, version: str, routing: RoutingType
 ) -> None:
     """A message from a queue or a topic arrives, in each mode, with a non-empty destination,
-    message-id and, from 1.1 on, subscription. One scenario: the sentences name one frame's
+    message-id and, from 1.1 on, subscription. One scenario: the requirements name one frame's
     headers."""
     headers = {
         "destination": DESTINATION,
@@ -58,7 +58,7 @@ def test_a_message_has_the_headers_it_needs(
 @case(SAME_DESTINATION)
 @pytest.mark.parametrize("ending", ["MiXeD-007 x", "é", "%2f"])
 def test_the_destination_is_the_one_that_was_sent_to(target: Bench, ending: str) -> None:
-    """A message sent over STOMP arrives over STOMP with exactly the destination of its SEND."""
+    """A MESSAGE has exactly the destination of its SEND."""
     for routing in (RoutingType.ANYCAST, RoutingType.MULTICAST):
         if routing.value.lower() not in target.capabilities:
             continue

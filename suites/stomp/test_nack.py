@@ -1,8 +1,8 @@
-"""NACK: how it names a message, which messages it refuses in each mode, and what becomes of them.
+"""NACK: how it names a message, which messages it refuses in each mode, and their fate.
 
-A server may send a refused message to any client, nowhere, or to a dead-letter queue. So these
-cases never ask where the message went. They require that all messages of one NACK are treated alike
-and that other messages are not affected.
+A server may redeliver a refused message to any client, drop it, or move it to a dead-letter queue.
+So these cases never ask where the message went. They require that one NACK treats all its messages
+alike and does not affect other messages.
 """
 
 from hypothesis import strategies as st

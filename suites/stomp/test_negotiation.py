@@ -21,7 +21,7 @@ STRANGE = ("0.9", "1.3", "1.20", "1.10", "2.0", "2.1", "10.0", "1", "12", "1.2.1
 
 
 def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer:
-    """Return a connection that sent CONNECT with this accept-version (None: without the header)."""
+    """Return a connection that sent CONNECT with this accept-version header (None: without one)."""
     peer = target.peer(version)
     headers = [header for header in target.connect_headers("1.2") if header[0] != "accept-version"]
     if accept is not None:
@@ -31,7 +31,8 @@ def opened(target: Bench, accept: str | None, version: str = "1.2") -> StompPeer
 
 
 def spoken(target: Bench) -> list[str]:
-    """Return the versions that this server supports, ascending; each is requested separately."""
+    """Return the versions that this server supports, in ascending order; request each
+    separately."""
     received = []
     for version in KNOWN:
         connected = opened(target, version, version).watch_for(CONNECTED)
@@ -50,7 +51,7 @@ def offers(draw: st.DrawFn) -> list[str]:
 
 
 def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
-    """Return lists in which the highest version comes first, last and in between."""
+    """Return lists with the highest version first, last and in between."""
     for offered in (["1.2", "1.1", "1.0"], ["1.0", "1.2", "1.1"], ["1.1", "1.0"], ["1.0"]):
         yield {"offered": offered}
 
@@ -59,8 +60,8 @@ def turned_round(target: Target) -> Iterator[dict[str, list[str]]]:
 @over(examples=20, always=turned_round, offered=offers())
 def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -> None:
     """CONNECT lists known and unknown versions in any order. CONNECTED names the highest common
-    version, and the session writes headers as that version does. One scenario: how headers are
-    written shows the session's real version."""
+    version, and the session escapes headers as that version does. One scenario: the escaping shows
+    the session's real version."""
     have = spoken(target)
     for version in DIALECTS.keys() - set(have):
         target.record_not_applicable(DIALECTS[version], f"the server does not have {version}")
@@ -90,7 +91,7 @@ def judge_dialect(peer: StompPeer, version: str) -> None:
 
 @case(*DEFAULT, DIALECT_1_0, needs={"stomp-1.0"})
 def test_without_accept_version_the_session_is_1_0(target: Bench) -> None:
-    """CONNECT without accept-version opens a session like accept-version:1.0 does: CONNECTED names
+    """CONNECT without accept-version opens the same session as accept-version:1.0: CONNECTED names
     no other version, and a receipt with colons and backslashes is echoed unchanged."""
     text, echoed = "a\\cb:c\\n", []
     for accept in (None, "1.0"):

@@ -1,8 +1,8 @@
-"""Every number that STOMP or a vendor documents for a client's header, at its boundaries.
+"""Boundary values of every number that STOMP or a vendor documents for a client's header.
 
-All brokers get the headers of all vendors: a header that a broker does not know belongs to the
-application and changes nothing. Each value is tried on its own connection, in a whole conversation:
-CONNECT, SUBSCRIBE, SEND, the message, ACK, DISCONNECT.
+All brokers get the headers of all vendors: to a broker that does not know it, such a header is the
+application's and changes nothing. Each value is tried on its own connection, in a whole
+conversation: CONNECT, SUBSCRIBE, SEND, the message, ACK, DISCONNECT.
 """
 
 from collections.abc import Iterable
@@ -50,9 +50,9 @@ SUBSCRIBE_NUMBERS = (
 LIMITS = ("consumer-window-size", "activemq.prefetchSize", "prefetch-count")
 BODY = b"a body"
 LARGEST_MESSAGE = 1000
-"""More bytes than any message of these conversations has."""
+"""Larger than any message of these conversations."""
 SOON_MS = 2**15 - 1
-"""A message with this lifetime has not expired if it is requested immediately."""
+"""A message with this lifetime has not expired if it is consumed immediately."""
 FAR_MS = 2**53 - 1
 """A time in the future for any broker's clock."""
 
@@ -93,7 +93,7 @@ class Conversation:
         self.stage = "CONNECT"
 
     def play(self) -> None:
-        """Continue to the end, or until an answer differs from the usual one."""
+        """Play to the end, or until an answer is unusual."""
         queue = self.target.destination()
         subscribe = {"id": "0", "destination": queue.name, "ack": "client-individual"}
         send = {"destination": queue.name, "content-length": str(len(BODY))}
@@ -120,7 +120,7 @@ class Conversation:
         if not self._connected(self.peer):
             return False
         if self.replaced.field.frame == "CONNECT":
-            # The same session without a frame: an effect of the number on a timer would show later.
+            # The same session, idle: if the number affects a timer, this shows only later.
             self._connected(self.target.peer())
         return True
 
@@ -184,7 +184,7 @@ def broken_by(conversation: Conversation) -> str | None:
     broken = STAGES.get((conversation.stage, conversation.outcome))
     replaced = conversation.replaced
     if replaced.field.name == "content-length" and 0 <= replaced.value < len(BODY):
-        # The SEND ends before its body does: the rest of the body is not a frame.
+        # content-length is too small: the rest of the body is not a frame.
         return broken if broken == SEND_REFUSED else None
     limits_below_zero = replaced.field.name in LIMITS and replaced.value < 0
     if broken == DELIVERED and conversation.outcome is Outcome.SILENT and limits_below_zero:
@@ -226,7 +226,7 @@ def test_a_number_of_connect_works_or_is_refused(target: Bench, name: str, posit
 @pytest.mark.parametrize("name", SEND_NUMBERS)
 @over_boundaries
 def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position: int) -> None:
-    """A SEND has a boundary value in a header: it is refused with ERROR, or its RECEIPT and the
+    """A SEND with a boundary value in a header is refused with ERROR, or its RECEIPT and the
     message arrive; another connection is still served."""
     judge(target, NumberField("SEND", name, *ANY).replaced(position))
 
@@ -235,7 +235,7 @@ def test_a_number_of_send_works_or_is_refused(target: Bench, name: str, position
 @pytest.mark.parametrize("name", SUBSCRIBE_NUMBERS)
 @over_boundaries
 def test_a_number_of_subscribe_works_or_is_refused(target: Bench, name: str, position: int) -> None:
-    """A SUBSCRIBE has a boundary value in a header: it is refused with ERROR, or its RECEIPT and
+    """A SUBSCRIBE with a boundary value in a header is refused with ERROR, or its RECEIPT and
     messages arrive; another connection is still served.
 
     One scenario: the stage at which it ends decides which sentence it breaks."""

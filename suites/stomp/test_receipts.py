@@ -1,4 +1,4 @@
-"""RECEIPT: one for every frame that asks for it, no others, and what a RECEIPT promises."""
+"""RECEIPT: which frames get one, and what it promises."""
 
 from collections.abc import Callable
 
@@ -105,7 +105,7 @@ def _sending(queue: Destination) -> HeaderList:
 def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version: str) -> None:
     """Each client frame after CONNECT asks for a receipt and gets exactly one RECEIPT with that
     receipt-id and no body. The RECEIPT of a SEND in a transaction may arrive with that of COMMIT.
-    One scenario: the sentences describe one answer."""
+    One scenario: the requirements describe one answer."""
     peer = target.stomp(version)
     asked = []
     later: list[str] = []
@@ -139,7 +139,8 @@ def test_every_kind_of_frame_is_answered_with_one_receipt(target: Bench, version
 @case(RECEIPT_ID, needs={"transactions"})
 @over(examples=60, asked=st.lists(identifiers, min_size=1, max_size=8, unique=True))
 def test_any_value_comes_back_as_receipt_id(target: Bench, version: str, asked: list[str]) -> None:
-    """BEGINs and SENDs ask for receipts with any values. Each is returned once, unchanged."""
+    """BEGINs and SENDs ask for receipts with arbitrary values. Each value is returned once,
+    unchanged."""
     queue, peer = target.destination(), target.stomp(version)
     data = b""
     for number, receipt in enumerate(asked):
@@ -197,7 +198,8 @@ def test_a_frame_that_does_not_ask_gets_no_receipt(target: Bench, version: str) 
 
 @case(ONLY_PROCESSED)
 def test_when_the_receipt_of_a_send_comes_the_message_is_there(target: Bench, version: str) -> None:
-    """The producer is reset after the RECEIPT of its SEND. A later consumer gets the message."""
+    """The producer resets its connection after the RECEIPT of its SEND. A later consumer gets the
+    message."""
     queue, producer = target.destination(), target.stomp(version)
     for body in numbered(3):
         producer.publish(queue, body, proves=ONLY_PROCESSED[version])
@@ -250,7 +252,7 @@ def test_a_frame_that_failed_gets_no_receipt(target: Bench, version: str) -> Non
 @case(CONFIRMS_EARLIER, ANSWERED["1.2"])
 @over(examples=20, count=st.integers(1, 60), size=st.sampled_from([0, 1, 100, 2000]))
 def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size: int) -> None:
-    """Many SENDs ask for no receipt, the last one does. After its RECEIPT all arrive."""
+    """Of many SENDs only the last asks for a receipt. After its RECEIPT all messages arrive."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     consumer.subscribe(queue)
     sent = [body.ljust(size, b".") for body in numbered(count)]
@@ -268,8 +270,8 @@ def test_a_receipt_confirms_all_frames_before_it(target: Bench, count: int, size
 
 @case(PROCESSED_TO_THE_END, ANSWERED["1.2"])
 def test_frames_that_were_received_are_processed_although_the_client_left(target: Bench) -> None:
-    """A client sends messages, an ACK and DISCONNECT in one go, and waits for the end. All messages
-    are confirmed and arrive, and the acknowledged one is not delivered again."""
+    """A client sends messages, an ACK and DISCONNECT in one write, and waits for the close. All
+    messages are confirmed and arrive, and the acknowledged message is not delivered again."""
     queue, other, client = target.destination(), target.destination(), target.stomp("1.2")
     client.publish(other, b"acknowledged at last")
     message = held(target, client, other, 1, "client-individual")[0]

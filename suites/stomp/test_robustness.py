@@ -1,8 +1,8 @@
 """Malformed frames of every kind, in any pieces: only their sender may be affected.
 
-How a server treats a client that breaks the grammar is mostly up to the server: it may send an
-ERROR, close, or read on. But a 1.2 connection must end after its ERROR, and other connections,
-including new ones, must be served. If a version calls an error fatal, test_escapes judges that.
+A server may mostly choose how to treat a client that breaks the grammar: it may send an ERROR,
+close, or read on. But a 1.2 connection must end after its ERROR, and other connections, including
+new ones, must be served. Errors that a version calls fatal are judged in test_escapes.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def misbehave(
     offenders = [target.stomp(version) for _ in present]
     for offender, kind in zip(offenders, present, strict=True):
         write_in_pieces(target, offender, kind.data(target.destination(), version), where)
-    # Only 1.2 requires that ERROR ends the connection; other versions are not waited for.
+    # Only 1.2 requires ERROR to end the connection; for other versions the case does not wait.
     seen = fates(
         target, offenders, within=seconds(2), end_within=PATIENCE if version == "1.2" else ms(50)
     )
@@ -58,8 +58,8 @@ def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
 def test_others_do_not_notice_malformed_frames(
     target: Bench, version: str, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Several connections send malformed frames in pieces that end anywhere: an older connection
-    still gets its RECEIPTs and MESSAGEs, and a new one is admitted and served."""
+    """Several connections send malformed frames, split anywhere: an older connection still gets its
+    RECEIPTs and MESSAGEs, and a new one is admitted and served."""
     bystander = Bystander(target, version)
     misbehave(target, version, wrong, where)
     judge_service(target, version, bystander)
@@ -70,8 +70,8 @@ def test_others_do_not_notice_malformed_frames(
 def test_an_error_ends_the_connection_in_1_2(
     target: Bench, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Connections send a malformed frame, or COMMIT of an unknown transaction. If one gets an
-    ERROR, it is closed right after that."""
+    """Connections send a malformed frame, or COMMIT of an unknown transaction. A connection that
+    gets an ERROR is closed right after it."""
     never_begun = next(kind for kind in KINDS if kind.name == "a COMMIT of no transaction")
     for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
         if seen.error is not None:

@@ -2,8 +2,8 @@
 
 The chapter promises the syntax of the broker's core filters, and the page on filters promises the
 syntax of JMS selectors: a subset of SQL-92 conditions with three truth values. Every subscription
-here adds ``OR last = 'yes'`` to its condition. So a last message, which everybody gets, shows that
-no more will follow, and no case waits for silence.
+here adds ``OR last = 'yes'`` to its condition. So every subscription gets a last message, which
+shows that no more will follow, and no case waits for silence.
 """
 
 from typing import Any
@@ -86,8 +86,7 @@ def judge_selected(
     end(producer, topic)
     until_last(other)
     if consumer.watch_for(frame("MESSAGE", body=LAST)) is None:
-        # A condition OR a true one is true: a broker that cannot evaluate the first must not lose
-        # the message.
+        # "X OR true" is true: even a broker that cannot evaluate X must not lose the message.
         target.record_finding(
             proves,
             False,
@@ -143,8 +142,8 @@ def test_a_subscriber_gets_what_its_selector_selects(
 def test_not_speaks_of_the_whole_comparison_behind_it(
     target: Bench, predicate: Any, sent: list[dict[str, str]]
 ) -> None:
-    """NOT precedes a comparison, LIKE, IN, BETWEEN or IS NULL without parentheses. It negates the
-    whole comparison, because comparisons bind more tightly."""
+    """NOT precedes a comparison, LIKE, IN, BETWEEN or IS NULL without parentheses and negates the
+    whole condition, because NOT binds less tightly."""
     expression = model.Not(predicate, bare=True)
     topic = target.destination(RoutingType.MULTICAST)
     consumer = target.stomp("1.2")
@@ -270,8 +269,8 @@ def test_the_names_of_group_and_user_id_are_known(
 @case(NAMES, needs=NEEDS)
 @over(examples=25, size=st.sampled_from([1, 100, 5000, 20_000]))
 def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
-    """A selector compares AMQSize: a message is selected by a size up to that of its body, but not
-    by one that is ten thousand bytes larger and more than twice the body."""
+    """A selector compares AMQSize: a message is selected if its body has at least the given size,
+    but not if that size is more than twice the body and ten thousand bytes above it."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, f"AMQSize >= {size}", "fits")
@@ -287,7 +286,7 @@ def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
 
 @case(LATER_NAMES, needs=NEEDS)
 def test_the_address_is_known(target: Bench) -> None:
-    """A selector compares AMQAddress: the messages sent to that address are selected."""
+    """A selector compares AMQAddress: it selects the messages sent to that address."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, f"AMQAddress = '{topic.name}'", "this")
@@ -334,8 +333,8 @@ def test_without_quotation_marks_a_hyphen_is_a_sign(target: Bench) -> None:
 def test_a_string_is_no_number_unless_the_selector_says_so(
     target: Bench, age: str, bound: int
 ) -> None:
-    """A selector compares a header with a number: no comparison is true, unless the selector begins
-    with convert_string_expressions:."""
+    """A selector compares a header with a number. No such comparison is true unless the selector
+    begins with convert_string_expressions:."""
     sent = [{"age": age}]
     signs = (
         *((">", int(age) > bound), ("<=", int(age) <= bound), ("=", int(age) == bound)),
@@ -405,7 +404,7 @@ def test_a_queue_keeps_what_nobody_selects(
     target: Bench, colors: str, selected: list[str], early: bool
 ) -> None:
     """Consumers with selectors share a queue: each gets the messages it selects, in order and once;
-    the rest remain, in order, for a consumer without a selector. One scenario: the rest can be
+    the others remain, in order, for a consumer without a selector. One scenario: they can be
     checked only after the selective consumers."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in selected]
@@ -507,8 +506,8 @@ LIKE = {"dot": ("a.c", 0), "signs": (SIGNS, 2), "percent": ("p%q", 3), "undersco
 @case(SELECTOR, needs=NEEDS)
 @pytest.mark.parametrize("pattern", LIKE)
 def test_two_characters_of_like_stand_for_others(target: Bench, pattern: str) -> None:
-    """In LIKE, % stands for any characters and _ for any one, even an end of line. Every other
-    character, whatever it means in regular expressions, stands for itself."""
+    """In LIKE, % stands for any characters and _ for any single one, even an end of line. Every
+    other character, whatever it means in regular expressions, stands for itself."""
     sent = [{"color": text} for text in ("a.c", "abc", SIGNS, "p\nq")]
     text, selects = LIKE[pattern]
     judge_selected(target, "1.2", f"color LIKE '{text}'", sent, numbered(4)[selects:][:1])

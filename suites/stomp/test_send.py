@@ -1,4 +1,4 @@
-"""SEND: its required headers, the application's headers and body, and answers to a failed one."""
+"""SEND: its required headers, the application's headers and body, and the answer if it fails."""
 
 import pytest
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ NUL_AFTER_BODY = {"1.0": "STOMP10-SEND-06", "1.1": "STOMP11-HDR-04", "1.2": "STO
 NUL_ENDS_BODY = "STOMP10-SEND-07"
 
 ODD_DESTINATIONS = {
-    # longer than an AMQP short string, shorter than any limit of header lines
+    # longer than an AMQP short string, shorter than any header line limit
     "empty": "",
     "slash": "/",
     "blank": " ",
@@ -45,8 +45,8 @@ values = st.one_of(
 
 
 def longest_name(target: Target) -> str:
-    """Return a name of 1002 bytes, or as many as this family's documents allow, because a server
-    may have limits (STOMP12-LIMIT-01)."""
+    """Return a name of 1002 bytes, or less if this family documents a lower limit: a server may
+    have limits (STOMP12-LIMIT-01)."""
     return f"x-{'n' * 1000}"[
         : int(target.identity.profile.parameters.get("stomp_header_name_limit", 1002))
     ]
@@ -95,7 +95,7 @@ def test_a_send_without_a_destination_is_refused(target: Bench, version: str) ->
 def test_a_send_to_an_odd_destination_is_taken_or_refused(
     target: Bench, version: str, name: str
 ) -> None:
-    """SEND to a destination that may name nothing (empty, a slash, a blank, only a prefix, 300
+    """SEND to a destination that may be invalid (empty, a slash, a blank, only a prefix, 300
     letters, an exchange) is confirmed, or answered with ERROR and the connection closes."""
     with bystander(target, version):
         peer = target.stomp(version)
@@ -117,8 +117,8 @@ def test_a_send_to_an_odd_destination_is_taken_or_refused(
 def test_a_send_in_a_transaction_that_was_never_begun_is_refused(
     target: Bench, version: str
 ) -> None:
-    """SEND that names an unknown transaction is answered with ERROR and the connection closes,
-    because it cannot take effect with a transaction that does not exist."""
+    """SEND that names an unknown transaction is answered with ERROR and the connection closes: it
+    cannot take part in a transaction that does not exist."""
     failed, queue = FAILED_SEND[version], target.destination()
     with bystander(target, version):
         peer = target.stomp(version)
@@ -208,7 +208,7 @@ def test_a_message_with_nul_octets_has_a_content_length(target: Bench, version: 
 
 @case(NUL_AFTER_BODY)
 def test_the_nul_behind_a_counted_body_belongs_to_the_frame(target: Bench, version: str) -> None:
-    """Three SENDs with content-length are written in one go, each ended by its NUL. Each arrives
+    """Three SENDs with content-length are sent in one write, each ended by its NUL. Each arrives
     with its own body, and every MESSAGE with content-length ends with a NUL."""
     queue, peer = target.destination(), target.stomp(version)
     peer.subscribe(queue)

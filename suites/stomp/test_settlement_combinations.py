@@ -18,7 +18,7 @@ from brokerproof.suites.steps.settlement_combinations import (
 def test_what_was_settled_is_gone_and_no_more(target: Bench, version: str, row: Row) -> None:
     """A consumer settles some of its messages; then its connection is lost, or a frame is refused.
     Settled messages are consumed, or refused together, and the rest remains; a refused frame has no
-    effect. One scenario: all sentences concern the same options."""
+    effect. One scenario: the requirements concern the same options."""
     play(target, version, row, transacts=False)
 
 
@@ -27,5 +27,5 @@ def test_what_was_settled_is_gone_and_no_more(target: Bench, version: str, row: 
 def test_a_transaction_settles_and_sends_as_a_whole(target: Bench, version: str, row: Row) -> None:
     """In a transaction a consumer settles some of its messages and sends one. Then the transaction
     is committed or aborted, the connection is lost, or a frame is refused. Everything takes effect
-    with COMMIT, and nothing without. One scenario: all sentences concern the same options."""
+    with COMMIT, and nothing without. One scenario: the requirements concern the same options."""
     play(target, version, row, transacts=True)

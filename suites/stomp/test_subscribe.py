@@ -63,7 +63,7 @@ BODY_IGNORED = "STOMP10-SUBSCRIBE-06"
 MAY_FILTER = "STOMP10-SUBSCRIBE-07"
 SETTLES = {"1.0": "STOMP10-ACK-01", "1.1": "STOMP11-ACK-01", "1.2": "STOMP12-ACK-01"}
 PIECES = ("a", "7", "@@", ",", "/", ";", "%2F", ":", "\n", "\\", "é")
-"""Parts of ids: delimiters that brokers use in their own ids, and escaped characters."""
+"""Parts of ids: delimiters that brokers use in their ids, and escaped characters."""
 NAMES_SUBSCRIPTION = {
     "1.0": "STOMP10-SUBSCRIBE-09",
     "1.1": "STOMP11-MSG-03",
@@ -79,8 +79,8 @@ def refused_or_served(
     refuses: str,
     behaviour: str,
 ) -> None:
-    """Send a SUBSCRIBE that a broker should refuse (``refuses``, a READING). A broker that confirms
-    the frame but delivers nothing could not create the subscription and owed an ERROR."""
+    """Send a SUBSCRIBE that a broker should refuse (``refuses``, a READING). If the broker confirms
+    the frame but delivers nothing, it failed to create the subscription and owed an ERROR."""
     failed = FAILED_SUBSCRIBE.get(peer.version, ())
     if not refused(
         target, peer, "SUBSCRIBE", fields, refuses=refuses, answers=failed, behaviour=behaviour
@@ -134,9 +134,9 @@ def test_a_subscribe_without_a_destination_is_refused(target: Bench, version: st
 
 @case(FAILED_SUBSCRIBE)
 def test_a_subscribe_to_an_empty_destination_is_refused(target: Bench, version: str) -> None:
-    """SUBSCRIBE with an empty destination, which the grammar allows, is answered with ERROR and the
-    connection closes, or it creates a subscription that gets messages or at least can be removed.
-    The same frames with a name are accepted first."""
+    """SUBSCRIBE with an empty destination, which the grammar allows, is answered with ERROR and a
+    close, or it creates a subscription that gets messages or at least can be removed. The same
+    frames with a name are accepted first."""
     failed = FAILED_SUBSCRIBE[version]
     with bystander(target, version):
         peer, good = target.stomp(version), target.destination()
@@ -205,8 +205,8 @@ def test_an_id_in_use_is_refused(target: Bench, version: str) -> None:
 def test_an_id_can_be_used_again(
     target: Bench, version: str, ack: str, times: int, same: bool
 ) -> None:
-    """A subscription ends, and the next one of its connection reuses its id, on the same
-    destination or another. Each gets the messages sent to its destination."""
+    """A subscription ends, and its connection reuses the id for the same destination or another.
+    Each subscription gets the messages sent to its destination."""
     mode = INDIVIDUAL[version] if ack == "client-individual" else ack
     peer, producer, queue = target.stomp(version), target.stomp(version), target.destination()
     for number in range(times + 1):
@@ -294,8 +294,8 @@ def test_in_mode_auto_messages_keep_coming_without_any_ack(target: Bench, versio
 def test_what_was_not_acknowledged_is_not_consumed(
     target: Bench, version: str, how: CloseHow
 ) -> None:
-    """Two subscriptions of a connection to a queue, in client mode, acknowledge nothing, and the
-    connection fails. The next consumer gets all messages."""
+    """A connection with two client-mode subscriptions to a queue acknowledges nothing and fails.
+    The next consumer gets all messages."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     sent = numbered(6)
     publish_all(producer, queue, sent[:3])
@@ -362,7 +362,7 @@ def test_a_body_of_subscribe_changes_nothing(target: Bench) -> None:
 
 @case(MAY_FILTER)
 def test_a_selector_filters(target: Bench) -> None:
-    """SUBSCRIBE with selector: colour = 'red' may filter: only red messages arrive then."""
+    """SUBSCRIBE with selector:colour = 'red' may filter. If it does, only red messages arrive."""
     queue, peer = target.destination(), target.stomp("1.0")
     fields = (("destination", queue.name), ("selector", "colour = 'red'"), *queue.subscribe_headers)
     peer.send("SUBSCRIBE", fields)

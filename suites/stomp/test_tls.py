@@ -1,8 +1,8 @@
 """STOMP over TLS, and clients that are identified by their certificates.
 
 The acceptors stomp-tls (clients may present a certificate) and stomp-tls-need (clients must)
-present a certificate made for this run, which every connection here verifies. There is no TLS in
-virtual time, but a client can state a certificate.
+present a certificate made for this run, which every connection here verifies. In virtual time there
+is no TLS; a client just states its certificate.
 """
 
 import pytest
@@ -52,8 +52,9 @@ def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> 
 @case(SSL, SHOWN, CERTIFICATE_OPTIONAL, needs={"tls-fixtures"})
 @over(examples=12, size=st.sampled_from([0, 1, 16_383, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
-    """A client without a certificate verifies the broker's, opens a session over TLS and receives a
-    body that spans many TLS records. It exchanges messages with a client without TLS."""
+    """A client without a certificate verifies the broker's certificate, opens a session over TLS
+    and receives a body that spans many TLS records. It exchanges messages with a client without
+    TLS."""
     there, back, body = target.destination(), target.destination(), b"\xa5" * size
     plain = target.stomp()
     peer = target.stomp(acceptor=MAY)
@@ -79,8 +80,8 @@ def test_a_session_over_tls(target: Bench, size: int) -> None:
 
 @case(SSL, SERVER_BEATS, needs={"tls-fixtures", "heart-beat"})
 def test_heart_beats_come_over_tls(target: Bench) -> None:
-    """CONNECT over TLS asks for a heartbeat every 500 ms: in three seconds, at least every other
-    heartbeat arrives, and then a SEND works."""
+    """CONNECT over TLS asks for a heartbeat every 500 ms. In three seconds at least half of the
+    heartbeats arrive, and then a SEND works."""
     peer = target.stomp(acceptor=MAY, heart_beat="2000,500")
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").split(",")[0])
@@ -122,8 +123,8 @@ def test_websocket_over_tls(target: Bench) -> None:
 @case(SSL, needs={"tls-fixtures"})
 @over(examples=4, first=st.sampled_from(["CONNECT", "STOMP", "beat", "GET"]))
 def test_a_client_in_the_clear_gets_no_session(target: Bench, first: str) -> None:
-    """CONNECT, STOMP, a line end or an HTTP request without TLS on a TLS acceptor opens no session.
-    Another connection works, and the acceptor admits TLS clients before and after."""
+    """CONNECT, STOMP, a line end or an HTTP request sent without TLS opens no session on a TLS
+    acceptor. Another connection works, and the acceptor admits TLS clients before and after."""
     bystander = Bystander(target, "1.2")
     before = target.stomp(acceptor=MAY)
     peer = target.peer(acceptor=MAY, plain=True)

@@ -99,8 +99,8 @@ def test_a_large_transaction_appears_whole(target: Bench, version: str) -> None:
 @case(ATOMIC, needs={"transactions"})
 @pytest.mark.parametrize("odd", [*ODD_DESTINATIONS])
 def test_a_transaction_with_an_odd_send_is_whole(target: Bench, version: str, odd: str) -> None:
-    """A transaction has three SENDs; the destination of the middle one may name nothing. If COMMIT
-    is confirmed, the first and the last arrive; otherwise both arrive or neither does."""
+    """A transaction has three SENDs; the middle one's destination may be invalid. If COMMIT is
+    confirmed, the first and the last arrive; otherwise both arrive or neither does."""
     queue, producer = target.destination(), target.stomp(version)
     within = {"transaction": producer.transaction}
     producer.request("BEGIN", within)
@@ -171,7 +171,7 @@ steps = st.lists(
 def test_transactions_side_by_side_keep_apart(
     target: Bench, version: str, plan: list[Step]
 ) -> None:
-    """Messages are sent in two transactions and outside of any, in any order, and transactions are
+    """Messages are sent in two transactions and outside them, in any order, and transactions are
     committed and aborted. Exactly the committed messages and those outside arrive, each once."""
     requirements = (ATOMIC[version], COMMIT_NAMES[version], ABORT_NAMES[version])
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
@@ -214,7 +214,7 @@ FRAMES = {"BEGIN": BEGIN_NAMES, "COMMIT": COMMIT_NAMES, "ABORT": ABORT_NAMES}
 @case(BEGIN_NAMES, COMMIT_NAMES, ABORT_NAMES, ONLY_TRANSACTION, needs={"transactions"})
 def test_a_transaction_frame_without_a_name_is_not_confirmed(target: Bench, version: str) -> None:
     """BEGIN, COMMIT and ABORT without the transaction header are not confirmed. With only that
-    header each is confirmed first. One scenario: the three frames make one rule."""
+    header each is confirmed first. One scenario: the same rule holds for all three frames."""
     alone = (ONLY_TRANSACTION[version],) if version in ONLY_TRANSACTION else ()
     peer = target.stomp(version)
     for command in ("COMMIT", "ABORT"):
@@ -311,7 +311,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     """A message is acknowledged, then further ones in order, each in one of two open transactions.
     One transaction ends, then the other, and the connection is lost. Messages acknowledged in a
     committed transaction, or in none, are consumed; later ones acknowledged in an aborted
-    transaction are not. First, one ACK alone must be undone by ABORT."""
+    transaction are not. As a control, ABORT must first undo a single ACK."""
     mode = INDIVIDUAL[version] if individual else "client"
     if not undone_by_abort(target, version, mode):
         target.record_not_applicable(target.cited, "an ACK is not part of its transaction")
@@ -330,7 +330,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
         consumer.request("COMMIT" if commit else "ABORT", name)
     consumer.close_socket(CloseHow.RESET)
     gone = [body for body, which in zip(sent, plan, strict=True) if done[which]]
-    # In client mode the last committed ACK may cover messages that an earlier ABORT gave back.
+    # In client mode the last committed ACK may cover messages that an earlier ABORT returned.
     behind = sent[sent.index(gone[-1]) :] if gone and mode == "client" else sent
     kept = [body for body in behind if body not in gone]
     left = left_in(target, queue, version, len(kept))

@@ -37,8 +37,8 @@ LISTED = frozenset((*CLIENT_COMMANDS, *SERVER_COMMANDS))
 
 
 def beginning_like(command: str) -> Iterator[str]:
-    """Yield unlisted commands that begin like ``command``: shorter and longer ones, and ones of the
-    same length that differ in the last letter or in all letters after the second."""
+    """Yield unlisted commands that begin like ``command``: shorter, longer, and of the same length
+    with a different last letter or all letters after the second different."""
     words = (
         command[:-1],
         command[:2],
@@ -124,7 +124,7 @@ def _answered_behind(target: Bench, version: str, command: str) -> None:
 
 
 EFFECTS = {"SEND": "stomp", "SUBSCRIBE": "stomp", "COMMIT": "transactions"}
-"""Commands that cause a message to arrive, and what they require of a target."""
+"""Commands that cause a message to arrive, and what each requires of a target."""
 
 
 def effective(target: Target) -> list[str]:
@@ -145,8 +145,8 @@ def effective(target: Target) -> list[str]:
 def test_a_command_that_begins_like_a_listed_one_has_not_its_effect(
     target: Bench, version: str, pair: tuple[str, str]
 ) -> None:
-    """A frame is a valid SEND, SUBSCRIBE or COMMIT except for the letters after the first of its
-    command. The message that the valid frame would cause does not arrive."""
+    """A frame is a valid SEND, SUBSCRIBE or COMMIT except that its command shares only the first
+    letters. The message that the valid frame would cause does not arrive."""
     command, word = pair
     with bystander(target, version):
         to, offender, witness = target.destination(), target.stomp(version), target.stomp(version)

@@ -109,7 +109,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
 
 
 def _arrives(target: Bench, peer: StompPeer, expected: Match[Frame]) -> None:
-    """Control: the case above judges an ERROR that the UNSUBSCRIBE should not cause."""
+    """A control, not a judgement: the case above judges whether UNSUBSCRIBE causes an ERROR."""
     arrived = target.wait_until(lambda: any(map(expected.accepts, peer.inbox)), PATIENCE)
     target.control(arrived, f"{expected} should arrive; {peer.instead()}")
 
@@ -248,8 +248,8 @@ def test_what_a_short_subscription_never_got_remains(
     target: Bench, version: str, position: int
 ) -> None:
     """Any number of messages waits in a queue; SUBSCRIBE, in each mode, and UNSUBSCRIBE arrive in
-    one write. The next consumer gets each message that this subscription did not get. Only mode
-    auto is judged if what a subscription held at UNSUBSCRIBE reaches nobody."""
+    one write. The next consumer gets each message that this subscription did not get. Where a
+    broker does not redeliver messages held at UNSUBSCRIBE, only mode auto is judged."""
     returns = unsettled_comes_back(target, version, INDIVIDUAL[version], leaves=True)
     if not returns:
         words = "a message that was held at UNSUBSCRIBE reached no other consumer"

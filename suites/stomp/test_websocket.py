@@ -43,8 +43,8 @@ KINDS = st.sampled_from([Op.BINARY, Op.TEXT])
 
 @case(VERSIONS, needs={"websocket", "websocket-acceptors"})
 def test_a_session_over_websocket_is_a_session(target: Bench, version: str) -> None:
-    """A client uses every STOMP frame over WebSocket, in binary and in text messages. Each is
-    answered as over TCP, and messages are exchanged with a client over TCP."""
+    """A client uses every STOMP frame over WebSocket, in binary and in text messages. The broker
+    answers each as over TCP, and messages are exchanged with a TCP client."""
     plain = target.stomp(version)
     for op in (Op.BINARY, Op.TEXT):
         to = target.destination()
@@ -74,7 +74,7 @@ def test_a_session_over_websocket_is_a_session(target: Bench, version: str) -> N
 def test_frames_of_websocket_and_of_stomp_need_not_meet(
     target: Bench, op: Op, sizes: list[int], together: bool
 ) -> None:
-    """CONNECT and two SENDs travel in one or two messages cut into fragments of any size. Each is
+    """CONNECT and two SENDs are sent in one or two messages cut into fragments of any size. Each is
     answered as if it had arrived whole."""
     to, socket = target.destination(), target.websocket()
     peer = target.peer(over=socket)
@@ -100,7 +100,7 @@ def test_frames_of_websocket_and_of_stomp_need_not_meet(
 @case(FRAGMENTS_ACCEPTED, needs={"websocket", "websocket-acceptors"})
 @pytest.mark.parametrize("before", [0, 9, 30], ids=["first", "after the command", "in the headers"])
 def test_an_empty_fragment_means_nothing(target: Bench, before: int) -> None:
-    """CONNECT travels in fragments, one of them empty. It is answered with CONNECTED."""
+    """CONNECT is sent in fragments, one of them empty. It is answered with CONNECTED."""
     socket = target.websocket()
     peer = target.peer(over=socket)
     socket.message(connect_frame(target), op=Op.TEXT, sizes=[before, 0] if before else [0])
@@ -109,7 +109,7 @@ def test_an_empty_fragment_means_nothing(target: Bench, before: int) -> None:
 
 @case(ANY_FRAGMENTATION, ACCEPTED, needs={"websocket", "websocket-acceptors"})
 def test_a_stomp_frame_may_stretch_over_several_messages(target: Bench) -> None:
-    """SEND arrives byte by byte, each byte in a separate message. It is processed as one SEND."""
+    """Each byte of a SEND is sent in a separate message. It is processed as one SEND."""
     requirements = (ANY_FRAGMENTATION, ACCEPTED)
     to = target.destination()
     _, peer = session(target)
@@ -126,8 +126,8 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
     target: Bench, where: Where, over_by: int, op: Op
 ) -> None:
     """A SEND in a frame of exactly the acceptor's limit is confirmed, and so is a larger message in
-    three frames. A frame above the limit fails the connection, with 1009 as the fitting code;
-    another connection is still served."""
+    three frames. A frame above the limit fails the connection, ideally with code 1009; another
+    connection is still served."""
     limit = limit_of(target, where.acceptor)
     bystander = Bystander(target, "1.2")
     victim = Victim(target, acceptor=where.acceptor)
@@ -135,7 +135,7 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
         victim.socket.message(padded_send(victim.to, total), op=op, sizes=sizes)
         victim.stomp.expect(frame("RECEIPT", {"receipt-id": "padded"}), proves=LIMIT)
     victim.drain(2)
-    # The announcement is sent alone, so that no byte is left unread and no reset can lose a Close.
+    # Only the frame header is sent: unread payload would cause a reset, which could lose the Close.
     whole = padded_send(victim.to, limit + over_by)
     unmasked = bytes(4)
     victim.socket.write(codec.encode(op, b"", mask=unmasked, announce=len(whole)))
@@ -189,7 +189,7 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
 
 @case(SERVER_BEATS, ACCEPTED, needs={"websocket", "websocket-acceptors", "heart-beat"})
 def test_heart_beats_come_over_websocket(target: Bench) -> None:
-    """CONNECT over WebSocket asks for a heartbeat every 500 ms: for 2.5 seconds data arrives within
+    """CONNECT over WebSocket asks for a heartbeat every 500 ms. For 2.5 seconds data arrives within
     each agreed interval plus its margin."""
     socket = target.websocket()
     peer = target.stomp(heart_beat="2000,500", over=socket)
@@ -214,8 +214,8 @@ def test_heart_beats_come_over_websocket(target: Bench) -> None:
 @case(TTL_OF_HEART_BEAT, needs={"websocket", "websocket-acceptors", "connection-ttl"})
 @over(examples=20, cx=periods(500, 1000, 1500))
 def test_silence_over_websocket_ends_within_its_interval(target: Bench, cx: int) -> None:
-    """A client over WebSocket promises heartbeats every cx ms and is silent. The connection is
-    closed within the same interval as over TCP."""
+    """A client over WebSocket promises heartbeats every cx ms and then sends nothing. The
+    connection is closed within the same interval as over TCP."""
     expected = target.negotiated((cx, 0), "1.2", None)
     socket = target.websocket()
     silent = target.stomp(heart_beat=f"{cx},0", over=socket)

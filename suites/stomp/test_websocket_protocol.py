@@ -1,8 +1,8 @@
 """RFC 6455's requirements on a server that speaks STOMP over WebSocket.
 
 The requirements concern the handshake, frames, control frames and the close. Cases judge only what
-the document settles. The document does not say, for example, what happens to a frame whose length
-is encoded in more octets than necessary, or to a continuation without a beginning.
+the RFC settles. It does not say, for example, what happens to a frame whose length is encoded in
+more octets than necessary, or to a continuation without a beginning.
 """
 
 import pytest
@@ -75,7 +75,7 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
     target: Bench, offered: list[str], seed: bytes
 ) -> None:
     """A request with any key and any offer of sub-protocols is answered with 101, the required
-    headers, and only a sub-protocol from the offer. One scenario: the sentences describe one
+    headers, and only a sub-protocol from the offer. One scenario: the requirements describe one
     response."""
     socket = target.websocket(upgrade=False)
     key = codec.key(seed)
@@ -117,8 +117,8 @@ BAD_REQUESTS: dict[str, dict[str, object]] = {
     },
     "HTTP 1.0": {"line": "GET {path} HTTP/1.0"},
 }
-"""Two mistakes are not in this list: a key that is not base64 of 16 bytes, which a server need not
-decode (section 4.2.2), and methods other than GET, for which a server may ignore Upgrade."""
+"""Two mistakes are missing on purpose: a key that is not base64 of 16 bytes, which a server need
+not decode (section 4.2.2), and methods other than GET, for which a server may ignore Upgrade."""
 
 
 @case(BAD_REQUEST, needs={"websocket"})
@@ -140,7 +140,7 @@ def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> N
 @pytest.mark.parametrize("asked", ["0", "12", "14", "255"])
 def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) -> None:
     """A request with an unknown Sec-WebSocket-Version is answered with an HTTP error that lists the
-    supported versions, including 13. A request for 13 is accepted."""
+    supported versions, including 13. A request for version 13 is accepted."""
     socket = target.websocket(upgrade=False)
     socket.ask(fields=(*UPGRADE[:2], ("Sec-WebSocket-Version", asked)))
     reply = socket.watch_for(REPLY)
@@ -168,9 +168,9 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
     ),
 )
 def test_frames_of_the_server_are_well_formed(target: Bench, where: Where, size: int) -> None:
-    """Messages with bodies of any size arrive: every frame is unmasked, has no reserved bit set and
-    the shortest length encoding, and fragments and control frames are in order. One scenario: the
-    sentences describe the same frames."""
+    """Messages with bodies of any size arrive. Every frame is unmasked, has no reserved bit set and
+    uses the shortest length encoding, and fragments and control frames are in order. One scenario:
+    the requirements describe the same frames."""
     socket, peer = session(target, where.acceptor)
     to = target.destination()
     peer.subscribe(to)
@@ -238,8 +238,8 @@ def test_a_frame_without_mask_ends_the_connection(target: Bench, op: Op, payload
 @case(RESERVED_BIT, CLOSE_CODE, NOT_PROCESSED, needs={"websocket"})
 @over(examples=15, reserved=st.integers(1, 7), op=st.sampled_from([Op.BINARY, Op.TEXT, Op.PING]))
 def test_a_reserved_bit_fails_the_connection(target: Bench, reserved: int, op: Op) -> None:
-    """A frame with reserved bits set, without an agreed extension, fails the connection, with 1002
-    as the fitting code."""
+    """A frame with reserved bits set, without an agreed extension, fails the connection, ideally
+    with code 1002."""
     what = f"{op.name} with reserved bits {reserved:03b}"
     _misdeed(target, RESERVED_BIT, 1002, what, op, b"\n", reserved=reserved)
 
@@ -251,7 +251,7 @@ def test_a_reserved_bit_fails_the_connection(target: Bench, reserved: int, op: O
     payload=st.sampled_from([b"", b"\n"]),
 )
 def test_an_unknown_opcode_fails_the_connection(target: Bench, op: int, payload: bytes) -> None:
-    """A frame with an undefined opcode fails the connection, with 1002 as the fitting code."""
+    """A frame with an undefined opcode fails the connection, ideally with code 1002."""
     _misdeed(target, UNKNOWN_OPCODE, 1002, f"opcode {op}", op, payload)
 
 
@@ -260,8 +260,8 @@ def test_an_unknown_opcode_fails_the_connection(target: Bench, op: int, payload:
 def test_text_that_is_not_utf8_fails_the_connection(
     target: Bench, bad: bytes, sizes: list[int]
 ) -> None:
-    """A text message that is not UTF-8, whole or in fragments, fails the connection with 1007 as
-    the fitting code. The same SEND in a binary message is processed."""
+    """A text message that is not UTF-8, whole or in fragments, fails the connection, ideally with
+    code 1007. The same SEND in a binary message is processed."""
     bystander = Bystander(target, "1.2")
     victim = Victim(target)
     victim.socket.message(send_frame(victim.to, bad, "binary"), sizes=sizes)
@@ -300,7 +300,7 @@ def _misdeed(
 def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, reason: str) -> None:
     """The client sends Close while messages arrive: the server answers with a Close, sends no data
     after it, and closes the connection; unacknowledged messages go to the next consumer. One
-    scenario: the sentences describe one exchange."""
+    scenario: the requirements describe one exchange."""
     to = target.destination()
     socket, peer = session(target)
     peer.subscribe(to, ack="client")
