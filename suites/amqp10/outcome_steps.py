@@ -1,4 +1,4 @@
-"""Steps of cases about outcomes: states, sources, and the deliveries that remain after a close."""
+"""Steps for cases about outcomes: states, sources, and the deliveries left after a close."""
 
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.suites.amqp10.steps import barrier, collect, is_over
@@ -27,8 +27,8 @@ def supported_states(target: Target) -> list[str]:
 
 
 def after_close(target: Bench, peer: AmqpPeer, node: Node, count: int) -> list[Delivery]:
-    """Return what another connection receives once ``peer`` has closed. All messages that ``peer``
-    released are available then, whatever the broker did before."""
+    """Return what another connection receives once ``peer`` has closed. By then all messages that
+    ``peer`` released are available, whatever the broker did before."""
     if not is_over(peer) and barrier(peer) is None:
         peer.close(answered=False)
         peer.watch_for(frame("close"))  # An error may overtake it.

@@ -1,4 +1,4 @@
-"""Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge traces and ends."""
+"""Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge traces and closes."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -35,7 +35,7 @@ from brokerproof.suites.steps.positive_control import beside
 Requirements = tuple[str, ...]
 
 QUIET: Duration = ms(300)
-"""How long to wait for a surplus frame after the last one due."""
+"""Wait this long for a surplus frame after the last expected one."""
 
 LARGEST = 2**32 - 1
 """The max-frame-size of a peer that states none."""
@@ -44,12 +44,12 @@ UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == 
 
 
 def bystander(target: Bench) -> AbstractContextManager[AmqpPeer]:
-    """Control for a negative case: another connection works before and after it."""
+    """Control for a negative case: another connection works before and after the error."""
     return beside(target.amqp)
 
 
 def granted(target: Bench, peer: AmqpPeer, link: Link, credit: int = 1) -> None:
-    """Wait until ``credit`` messages may be sent. Control: the credit is granted, or less of it."""
+    """Wait until ``credit`` messages may be sent. Control: the broker grants some credit."""
     target.wait_until(lambda: link.credit >= credit or peer.ended is not None, PATIENCE)
     if link.credit < credit:
         detail = f"the broker gave {link.credit} credit of the {credit} needed; {peer.instead()}"
@@ -110,8 +110,8 @@ def collect(
 
 
 def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -> None:
-    """Control: every delivery arrived in one transfer. Windows are numbers of transfers, and a
-    broker may split a message into as many as it likes (2.6.14)."""
+    """Control: every delivery arrived in one transfer. Windows count transfers, and a broker may
+    split a message into any number of them (2.6.14)."""
     in_parts = any(len(delivery.frames) > 1 for delivery in got) or any(
         reply.name == "transfer" and reply.get("more") for reply in peer.inbox
     )
@@ -120,7 +120,8 @@ def control_whole(target: Bench, peer: AmqpPeer, got: Sequence[Delivery] = ()) -
 
 
 def bodies(deliveries: Sequence[Delivery]) -> list[bytes]:
-    """Return the bodies of deliveries in order; the whole delivery if it is not a message."""
+    """Return the bodies of deliveries in order; a delivery that is not a message is returned
+    whole."""
     return [_body(delivery) for delivery in deliveries]
 
 
@@ -167,7 +168,7 @@ def unbroken(
     target: Bench, peer: AmqpPeer, done: Callable[[], bool], sentence: str, stimulus: str
 ) -> None:
     """Wait until ``done``. A connection that ends earlier without a close, after valid frames,
-    breaks ``sentence``."""
+    breaks requirement ``sentence``."""
     target.wait_until(
         lambda: done() or peer.ended is not None or any(map(peer.fatal, peer.inbox)), PATIENCE
     )
@@ -176,8 +177,8 @@ def unbroken(
 
 
 def give_cause_to_close(peer: AmqpPeer) -> None:
-    """Send the header of a frame that no broker has to accept: the frame is larger than its open
-    allows or, if any size is allowed, smaller than the header. Brokers close with an error."""
+    """Send the header of an invalid frame: larger than the broker's open allows or, if it allows
+    any size, smaller than the frame header. Brokers close with an error."""
     assert peer.opened is not None
     most = peer.endpoint.max_frame_size
     peer.write(codec.encode_frame(b"", size=4 if most == LARGEST else most + 1))
@@ -196,7 +197,7 @@ def connection_refused(
     """The broker should close the connection with an error (one of ``conditions``). If
     ``session_will_do``, ending the session is enough.
 
-    ``closes`` is the sentence that requires a close before the connection ends. If it is given,
+    ``closes`` is the requirement to send a close before the connection ends. If it is given,
     ``requirements`` concern only the refusal: a connection that ends without a close breaks only
     ``closes``.
     """
@@ -269,7 +270,7 @@ def refused(
 
 
 def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> None:
-    """Judge that every frame has its mandatory fields and that every field has its type."""
+    """Judge that every frame has its mandatory fields and that every field has the right type."""
     wrong = sorted({flaw for received in frames for flaw in codec.flaws(received)})
     kinds = ", ".join(sorted({received.name for received in frames}))
     words = f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}"
@@ -290,7 +291,7 @@ def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, lis
 def again(
     target: Bench, peer: AmqpPeer, link: Link, node: Node, count: int, elsewhere: bool = False
 ) -> tuple[AmqpPeer, Link, list[Delivery]]:
-    """Return the next deliveries with ample credit, on the same link or on another connection."""
+    """Grant ample credit and return the next deliveries, on the same link or another connection."""
     peer.settle()
     former = peer
     if elsewhere:
@@ -306,8 +307,8 @@ def again(
 
 
 def returns_by_default(link: Link) -> bool:
-    """True if, by the default-outcome in the broker's attach, the messages that the link holds at
-    its close become available to other links."""
+    """True if the default-outcome in the broker's attach returns messages that the link still holds
+    when it closes: other links can then receive them."""
     default = link.default_outcome
     back = codec.name_of(default) in ("released", "modified")
     return back and not codec.fields_of(default).get("undeliverable-here")
@@ -333,8 +334,8 @@ def settled_by_broker(link: Link, delivery: Delivery) -> Match[codec.Frame]:
 
 
 def last_flow(peer: AmqpPeer, link: Link) -> codec.Frame | None:
-    """Return one more flow of the broker for the oracles, the answer to a drain. A missing answer
-    is not judged here."""
+    """Drain, so that the oracles see one more flow of the broker: the answer. A missing answer is
+    not judged here."""
     return peer.watch_for(frame("flow", link=link), within=QUIET * 10)
 
 

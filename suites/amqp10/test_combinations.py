@@ -20,8 +20,8 @@ SENTENCES = Sentences(CREDIT_GIVEN, NONE_WITHOUT_CREDIT, SETTLED, UNSETTLED, FRA
 def test_options_of_open_attach_and_transfer_work_together(target: Bench, row: Row) -> None:
     """Whatever combination of options its connection, link and transfers use, a receiver gets each
     message once, within its credit, settled as agreed, and in frames that it accepts. So does
-    another link of its session. A link without options later finds the unsettled messages, and
-    nothing else. One scenario: all sentences concern the same options."""
+    another link of its session. A link without options later gets the unsettled messages, and
+    nothing else. One scenario: the requirements concern the same options."""
     Play(target, row, SENTENCES).run()
 
 

@@ -35,8 +35,8 @@ DISTRIBUTION_MODE = "AMQP10-TERM-04"
 
 
 def withdrawals(target: Target) -> Iterator[dict[str, Any]]:
-    """Credit that is lowered, raised and withdrawn while messages are in flight, at the usual
-    serial numbers and where they wrap."""
+    """Yield examples that lower, raise and withdraw credit while messages are in flight, at the
+    usual serial numbers and where they wrap."""
     acceptor = target.identity.default_amqp_acceptor
     places = [Where(acceptor)]
     if RECONFIGURABLE in target.identity.capabilities:
@@ -59,7 +59,8 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
     target: Bench, where: Where, count: int, credits: list[int], pauses: list[bool]
 ) -> None:
     """A receiver raises and lowers its credit without waiting for an answer. No message exceeds the
-    credit that may have been in force; once there is enough credit, all arrive once, in order."""
+    highest credit that may have been in force; once there is enough credit, all arrive once, in
+    order."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -153,8 +154,8 @@ def test_what_is_said_to_be_available_is_there(
     target: Bench, count: int, credit: int, copy: bool, more: int
 ) -> None:
     """A receiver moves or copies some messages of a queue and requests the flow state; more
-    messages are sent, and it requests the state again. If the broker's flow has available, it is
-    the number of messages left."""
+    messages are sent, and it requests the state again. The field available, if the broker's flow
+    has it, is the number of messages left."""
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()

@@ -1,5 +1,5 @@
-"""Credit, session window and settlement together. A plan is drawn, a model says after each step
-what must have arrived, and oracles that do not know the model judge the whole trace."""
+"""Credit, session window and settlement together. Each example draws a plan. After each step a
+model computes what must have arrived; independent oracles judge the whole trace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ WRAPPED = "a delivery-id runs over the end"
 DRAINED_UNREAD = "a link is drained whose peer does not read"
 SITUATIONS = (WINDOW_HOLDS, CREDIT_HOLDS, BOTH_LINKS, TAKEN_BACK, DRAIN_LEFT, DRAIN_USED, AGAIN)
 UNREAD = (STALLED, DRAINED_UNREAD)
-"""Situations that only virtual time reaches."""
+"""Situations that can be reached only in virtual time."""
 ON_DISK = (PAGED, SOON_PAGED)
 TOPIC, WILDCARD, TEMPORARY = "topic", "wildcard", "temporary"
 """Nodes that disappear with their links: a topic, topics of a pattern, and a dynamic node."""
@@ -74,7 +74,8 @@ class Grant:
 
 @dataclass(frozen=True)
 class Drain:
-    """Set the credit of one of the two links and drain it; ``echo``: one flow is the answer."""
+    """Set the credit of one of the two links and drain it; ``echo``: request a single answering
+    flow."""
 
     queue: int
     credit: int
@@ -104,7 +105,7 @@ class Settle:
 @dataclass(frozen=True)
 class Stall:
     """The receiver does not read while messages are sent and its credit, window and deliveries
-    change. ``drained``: one of its links is drained at the end, which it sees later."""
+    change. ``drained``: one of its links is then drained; the receiver sees the answer later."""
 
     steps: tuple[Send | Grant | Open | Settle, ...]
     drained: Drain | None = None
@@ -112,7 +113,7 @@ class Stall:
 
 @dataclass(frozen=True)
 class Reattach:
-    """Close one of the two links, which may hold deliveries, and attach another link."""
+    """Close one of the two links, which may hold deliveries, and attach a new one."""
 
     queue: int
 
@@ -143,12 +144,12 @@ _DECIDES: Mapping[type[Step], str] = {
     Settle: RELEASED_AVAILABLE,
     Reattach: RELEASED_AVAILABLE,
 }
-"""The requirement by which arrivals after a step are judged, if not by the limit in force."""
+"""The requirement that judges arrivals after a step, where it is not the limit in force."""
 
 
 @dataclass
 class Model:
-    """Each queue's messages that wait, may be sent or are held; the room in the session window."""
+    """Each queue's waiting, sendable and held messages, and the room in the session window."""
 
     waiting: list[set[bytes]] = field(default_factory=lambda: [set(), set()])
     credit: list[int] = field(default_factory=lambda: [0, 0])
@@ -164,7 +165,7 @@ class Model:
 
     @property
     def within_credit(self) -> int:
-        """The number of waiting messages of both queues for which there is credit."""
+        """The number of waiting messages in both queues that have credit."""
         return sum(min(len(waits), credit) for waits, credit in self.by_link())
 
     def by_link(self) -> list[tuple[set[bytes], int]]:
@@ -182,7 +183,7 @@ class Model:
         return WINDOW_FORMULA if self.window < self.within_credit else CREDIT_FORMULA
 
     def came(self, queue: int, delivery: Delivery) -> dict[str, str]:
-        """Record a delivery; return its faults, by the requirement that each of them breaks."""
+        """Record a delivery; return its faults by the requirement that each breaks."""
         body = delivery.message.body
         if body not in self.waiting[queue]:
             waiting = sorted(self.waiting[queue])
@@ -263,7 +264,8 @@ class Run:
         self.last_id = delivery.id
 
     def step(self, step: Step) -> None:
-        """Take one step of the plan, in the world and in the model, up to its stop."""
+        """Take one step of the plan, in the world and in the model, and wait until it has
+        settled."""
         if isinstance(step, Stall):
             if not self.target.virtual:
                 return  # a real link's buffers are large
@@ -313,7 +315,7 @@ class Run:
 
     def _takes_back(self, queue: int, credit: int) -> bool:
         """True if messages wait for the credit that ``credit`` withdraws. A real broker may already
-        have passed some of them to the session, where they wait for the window."""
+        have passed some of them to the session, where they wait for the window to open."""
         return credit < self.model.credit[queue] and bool(self.model.waiting[queue])
 
     def _begin_drain(self, step: Drain) -> None:
@@ -367,8 +369,8 @@ class Run:
         self.links[queue] = self.peer.receiver(self.nodes[queue], snd_settle_mode=self.mode)
 
     def finish(self) -> None:
-        """Judge that every remaining message can be consumed by these links or, once they have
-        closed, by other links. A node that disappears with its links leaves nothing behind."""
+        """Judge that these links or, once they have closed, other links can consume every remaining
+        message. A node that disappears with its links leaves nothing."""
         model = self.model
         model.window = 1000
         for queue, link in enumerate(self.links):
@@ -441,7 +443,7 @@ def corners_attached(target: Target) -> list[dict[str, object]]:
 
 
 def corners_unread(target: Target) -> list[dict[str, object]]:
-    """While a receiver does not read, it is sent messages, settles, and drains one link with
+    """A receiver that does not read is sent messages, settles some, and drains one link with
     waiting messages and one without."""
     steps: list[Step] = [
         Send(0, 6),
@@ -459,7 +461,7 @@ def nodes_of(
     target: Bench, place: str, name: str, peer: AmqpPeer, mode: int | None
 ) -> tuple[tuple[Node, Node], list[Link]]:
     """Create two nodes of this kind, the first with this name if possible. Return their names for
-    senders, and links that receive from them."""
+    senders, and their receiving links."""
     names = name, target.fresh_name()
     if place == TEMPORARY:
         capabilities = target.node().capabilities
@@ -494,7 +496,7 @@ def situations(target: Target) -> tuple[str, ...]:
 
 
 def corners_hindered(target: Target) -> list[dict[str, object]]:
-    """A session is held up by its window and by its links' credit, which is withdrawn, with each
+    """A session waits for its window and for its links' credit, which is withdrawn, with each
     hindrance."""
     steps: list[Step] = [
         *(Send(0, 4), Send(1, 2), Grant(0, 3), Grant(1, 1), Grant(0, 0), Open(2)),
@@ -542,11 +544,12 @@ def test_credit_and_window_do_what_the_model_says(
     steps: list[Step],
 ) -> None:
     """Two links of a session receive from two queues, topics or dynamic nodes, while credit, window
-    and settlement change as drawn, links close and other clients interfere. After each step as many
-    messages have arrived as the model says: those that wait, within the credit of each link and the
-    window of both. A drain uses up the credit. At the end nothing is lost or duplicated.
+    and settlement change as drawn, links close and other clients interfere. After each step exactly
+    the messages that the model predicts have arrived: those that wait, within each link's credit
+    and the common session window. A drain uses up the credit. At the end nothing is lost or
+    duplicated.
 
-    One scenario: the requirements are the model.
+    One scenario: together the requirements are the model.
     """
     name = target.fresh_name()
     target.reached(f"at {place}")

@@ -22,7 +22,7 @@ DISPOSITION_SETTLES = "AMQP10-DISP-03"
 TERMINAL_STATES = "AMQP10-OUT-01"
 
 
-# RabbitMQ 4 returned nothing after the close; until the reason is known, this is no accusation.
+# RabbitMQ 4 returned nothing after the close. Until the reason is known, this is not judged.
 @case(RANGE_WRAPS, needs={"amqp", RECONFIGURABLE})
 @over(
     examples=6,
@@ -55,8 +55,8 @@ def test_a_range_of_deliveries_is_settled(target: Bench, where: Where, count: in
 def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
     target: Bench, state: str
 ) -> None:
-    """A client reports a delivery as received, or without a state, unsettled. The session continues
-    and the client accepts the message, which is consumed once the client has closed."""
+    """A client sends a disposition with state received, or without a state, unsettled. The session
+    continues and the client accepts the message, which is consumed once the client has closed."""
     node = target.node()
     fill(target, node, [b"open"])
     peer, _, got = received(target, node, 1)

@@ -1,4 +1,4 @@
-"""Error conditions (2.8.15 to 2.8.18): those of the standard, and others outside its namespace."""
+"""Error conditions (2.8.15 to 2.8.18): the standard's own, and others outside its namespace."""
 
 from hypothesis import strategies as st
 
@@ -71,7 +71,8 @@ def test_errors_of_sessions_have_names_of_the_standard(
 
 
 MUCH = 5000
-"""The most credit that a case uses up in reasonable time; some brokers grant tens of thousands."""
+"""The most credit that a case can use up in reasonable time; some brokers grant tens of
+thousands."""
 OF_LINKS = (
     "a source without address",
     "a tag that is too long",
@@ -87,8 +88,8 @@ OF_LINKS = (
     kind=st.sampled_from(OF_LINKS),
 )
 def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client provokes a link error: whatever ends, its condition is in one of the standard's
-    lists, or outside its namespace; another connection still works."""
+    """A client provokes a link error: whatever the broker ends, the condition is in one of the
+    standard's lists, or outside its namespace; another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()

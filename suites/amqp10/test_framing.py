@@ -102,7 +102,8 @@ def test_a_data_offset_beyond_the_frame_is_refused(target: Bench, beyond: int) -
 @case(EXTENDED_HEADER_IGNORED, needs={"amqp"})
 @over(examples=30, extended=st.binary(min_size=1, max_size=(255 - 2) * 4))
 def test_an_extended_header_is_ignored(target: Bench, extended: bytes) -> None:
-    """A begin has an extended header between its header and its body. It is answered as usual."""
+    """A begin has an extended header between its frame header and its body. It is answered as
+    usual."""
     peer = target.amqp(begin=False)
     peer.send("begin", _begin(), extended=extended[: SMALLEST - 60])
     peer.expect(frame("begin", remote_channel=0), proves=EXTENDED_HEADER_IGNORED)
@@ -130,9 +131,9 @@ def no_performatives() -> st.SearchStrategy[Item]:
 @case(DAMAGED_BODY, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=30, body=no_performatives())
 def test_a_body_that_is_no_performative_is_refused(target: Bench, body: Item) -> None:
-    """A frame's body begins with a value other than the nine performatives. The broker closes with
-    an error, or ends the channel's session with one, since the text does not say which. Another
-    connection still works."""
+    """A frame's body begins with a value that is not one of the nine performatives. The broker
+    closes with an error or ends the channel's session with one; the standard leaves this open.
+    Another connection still works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(types.encode(body)))
@@ -201,7 +202,8 @@ def test_empty_frames_mean_nothing(target: Bench, channels: list[int]) -> None:
 @case(FRAME_SIZE, needs={"amqp"})
 @over(examples=20, fragment=st.integers(1, 30), body=st.binary(max_size=2000))
 def test_frames_may_be_cut_anywhere_on_the_way(target: Bench, fragment: int, body: bytes) -> None:
-    """The stream arrives in small pieces, cut anywhere. A message is sent and received as usual."""
+    """The client's bytes arrive in small pieces, cut anywhere. A message is sent and received as
+    usual."""
     target.disturb(LinkFaults(fragment=fragment))
     peer = target.amqp(max_frame_size=SMALLEST)
     node = target.node()
@@ -218,7 +220,7 @@ def announced(peer: AmqpPeer) -> int:
 
 
 def frame_places(target: object) -> st.SearchStrategy[str]:
-    """Acceptors with a small max-frame-size and with the usual one."""
+    """Acceptors with a small and with the usual max-frame-size."""
     return st.sampled_from(["amqp", "amqp-frame-1024"])
 
 
@@ -228,8 +230,8 @@ def test_a_frame_above_the_announced_maximum_is_refused(
     target: Bench, acceptor: str, over_by: int
 ) -> None:
     """A frame of exactly the broker's max-frame-size is accepted. A larger one, or one that
-    announces up to 2 GiB more, closes the connection with framing-error before it has arrived
-    completely; another connection still works."""
+    announces up to 2 GiB more, makes the broker close with framing-error before the whole frame has
+    arrived; another connection still works."""
     with bystander(target):
         peer = target.amqp(acceptor=acceptor)
         most = announced(peer)
@@ -247,7 +249,7 @@ def test_a_frame_above_the_announced_maximum_is_refused(
 
 
 def _filling(handle: int, size: int) -> bytes:
-    """The payload that makes the first transfer of a session, with the tag ``t``, ``size`` bytes
+    """The payload with which the first transfer of a session, with the tag ``t``, is ``size`` bytes
     long."""
     fields = {"handle": handle, "delivery-id": 0, "delivery-tag": b"t", "message-format": 0}
     room = size - codec.HEADER_SIZE - len(types.encode(codec.composite("transfer", fields)))
@@ -260,7 +262,7 @@ def _filling(handle: int, size: int) -> bytes:
 @case(MIN_MAX_FRAME_SIZE, LIMITS_BEFORE_OPEN, needs={"amqp"})
 @over(examples=10, size=near([SMALLEST - 1]))
 def test_a_frame_of_512_octets_is_always_taken(target: Bench, size: int) -> None:
-    """The client's open fills a frame of up to 512 bytes, the most that may be sent before limits
+    """The client's open fills a frame of up to 512 bytes, the largest frame allowed before limits
     are known. It is accepted."""
     size = min(size, SMALLEST)
     peer = target.amqp_peer()
@@ -307,7 +309,8 @@ def test_large_messages_come_in_frames_that_fit(
 ) -> None:
     """The client announces a small max-frame-size and receives messages below, at and above it, on
     its first link or on a later one, whose handle may need more bytes. No frame is larger, and each
-    message arrives whole, with one delivery-id, one credit, and one transfer-id for every frame.
+    message arrives whole. Each message uses one delivery-id and one credit, each frame one
+    transfer-id.
 
     One scenario: the four requirements describe the same transfers.
     """
@@ -336,7 +339,7 @@ def test_large_messages_come_in_frames_that_fit(
 
 @case(NO_MAX_FRAME_SIZE, needs={"amqp"})
 def test_without_a_maximum_a_message_may_come_in_one_frame(target: Bench) -> None:
-    """The client announces no max-frame-size: a message of 100 000 bytes arrives whole, in any
+    """The client announces no max-frame-size. A message of 100 000 bytes arrives whole, in any
     number of frames."""
     node = target.node()
     fill(target, node, [bytes(100_000)])

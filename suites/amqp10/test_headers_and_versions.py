@@ -1,4 +1,4 @@
-"""Protocol headers and versions (2.2): the answers to supported and unsupported headers."""
+"""Protocol headers and versions (2.2): answers to supported and unsupported headers."""
 
 from hypothesis import strategies as st
 
@@ -72,7 +72,8 @@ def test_a_header_may_come_in_pieces(target: Bench, cut: list[int]) -> None:
 
 
 def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
-    """Versions that do not exist. Versions 0.x.y precede 1.0, and a broker may support them too."""
+    """Versions that do not exist. None is 0.x.y: those preceded 1.0, and a broker may support
+    them."""
     near = st.sampled_from(
         [(1, 0, 1), (1, 1, 0), (2, 0, 0), (1, 255, 255), (255, 0, 0), (255, 255, 255)]
     )
@@ -84,7 +85,7 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
 @case(UNSUPPORTED_VERSION, HIGHEST_VERSION, needs={"amqp"})
 @over(
     examples=40,
-    # What brokers do with one header says nothing about another, and a few draws might miss it.
+    # Brokers may treat each header differently, and a few draws might miss one.
     always=lambda target: [{"id": id, "asked": (1, 0, 1)} for id in (AMQP_ID, SASL_ID)],
     id=st.sampled_from([AMQP_ID, SASL_ID]),
     asked=strange_versions(),
@@ -92,8 +93,8 @@ def strange_versions() -> st.SearchStrategy[tuple[int, int, int]]:
 def test_a_version_that_nobody_has_is_answered_with_one_that_is_supported(
     target: Bench, id: int, asked: tuple[int, int, int]
 ) -> None:
-    """A header for a version above 1.0.0 is answered with that of a supported version, which should
-    be the highest not above it, and the connection ends; another connection still works."""
+    """A header for a version above 1.0.0 is answered with the header of a supported version, which
+    should be the highest not above it, and the connection ends; another connection still works."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(id, *asked)
@@ -115,8 +116,8 @@ def dotted(numbers: tuple[int, ...]) -> str:
 @case(HEADERS_DIFFER, NOTHING_BEHIND_HEADERS, needs={"amqp"})
 @over(examples=20, asked=strange_versions())
 def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int, int, int]) -> None:
-    """The client's AMQP header has another version than the broker's. The broker ends its outgoing
-    stream, and answers nothing after the header."""
+    """The client's AMQP header has a different version from the broker's. The broker ends its
+    outgoing stream, and answers nothing after the header."""
     peer = target.amqp_peer()
     peer.header(AMQP_ID, *asked)
     peer.send("open", {"container-id": "too late"})
@@ -127,7 +128,7 @@ def test_headers_that_differ_end_the_connection(target: Bench, asked: tuple[int,
 
 
 def no_headers() -> st.SearchStrategy[bytes]:
-    """Eight or more bytes that begin like neither AMQP nor TLS, because a port may support both."""
+    """Eight or more bytes that begin like neither AMQP nor TLS; a port may support both."""
     typical = st.sampled_from(
         [b"HTTP/1.1", b"GET / HTTP/1.1\r\n\r\n", b"amqp\x00\x01\x00\x00", b"AMQQ\x00\x01\x00\x00"]
     )
@@ -172,9 +173,9 @@ def test_an_unwanted_protocol_is_answered_with_the_one_that_is_wanted(
 
 @case(PROTOCOL_ID_REFUSED, needs={"amqp", "login"})
 def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench) -> None:
-    """A header asks for AMQP without SASL: a broker that requires SASL answers with a SASL
-    header and ends the connection; any other broker closes with an error when an anonymous
-    client opens."""
+    """A header asks for AMQP without SASL. A broker that requires SASL answers with a SASL header
+    and ends the connection; any other broker that requires a login sends a close with an error
+    after the client's open."""
     with bystander(target):
         peer = target.amqp_peer()
         peer.header(AMQP_ID)

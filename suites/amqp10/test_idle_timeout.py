@@ -1,5 +1,5 @@
-"""Idle time-out (2.4.5) in both directions: the broker's empty frames for a client that requests
-them, and its own time-out for a silent client. Both bounds of every interval are judged."""
+"""Idle time-out (2.4.5) in both directions: the empty frames that a client requests from the
+broker, and the broker's time-out for a silent client. Every interval is judged at both bounds."""
 
 from hypothesis import strategies as st
 
@@ -44,18 +44,19 @@ FLOW_KEEPS_ALIVE = "AMQP10-IDLE-16"
 EMPTY_FRAME_ON_ANY_CHANNEL = "AMQP10-IDLE-19"
 NO_EMPTY_FRAME_AFTER_CLOSE = "AMQP10-IDLE-15"
 MANY = 100
-"""This many empty frames in 300 ms count as a stream."""
+"""This many empty frames in 300 ms count as a flood."""
 
 LONGEST_REAL_MS = 1500
 LONGEST_JUDGED_MS = 70_000
 DEFAULT_MS = 60_000
 """The idle-time-out of an acceptor that announces none."""
 LONG_MS = 10_000
-"""In real time a case waits for as few announced time-outs as possible if they exceed this."""
+"""In real time, a case waits as few times as possible for an announced time-out longer than
+this."""
 
 
 def timeouts(target: Target) -> st.SearchStrategy[int]:
-    """Idle time-outs that a client may request, in milliseconds; in real time only short ones."""
+    """Idle time-outs that clients request, in milliseconds; in real time only short ones."""
     least = shortest(target)
     corners = [
         timeout_ms
@@ -85,8 +86,8 @@ def shortest(target: Target) -> int:
 def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     target: Bench, asked: int, busy: bool
 ) -> None:
-    """The client's open has an idle-time-out: during three times that period, with the client busy
-    or not, no silence of the broker exceeds it.
+    """The client's open has an idle-time-out. For three times that period, whether the client is
+    busy or not, the broker is never silent for longer than the time-out.
 
     One scenario: the four requirements are judged on the same empty frames.
     """
@@ -117,9 +118,9 @@ def test_the_broker_gives_the_signs_of_life_that_the_client_asked_for(
     asked=timeouts,
 )
 def test_signs_of_life_go_on_whatever_a_connection_holds(target: Bench, asked: int) -> None:
-    """Connections that have sent a message, that hold a delivery or part of one, or that did
-    nothing then send only empty frames for more than twice the time-outs that both sides requested.
-    The broker keeps them, and none of its silences is longer than the client requested."""
+    """Some connections sent a message, hold a delivery or part of one, or did nothing. They then
+    send only empty frames, for more than twice the time-outs of both sides. The broker keeps them
+    open and is never silent for longer than the client requested."""
     peers = {state: in_state(target, state, asked) for state in STATES}
     since = target.now()
     announced = max(map(own_time_out, peers.values()))
@@ -132,7 +133,7 @@ def test_signs_of_life_go_on_whatever_a_connection_holds(target: Bench, asked: i
         for peer in peers.values():
             if peer.ended is None:
                 peer.beat()
-    over = target.now()  # nothing is read while the peers are judged
+    over = target.now()  # judging reads nothing more
     for state, peer in peers.items():
         end = over if peer.ended is None else peer.ended.at
         signs = [since, *(at for at in signs_of_life(target, peer) if since < at <= end)]
@@ -187,8 +188,8 @@ def announced_by(target: Bench, peer: AmqpPeer, acceptor: str) -> int:
 
 @case(ZERO_IS_NO_TIMEOUT, needs={"amqp"})
 def test_a_time_out_of_zero_is_none(target: Bench) -> None:
-    """The client's open has an idle-time-out of 0, that of another connection none. The broker
-    accepts both, and in two seconds sends about as many empty frames on one as on the other."""
+    """One client's open has an idle-time-out of 0, another's has none. The broker accepts both, and
+    in two seconds sends about as many empty frames to one as to the other."""
     peer, other = target.amqp(idle_time_out=0), target.amqp(idle_time_out=None)
     target.advance(seconds(2))
     seen, without = beats(target, peer), beats(target, other)
@@ -206,10 +207,11 @@ def test_a_time_out_of_weeks_is_a_number_of_32_bits(target: Bench, asked: int) -
     accepts it and sends at most one empty frame in 300 ms."""
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
-    # A broker that refuses it may close before sending an open: that is an answer, not a control.
+    # A broker may refuse it by closing before its own open. That is an answer to judge, not a
+    # failed control.
     peer.open(answered=False, idle_time_out=asked)
     peer.expect(frame("open"), proves=TIMEOUT_HAS_32_BITS)
-    # Stop reading a stream of them once it is recognised: the time belongs to other cases.
+    # Stop reading once a flood is recognised, which would take time from other cases.
     target.wait_until(lambda: beats(target, peer) >= MANY, target.world.of_host(ms(300)))
     seen = beats(target, peer)
     count = seen if seen < MANY else "hundreds of"
@@ -229,7 +231,8 @@ KEEPING = ("empty", "empty on another channel", "flow")
 
 
 def shorts(target: Target) -> list[str]:
-    """Acceptors that close silent connections soon; in virtual time, all that ever close them."""
+    """Acceptors that close silent connections soon; in virtual time, all that close them
+    eventually."""
     known = speaking(target.acceptors(), "AMQP")
 
     def limit(parameters: Parameters) -> int:
@@ -261,10 +264,10 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     target: Bench, acceptor: str, pause: int
 ) -> None:
     """The broker's open has an idle-time-out, and the client falls silent. The broker must not
-    close before that time, and should close at twice that time, not earlier, with an error.
+    close before that time. It should close at twice that time, not earlier, with an error.
 
-    One scenario: the three requirements describe one close. That the broker closes at all is only a
-    SHOULD here (2.4.5), whatever 2.4.3 requires of other ends.
+    One scenario: the three requirements describe one close. Sending a close frame is only a SHOULD
+    here (2.4.5), although 2.4.3 requires one elsewhere.
     """
     peer = target.amqp(acceptor=acceptor)
     announced = announced_by(target, peer, acceptor)
@@ -314,8 +317,9 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
 
 @case(ANNOUNCED_IS_HALF, needs={"amqp", "amqp-idle-timeout"})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
-    """Eight clients fall silent, spread over a check interval. Each is closed at twice the
-    announced time-out, and no later than the check interval that the closes reveal."""
+    """Eight clients fall silent, spread over a check interval. The broker closes each one after
+    twice the announced time-out, at most one check interval later; the closes reveal the
+    interval."""
     acceptor = shorts(target.target)[0]
     peers = [target.amqp(acceptor=acceptor) for _ in range(SPREAD)]
     announced = announced_by(target, peers[0], acceptor)
@@ -335,15 +339,15 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 
 def close_written_at(target: Bench, peer: AmqpPeer) -> Instant | None:
-    """Return when the broker's close arrived (the broker then waits for the client's) or when the
-    connection ended without a close; None if neither has happened."""
+    """Return when the broker's close arrived (the broker then waits for the client's close) or when
+    the connection ended without a close; None if neither has happened."""
     closes = frames_received(target, peer, "close")
     return closes[0].at_ns if closes else closed_at(peer)
 
 
 def longest_silence(target: Target) -> int:
-    """The number of announced time-outs after which brokers of this family close a silent client at
-    the latest. 2.4.5 only says that it should be two."""
+    """Brokers of this family close a silent client after at most this many announced time-outs.
+    2.4.5 only says that it should be two."""
     return int(target.identity.profile.parameters.get("amqp_idle_announced_most", 2))
 
 
@@ -354,13 +358,13 @@ def check_interval(target: Bench) -> Duration | None:
 
 
 def noticed_by(target: Bench, announced: int, times: int) -> Duration:
-    """The longest silence of a client that is closed after this many announced time-outs. A broker
-    checks at intervals of its own, which may equal the announced time-out."""
+    """The longest silence of a client before a broker closes it after this many announced
+    time-outs. A broker checks at intervals of its own, which may equal the announced time-out."""
     if check_interval(target) is None:
         latest = ms((times + 1) * announced)
     else:
         _, latest = target.silence_interval(times * announced, "amqp")
-    return latest + ms(1)  # half of an odd number of milliseconds cannot be announced
+    return latest + ms(1)  # half of an odd number of milliseconds is not announced exactly
 
 
 @case(
@@ -371,7 +375,7 @@ def noticed_by(target: Bench, announced: int, times: int) -> Duration:
 )
 @over(
     examples=20,
-    # Each kind has a requirement of its own: a few draws might miss one.
+    # Each kind has its own requirement; a few draws might miss one.
     always=lambda target: [{"acceptor": shorts(target)[0], "kind": kind} for kind in KEEPING],
     acceptor=short_acceptors,
     kind=st.sampled_from(KEEPING),
@@ -379,9 +383,9 @@ def noticed_by(target: Bench, announced: int, times: int) -> Duration:
 def test_frames_that_keep_coming_keep_the_connection(
     target: Bench, acceptor: str, kind: str
 ) -> None:
-    """A client sends a frame every nine tenths of the announced time-out, seven times, or three
-    times if that is long: an empty one on channel 0 or another, or a flow of its session. It stays
-    connected, even beyond twice the time-out."""
+    """A client sends a frame every nine tenths of the announced time-out: an empty frame on channel
+    0 or another, or a flow of its session. It sends seven, or three if the time-out is long, and
+    stays connected, even beyond twice the time-out."""
     peer = target.amqp(acceptor=acceptor)
     announced = announced_by(target, peer, acceptor)
     assert peer.opened is not None

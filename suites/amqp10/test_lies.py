@@ -1,5 +1,5 @@
 """Invalid frames: missing fields, wrong types, impossible sizes, ids and windows, unknown handles
-and channels. Whatever the broker ends, it ends with an error, and other connections still work."""
+and channels. Whatever the broker ends, it ends with an error; other connections still work."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -81,7 +81,8 @@ TYPED = sorted(
 
 
 def _always(target: Target) -> list[dict[str, Any]]:
-    """For each kind of frame, one that lacks a mandatory field and one that mistypes a field."""
+    """For each kind of frame, one without a mandatory field and one with a field of the wrong
+    type."""
     return [{"field_of": field_of, "missing": True} for field_of in MISSING[::3]] + [
         {"field_of": field_of, "missing": False} for field_of in TYPED[::4]
     ]
@@ -93,8 +94,8 @@ def test_a_frame_without_its_fields_is_an_error(
     target: Bench, field_of: tuple[str, str], missing: bool
 ) -> None:
     """A frame lacks a mandatory field, or has a field of a wrong type. The broker ends the link,
-    the session or the connection with an error, and the connection only after a close that gives
-    the reason; another connection still works."""
+    the session or the connection with an error; it ends the connection only after a close that
+    gives the reason. Another connection still works."""
     name, field = field_of
     missing = missing and field_of in MISSING
     with bystander(target):
@@ -185,7 +186,7 @@ def test_the_brokers_frames_have_their_fields(
 
 
 MUCH = 5000
-"""The most credit that a case uses up: some brokers grant tens of thousands."""
+"""The most credit that a case can use up; some brokers grant tens of thousands."""
 NESTED = "three hundred lists in one another"
 BOMBS: Mapping[str, bytes] = {
     "a binary of 2 GiB": b"\xb0\x80\x00\x00\x00",
@@ -220,10 +221,10 @@ def bomb(name: str) -> Raw:
 def test_a_value_that_says_more_than_it_has_is_an_error(
     target: Bench, name: str, field: str
 ) -> None:
-    """A field of an attach announces gigabytes or billions of items, or nests hundreds of lists,
-    and the frame ends soon. Without waiting for more, the broker ends the connection, the session
-    or the link with an error, or refuses the link; it may accept nested lists as link properties,
-    since they are valid. Another connection still works."""
+    """In a short attach frame, a field announces gigabytes or billions of items, or nests hundreds
+    of lists. Without waiting for more bytes, the broker ends the connection, the session or the
+    link with an error, or refuses the link; it may accept nested lists as link properties, since
+    they are valid. Another connection still works."""
     with bystander(target):
         peer = target.amqp()
         peer.send("attach", {**RIGHT["attach"], field: bomb(name)})
@@ -360,10 +361,10 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
     by=st.sampled_from([1, 3, 1000, 2**31 - 1]),
 )
 def test_what_cannot_be_ends_in_an_error_or_does_no_harm(target: Bench, kind: str, by: int) -> None:
-    """Frames are for unknown sessions or links, or counts and ids are ahead, skip, go backwards or
-    are missing. The standard does not say what follows: the broker ends the link, the session or
-    the connection with an error, or continues. It never ends without a close, and another
-    connection works throughout."""
+    """Frames name unknown sessions or links, or their counts and ids run ahead, skip, go backwards
+    or are missing. The standard leaves the reaction open: the broker ends the link, the session or
+    the connection with an error, or continues. It never ends the connection without a close, and
+    another connection works throughout."""
     with bystander(target) as other:
         node = target.node()
         peer = target.amqp(acceptor=little_credit(target))

@@ -1,4 +1,4 @@
-"""Link errors (2.6.1, 2.6.3, 2.6.5): refused, stolen and detached links; messages too large."""
+"""Link errors (2.6.1, 2.6.3, 2.6.5): refused, stolen and detached links; oversized messages."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ COPIES = "AMQP10-TERM-04"
 ONE_CONSUMER = "ARTEMIS-CONCEPTS-queue-1"
 
 LONG_TAG = bytes(33)
-"""One byte more than a delivery-tag may have (AMQP10-XFER-05)."""
+"""One byte more than a delivery-tag allows (AMQP10-XFER-05)."""
 STATES = {
     None: None,
     "accepted": codec.composite("accepted"),
@@ -111,7 +111,7 @@ IMPOSSIBLE = (
 def test_a_link_that_cannot_be_made_is_attached_and_detached(
     target: Bench, kind: str, again: bool
 ) -> None:
-    """A client attaches an impossible link: a broker that refuses it answers with an attach without
+    """A client attaches an impossible link. A broker that refuses it answers with an attach without
     source or target, then a closing detach with an error; the session continues, and the name can
     be reused. A link that was never created has consumed nothing from the node."""
     with bystander(target):
@@ -165,10 +165,10 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
     behind=st.sampled_from(["transfer", "flow", "nothing"]),
 )
 def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) -> None:
-    """A delivery-tag that is too long only detaches the producer's link, with an error, or is an
-    error of the session or connection. No frame of the link follows. A detach answers it; a later
-    transfer or flow for that link ends the session with errant-link. Another connection still
-    works."""
+    """On a delivery-tag that is too long, the broker detaches only the producer's link, with an
+    error, or ends the session or connection with one. No frame of the link follows the detach. The
+    client then answers it with a detach, or sends a transfer or flow for that link, which ends the
+    session with errant-link. Another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -302,8 +302,8 @@ def test_a_resumed_delivery_that_never_was_is_ignored(
     target: Bench, state: str | None, settled: bool
 ) -> None:
     """On a new link without unsettled deliveries, a client sends a message as the rest of a resumed
-    delivery, and then a plain message. Only the plain message is in the queue; or the broker
-    refuses the link with an error, and the sentence does not apply."""
+    delivery, and then a plain message. Only the plain message is in the queue. If the broker
+    refuses the link with an error, the requirement does not apply."""
     node, peer = target.node(), target.amqp()
     link = ready_sender(target, peer, node, 2)
     resumed = messages.message(b"resumed")
@@ -417,10 +417,10 @@ def test_a_receiver_without_a_limit_gets_messages_of_any_size(
 def test_a_message_above_the_receivers_size_is_no_delivery(
     target: Bench, limit: int, before: int, size: int, copies: bool
 ) -> None:
-    """A receiver's attach has a max-message-size, and a larger message is due after smaller ones.
-    The smaller ones arrive. The link then ends with message-size-exceeded: by the broker, or by the
-    receiver if the broker sends the message nevertheless. Another link gets the large message, and
-    any messages that the first only copied (distribution-mode copy).
+    """A receiver's attach has a max-message-size, and smaller messages and then a larger one are
+    due. The smaller ones arrive. Then the broker ends the link with message-size-exceeded; if it
+    sends the message nevertheless, the receiver does. Another link gets the large message, and any
+    messages that the first link only copied (distribution-mode copy).
 
     One scenario: the broker's choice decides which requirement the end of the link shows.
     """
@@ -487,9 +487,9 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
     answered=st.booleans(),
 )
 def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) -> None:
-    """A delivery-tag that is too long breaks a producer's link, and the client answers or not. Its
-    name is attached again: there is no active link to steal, so no further detach arrives, and the
-    new link works."""
+    """The broker detaches a producer's link because of a delivery-tag that is too long; the client
+    may answer. A new link gets the same name: no active link is stolen, so no further detach
+    arrives, and the new link works."""
     node, peer = target.node(), target.amqp()
     link = ready_sender(target, peer, node, name="again")
     peer.transfer(link, messages.message(b"wrong"), delivery_tag=LONG_TAG)
@@ -510,8 +510,8 @@ def test_the_name_of_a_link_that_broke_is_free(target: Bench, answered: bool) ->
 
 @case(ONE_CONSUMER, needs={"amqp", "queue-semantics"})
 def test_a_message_too_large_for_one_receiver_is_there_for_another(target: Bench) -> None:
-    """A receiver accepts messages of up to 1000 bytes, and one of 5000 is in its queue. The broker
-    may end the link, and a receiver without that limit gets the message."""
+    """A receiver accepts messages of up to 1000 bytes, and its queue has a message of 5000 bytes.
+    The broker may end the link, and a receiver without that limit gets the message."""
     node = target.node()
     fill(target, node, [bytes(5000)])
     small = target.amqp()

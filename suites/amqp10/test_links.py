@@ -124,7 +124,7 @@ def test_a_closing_detach_is_answered_with_one(
         either(frame("attach", name=reattached.name, role=not role), frame("close"))
     )
     if error and answer is not None and answer.name == "close":
-        # No sentence says that a connection outlives an error of one of its links.
+        # No requirement says that a connection survives an error on one of its links.
         target.record_not_applicable(DETACH_ANSWERED, "the broker closed the connection then")
         return
     target.record_finding(
@@ -159,7 +159,7 @@ def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> N
 @over(examples=8, given=st.sampled_from([1, 7, WRAP - 1]))
 def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given: int) -> None:
     """A receiver's attach has an initial-delivery-count, which only a sender sets. Credit is
-    counted from the sender's."""
+    counted from the sender's count."""
     node = target.node()
     fill(target, node, numbered(4))
     peer = target.amqp()
@@ -175,8 +175,8 @@ def test_a_delivery_count_of_a_receivers_attach_is_ignored(target: Bench, given:
 
 @case(NEW_LINK_HAS_NO_CREDIT, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
 def test_nothing_comes_before_the_first_credit(target: Bench) -> None:
-    """A receiver is attached to a queue with messages and grants no credit. Nothing arrives; then
-    two credits deliver two messages."""
+    """A receiver is attached to a queue with messages and grants no credit. Nothing arrives. Then
+    it grants two credits and gets two messages."""
     node = target.node()
     fill(target, node, numbered(3))
     peer = target.amqp()
@@ -217,7 +217,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
     target: Bench, where: Where, count: int, grants: list[Grant]
 ) -> None:
     """A receiver sets its credit repeatedly: more, less, the same. After each flow exactly as many
-    messages have arrived as the credit allows, or all of them, settled or not.
+    messages have arrived as the credit allows, or all of them, whether settled or not.
 
     One scenario: the four requirements are one equation.
     """
@@ -264,9 +264,9 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
 def test_a_drain_uses_the_credit_up(
     target: Bench, where: Where, count: int, credit: int, then: int, others: int
 ) -> None:
-    """A receiver grants credit and drains, perhaps beside others of its queue without credit:
-    waiting messages arrive, and a flow uses up the remaining credit by advancing delivery-count.
-    The next flow resets drain, and later messages need new credit.
+    """A receiver grants credit and drains; other receivers of its queue may have no credit. Waiting
+    messages arrive, and a flow uses up the remaining credit by advancing delivery-count. The next
+    flow resets drain, and later messages need new credit.
 
     One scenario: the four requirements describe one answer.
     """
@@ -320,8 +320,9 @@ def test_a_drain_uses_the_credit_up(
 def test_a_flow_that_asks_for_an_echo_is_answered(
     target: Bench, where: Where, credit: int, count: int, ours: bool
 ) -> None:
-    """A flow of a link, in either direction, has echo set. The broker should answer with a flow of
-    that link; that of a sender has the correct delivery-count."""
+    """A client sends a flow with echo set for one of its links, a sender or a receiver. The broker
+    should answer with a flow of that link; if the broker is the link's sender, its flow has the
+    correct delivery-count."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -350,8 +351,8 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
 @case(CREDIT_WITHDRAWN, CREDIT_SET_BY_RECEIVER, needs={"amqp"})
 @over(examples=20, credit=st.integers(1, 5), count=st.integers(0, 4))
 def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: int) -> None:
-    """A receiver withdraws its credit and waits until the broker has read that. No message arrives,
-    not even a new one, until there is credit again."""
+    """A receiver withdraws its credit and waits until the broker has read the flow. No message
+    arrives, not even a new one, until the receiver grants credit again."""
     node = target.node()
     filler = fill(target, node, numbered(count))
     peer = target.amqp()
@@ -385,9 +386,9 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
 def test_credit_without_a_count_is_from_the_start(
     target: Bench, where: Where, count: int, credits: list[int]
 ) -> None:
-    """An attach and one to three flows without delivery-count, each with at least the credit of the
-    previous one, are sent before the broker's attach arrives. As many messages arrive as the last
-    flow allows, counted from the broker's initial-delivery-count."""
+    """Before the broker's attach arrives, the client sends an attach and one to three flows without
+    delivery-count, each with at least the credit of the previous one. As many messages arrive as
+    the last flow allows, counted from the broker's initial-delivery-count."""
     node = target.node()
     fill(target, node, numbered(count))
     peer = target.amqp()
@@ -422,9 +423,9 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     target: Bench, start: int, count: int
 ) -> None:
     """The client's sender begins its delivery-count near 2^32: the broker continues to grant credit
-    when the count wraps, and every message is accepted. A ``count`` of 0 is more than twice the
-    broker's credit, if the run's effort allows so many. One scenario: the broker must keep count
-    of what it accepts."""
+    when the count wraps, and every message is accepted. A ``count`` of 0 means more than twice the
+    broker's credit, if the run's effort allows so many. One scenario: the broker must keep count of
+    the messages it accepts."""
     node = target.node()
     peer = target.amqp(acceptor=little_credit(target))
     link = peer.attach(SENDER, node, initial_delivery_count=start)
@@ -462,8 +463,9 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
 def test_a_receiver_tells_nothing_available_of_its_own(
     target: Bench, announced: list[int], sent: int
 ) -> None:
-    """A producer announces how much it has available, or nothing, and sends. If the broker's flows
-    have available, it is the producer's last value, minus at most the number sent since."""
+    """A producer sends messages and may announce how many it has available. The field available in
+    the broker's flows, if any, is the producer's last value, minus at most the number sent
+    since."""
     peer = target.amqp(acceptor=little_credit(target))
     link = peer.sender(target.node())
     for available in announced:
@@ -507,7 +509,7 @@ def test_deliveries_are_named_as_they_should_be(
     target: Bench, where: Where, count: int, size: int, links: int
 ) -> None:
     """Messages of one or several frames arrive over one to three links of a session. The first
-    transfer of each has delivery-id, delivery-tag and message-format; ids are consecutive in the
+    transfer of each has delivery-id, delivery-tag and message-format. Ids are consecutive in the
     session, and tags differ on a link.
 
     One scenario: six requirements on the fields of the same transfers, judged by one oracle.

@@ -58,7 +58,7 @@ PRIORITIES = "AMQP10-MSG-07"
 MESSAGE_FORMAT = "AMQP10-XFER-07"
 
 STANDARD = {"durable": False, "priority": 4, "delivery-count": 0}
-"""The values of an absent header."""
+"""The values that an absent header stands for."""
 
 
 UNUSUAL = (
@@ -69,7 +69,7 @@ UNUSUAL = (
 
 
 def numbers() -> st.SearchStrategy[Item]:
-    """Equal numbers with wide and narrow constructors; each must stay unchanged."""
+    """Equal numbers in wide and narrow encodings; each must stay unchanged."""
     return st.one_of(
         st.sampled_from(
             [uint(0), uint(0, 0x52), uint(0, 0x70), uint(255), uint(255, 0x70), uint(2**32 - 1)]
@@ -87,7 +87,7 @@ def numbers() -> st.SearchStrategy[Item]:
 
 
 def texts() -> st.SearchStrategy[Item]:
-    """Strings, symbols and binaries with short and long constructors."""
+    """Strings, symbols and binaries in short and long encodings."""
     return st.one_of(
         st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20).map(string),
         st.sampled_from(
@@ -108,7 +108,7 @@ def simple() -> st.SearchStrategy[Item]:
 
 
 def values() -> st.SearchStrategy[Item]:
-    """Any value, including collections of simple values, with short and long constructors."""
+    """Any value, including collections of simple values, in short and long encodings."""
     return st.one_of(
         simple(),
         st.lists(simple(), max_size=3).map(lambda items: Value("list", tuple(items), 0xD0)),
@@ -126,7 +126,7 @@ def values() -> st.SearchStrategy[Item]:
 
 def properties(target: Target) -> st.SearchStrategy[dict[str, Any]]:
     """Properties of all kinds, with message-ids of each of the four types. The user-id is the
-    client's own, because a broker may check it (3.2.4)."""
+    client's login, because a broker may check it (3.2.4)."""
     login = target.identity.login
     ids = st.one_of(
         st.text("abc-:", min_size=1, max_size=12).map(string),
@@ -197,7 +197,7 @@ def sent(
     **fields: Any,
 ) -> None:
     """Send these bytes as one message, in as many frames as needed. Control: the message is
-    accepted. ``proves`` is the sentence that is broken if the connection ends without a close."""
+    accepted. A connection that ends without a close breaks requirement ``proves``."""
     granted(target, peer, link)
     most = peer.endpoint.most_payload
     pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
@@ -225,7 +225,7 @@ def carried(target: Bench, payload: bytes, **fields: Any) -> Delivery:
 
 def delivered(target: Bench, peer: AmqpPeer, receiver: Link) -> Delivery:
     """Return the delivery of an accepted message. A broker that ends a link, session or connection
-    instead breaks a requirement; if nothing arrives, a control has failed."""
+    instead breaks a requirement; if nothing arrives, a control fails."""
     target.wait_until(lambda: bool(peer.deliveries) or is_over(peer), PATIENCE)
     broken = is_over(peer) and not peer.deliveries
     target.require(KEPT, not broken, f"after a message was accepted: {peer.instead()}")
@@ -245,7 +245,8 @@ def test_the_bare_message_goes_on_as_it_came(
 ) -> None:
     """A message with properties, application-properties and a body of any kind, its values in short
     and long forms, is sent through a queue or a topic. The same bytes arrive, from properties to
-    the end of the body. If such a message ends a connection, it ends with a close."""
+    the end of the body. If the broker ends the connection because of such a message, it first sends
+    a close."""
     bare = messages.encode(sections)
     before = messages.encode([messages.section("header", {"durable": False})]) if header else b""
     after = messages.encode([messages.section("footer", {"x-opt-sum": "1"})]) if footer else b""
@@ -298,8 +299,8 @@ def test_a_message_in_pieces_goes_on_as_it_came(
     target: Bench, size: int, pieces: list[int], links: int
 ) -> None:
     """A message is sent in several transfers: some of a few bytes, some empty, and the last with
-    the rest. Other links of the session send theirs in between, as 2.7.5 allows. Each arrives with
-    the same bytes."""
+    the rest. Other links of the session send transfers in between, as 2.7.5 allows. Each message
+    arrives with the same bytes."""
     peer, nodes = target.amqp(), [target.node() for _ in range(links)]
     payloads = [messages.message(bytes((at + n) % 251 for at in range(size))) for n in range(links)]
     senders = [peer.sender(node) for node in nodes]
@@ -353,10 +354,10 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
 def test_a_header_that_is_not_there_has_the_defaults(
     target: Bench, header: Mapping[str, Any] | None
 ) -> None:
-    """A message is sent without header, or with some of its fields. It arrives with those fields,
+    """A message is sent without header, or with some of its fields. It arrives with those fields
     and otherwise the defaults: priority 4, no ttl, delivery-count 0 and not durable, unless the
-    broker documents others. Not visible: whether a broker of an unknown family set defaults for its
-    nodes."""
+    broker documents others. For a broker of an unknown family, configured defaults cannot be
+    seen."""
     given = [] if header is None else [messages.section("header", header)]
     delivery = carried(target, messages.encode([*given, messages.section("data", b"x")]))
     received_header = delivery.message.fields("header")
@@ -437,8 +438,8 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
 @case(TTL_REMAINING, needs={"amqp"})
 @over(examples=12, ttl=st.sampled_from([20_000, 60_000, 2**31]), wait=st.sampled_from([300, 700]))
 def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> None:
-    """A message with a ttl waits in a queue: it arrives with a ttl that is lower by about its
-    waiting time."""
+    """A message with a ttl waits in a queue. Its ttl on arrival is lower by about the waiting
+    time."""
     node = target.node()
     peer = target.amqp()
     receiver = peer.receiver(node)
@@ -464,8 +465,8 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
 @case(PRIORITIES, needs={"amqp", "priorities"})
 @over(examples=20, order=st.permutations(list(range(10))))
 def test_ten_priorities_are_told_apart(target: Bench, order: list[int]) -> None:
-    """A queue with ten priorities holds one message of each: they arrive in order of priority, so
-    all ten are distinguished."""
+    """A queue with ten priorities holds one message of each. They arrive in order of priority, so
+    the broker distinguishes all ten."""
     node = target.node()
     peer = target.amqp()
     link = peer.sender(node)
@@ -515,8 +516,8 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
 @case(FAILED_ATTEMPTS, HEADER_DEFAULTS, needs={"amqp", "amqp-redelivery"})
 @over(examples=6, lost=st.integers(1, 3))
 def test_a_message_that_was_on_its_way_is_whole_afterwards(target: Bench, lost: int) -> None:
-    """The connection of a receiver that holds a message is cut. The next receiver gets it whole,
-    with a delivery-count no higher than the number of earlier receivers."""
+    """The connection of a receiver that holds a message is lost. The next receiver gets the message
+    whole, with a delivery-count no higher than the number of earlier receivers."""
     node = target.node()
     peer = target.amqp()
     sent(target, peer, peer.sender(node), messages.message(b"held"))

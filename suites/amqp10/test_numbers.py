@@ -1,4 +1,4 @@
-"""Every number of every frame and section that an AMQP 1.0 client sends, at its boundaries.
+"""Boundary values of every number in the frames and sections that an AMQP 1.0 client sends.
 
 Each value is tried on its own connection, in a whole conversation: open, begin, sender, receiver,
 credit, a message each way, outcomes, detach, end. The fields are taken from the codec's table.
@@ -46,31 +46,31 @@ SENT = (
     "header",
     "properties",
 )
-"""The frames and parts with numbers that clients send."""
+"""The frames and sections with numbers that clients send."""
 FIELDS = {
     str(field): field
     for name in SENT
     for field in fields(name, ((part.name, part.type) for part in COMPOSITES[name].fields), RANGES)
 }
 GIVES_LEAVE = frozenset({"flow.link-credit", "flow.incoming-window"})
-"""Numbers that tell the broker how much it may send: other cases judge them by formulas."""
+"""Numbers that let the broker send; other cases judge them by formulas."""
 LEAST_FRAME = 512
-"""A client with less breaks AMQP10-MFS-04, and no sentence says what a broker does then."""
+"""A client with less breaks AMQP10-MFS-04, and the standard leaves the broker's reaction open."""
 MAX_FRAME_SIZE = "open.max-frame-size"
 OCCUPYING = frozenset({"disposition.first", "disposition.last", MAX_FRAME_SIZE})
-"""Numbers up to which brokers count, or by which they split frames, in a thread that also serves
-other connections."""
+"""Brokers count up to these numbers, or split frames by them, in a thread that also serves other
+connections."""
 HANDLE = "attach.handle"
 IDLE_TIMEOUT = "open.idle-time-out"
 SENDER_HANDLE, RECEIVER_HANDLE = 3, 5
 CREDIT = 10
 BODY = b"a body"
 SHORTEST_PAUSE_MS = 10
-"""A broker that keeps a shorter time-out than this sends empty frames as fast as it can."""
+"""To honour a shorter time-out, a broker would send empty frames as fast as it can."""
 LARGEST_MESSAGE = 1000
-"""More bytes than any message of these conversations has, whatever the broker adds."""
+"""Larger than any message of these conversations, whatever the broker adds."""
 SOON_MS = 2**15 - 1
-"""A message with this lifetime has not expired if it is requested immediately."""
+"""A message with this lifetime has not expired if it is consumed immediately."""
 FAR_MS = 2**53 - 1
 """A time in the future for any broker's clock."""
 
@@ -90,7 +90,7 @@ SETTLED = 1
 
 
 def silence_is_right(replaced: Replaced) -> bool:
-    """True if, by the sentence about this number, no message needs to arrive."""
+    """True if the requirement about this number allows that no message arrives."""
     value = replaced.value
     match str(replaced.field):
         case "flow.link-credit" | "flow.incoming-window":
@@ -111,7 +111,7 @@ def silence_is_right(replaced: Replaced) -> bool:
 def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str, str]:
     """Play the conversation with one number replaced; return the outcome, a description, and the
     answer that was due."""
-    node = target.node()  # some brokers create it for seconds, but wait less for an open
+    node = target.node()  # some brokers need seconds to create it, but wait less for an open
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     try:
@@ -130,7 +130,7 @@ def converse(target: Bench, replaced: Replaced) -> tuple[Outcome, str, str]:
 def _play(target: Bench, peer: AmqpPeer, node: Node, replaced: Replaced) -> None:
     peer.open(answered=False, **replaced.inside("open"))
     _await(peer, frame("open"))
-    peer.keeps_alive = True  # a broker that ends a silent connection refuses no number
+    peer.keeps_alive = True  # closing a silent connection does not refuse the number
     peer.keep_alive()
     session = peer.begin(answered=False, **replaced.inside("begin"))
     _await(peer, frame("begin"))
@@ -183,7 +183,7 @@ def _attach(
     role: bool,
 ) -> Link:
     """Attach a link. If the number is a field of a terminus, set it in the link's own terminus. A
-    number that limits what may be sent to a receiver is set only on the receiving link."""
+    number that limits deliveries to a receiver is set only on the receiving link."""
     there = {"address": node.address, "capabilities": node.capabilities or None}
     source, to = ({}, there) if role is codec.SENDER else (there, {})
     given: dict[str, Any] = {
@@ -255,9 +255,9 @@ def judge(
     works_or_ends: str = SESSION_ERROR_ENDS,
     ends_with_reason: str = CLOSE_WRITTEN,
 ) -> Outcome:
-    """Play the conversation; judge and return its outcome. Silence is judged by ``works_or_ends``
-    or, if there was no open, by the sentence that requires one; a connection that ends without an
-    error is judged by ``ends_with_reason``."""
+    """Play the conversation; judge and return its outcome. Silence breaks ``works_or_ends`` or, if
+    no open arrived, the requirement for an open. A connection that ends without an error breaks
+    ``ends_with_reason``."""
     with bystander(target):
         outcome, words, due = converse(target, replaced)
         detail = f"{replaced}: {words}"
@@ -297,7 +297,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
 def test_a_number_that_keeps_a_broker_busy_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """A disposition's range or the max-frame-size is a boundary value. It is refused, or works."""
+    """A disposition's range or the max-frame-size is a boundary value. It works or is refused."""
     judge(target, FIELDS[field].replaced(position))
 
 
@@ -336,8 +336,8 @@ def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) ->
 def test_a_handle_works_or_is_refused(target: Bench) -> None:
     """A sender is attached with each boundary value as its handle, the smallest first. The broker
     ends the link, the session or the connection with an error, or the message arrives; another
-    connection still works. No larger handle is tried after a harmful one, since it would be blamed
-    too. One scenario: how the conversation ends decides the sentence."""
+    connection still works. After a harmful handle no larger one is tried. One scenario: how the
+    conversation ends decides which requirement it breaks."""
     field, begun = FIELDS[HANDLE], target.amqp().session.answer
     most = field.high if begun is None else begun.get("handle-max", field.high)
     if most == field.high:

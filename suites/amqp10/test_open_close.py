@@ -80,7 +80,7 @@ def test_open_is_the_brokers_first_frame(target: Bench) -> None:
 @case(PIPELINED_OPEN, REMOTE_CHANNEL, needs={"amqp"})
 @over(examples=10, together=st.booleans())
 def test_a_client_may_send_ahead(target: Bench, together: bool) -> None:
-    """Header, open, begin and attach are pipelined, in one piece or frame by frame. All are
+    """Header, open, begin and attach are pipelined, in one write or frame by frame. All are
     answered, in order."""
     node, peer = target.node(), target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
@@ -142,7 +142,8 @@ def test_close_is_answered_with_close_and_nothing_follows(
 
 @case(CLOSE_PIPELINED, needs={"amqp"})
 def test_open_and_close_may_be_sent_together(target: Bench) -> None:
-    """Header, open and close are sent in one piece: the answer is open and close on channel 0."""
+    """Header, open and close are sent in one write. The broker answers with open and close on
+    channel 0."""
     peer = target.amqp_peer()
     peer.authenticate(target.target.identity.login, target.target.identity.passcode)
     peer.open(answered=False)
@@ -261,7 +262,7 @@ def test_a_session_that_is_over_leaves_its_channel(
     target: Bench, most: int, failed: bool, times: int
 ) -> None:
     """The client's open has a small channel-max, and sessions begin and end repeatedly, normally or
-    with an error from the broker. After each, another one begins, with a link that the client
+    with an error from the broker. After each, another session begins, with a link that the client
     attaches without waiting."""
     node, peer = target.node(), target.amqp(begin=False, channel_max=most)
     assert peer.opened is not None
@@ -296,8 +297,8 @@ def few_channels(target: Target) -> st.SearchStrategy[Where]:
 def test_a_channel_above_the_announced_maximum_is_refused(
     target: Bench, where: Where, beyond: int
 ) -> None:
-    """A session on the highest channel that the broker's open allows works; a frame on a higher one
-    closes the connection with framing-error; another connection still works."""
+    """A session on the highest channel that the broker's open allows works. The broker answers a
+    frame on a higher channel with a close with framing-error; another connection still works."""
     other = target.amqp()
     peer = target.amqp(begin=False)
     assert peer.opened is not None
@@ -320,8 +321,8 @@ def test_a_channel_above_the_announced_maximum_is_refused(
     harm="a thread that reads the same frame for ever, and no answer to the connections it serves",
 )
 def test_a_handle_above_the_announced_maximum_is_refused(target: Bench) -> None:
-    """A link with the highest handle that the broker's begin allows works; an attach with the next
-    handle closes the connection with framing-error; another connection still works."""
+    """A link with the highest handle that the broker's begin allows works. The broker answers an
+    attach with the next handle with a close with framing-error; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         assert peer.session.answer is not None
@@ -356,8 +357,8 @@ def firsts(target: Target) -> list[int]:
 def test_the_broker_attaches_no_handle_above_the_clients_maximum(
     target: Bench, most: int, first: int
 ) -> None:
-    """The client's begin has a small handle-max, and as many links as that allows are attached. The
-    client's own handles, which only the broker's maximum limits, begin at another number. The
+    """The client's begin has a small handle-max, and the client attaches as many links as that
+    allows. Its own handles, which only the broker's maximum limits, begin at another number. The
     broker's handles do not exceed the client's maximum."""
     peer = target.amqp(begin=False)
     peer.begin(handle_max=most)
@@ -373,9 +374,9 @@ def test_the_broker_attaches_no_handle_above_the_clients_maximum(
 @case(PEERS_HANDLE_MAX, needs={"amqp"})
 @over(examples=6, most=st.sampled_from([0, 1, 3]))
 def test_a_link_beyond_the_clients_handle_max_is_not_attached(target: Bench, most: int) -> None:
-    """The client's begin has a small handle-max, and the client requests one link more than that,
-    with a handle that the broker accepts. The link is refused with an error, or not answered. No
-    attach of the broker has a handle above the maximum."""
+    """The client's begin has a small handle-max, and the client attaches one link more than that
+    allows, with a handle that the broker accepts. The broker refuses the link with an error, or
+    does not answer. No attach of the broker has a handle above the maximum."""
     peer = target.amqp(begin=False)
     session = peer.begin(handle_max=most)
     assert session.answer is not None

@@ -73,9 +73,9 @@ ACCEPTED_NOT_COUNTED = "AMQP10-OUT-04"
 def test_released_messages_can_be_had_again_unchanged(
     target: Bench, fates: list[bool], times: int, elsewhere: bool, header: dict[str, object]
 ) -> None:
-    """Some messages are accepted and the rest released; all may have a ttl of ten minutes. Exactly
-    the released ones are delivered again, on the same link or another, with the same bytes and a
-    delivery-count of 0."""
+    """A client accepts some messages and releases the rest; all may have a ttl of ten minutes.
+    Exactly the released messages are delivered again, on the same link or another, with the same
+    bytes and a delivery-count of 0."""
     node, sent = target.node(), numbered(len(fates), 20)
     fill(target, node, sent, header=header or None)
     peer, link, got = received(target, node, len(fates))
@@ -162,8 +162,8 @@ def test_a_failed_delivery_is_counted(
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
 ) -> None:
-    """One message is returned as undeliverable-here, and the rest are released. The rest are
-    redelivered on that link, the one message only on another connection."""
+    """A client returns one message as undeliverable-here and releases the rest. The rest are
+    redelivered on that link, that one only on another connection."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer, link, got = received(target, node, count)
@@ -312,9 +312,9 @@ def test_the_default_outcome_applies_where_no_state_is_known(
 def test_a_source_names_outcomes_by_their_symbols(
     target: Bench, asked: set[str], size: int
 ) -> None:
-    """A receiver asks for some outcomes: the broker's source names symbols of outcomes, its
-    default-outcome is an outcome, its own dispositions carry outcomes, and its transfers no
-    received state.
+    """A receiver asks for some outcomes. The broker's source names outcomes by symbols, its
+    default-outcome is an outcome, its own dispositions carry outcomes, and its transfers do not
+    carry the received state.
 
     One scenario: the four requirements are read from one attach and one transfer.
     """
@@ -350,7 +350,7 @@ def test_a_source_names_outcomes_by_their_symbols(
 @case(ACCEPTED_SUPPORTED, needs={"amqp", "amqp-redelivery"})
 def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
     """A receiver's source has neither outcomes nor default-outcome. The receiver accepts one of two
-    messages, releases the other, and closes; the accepted one is not redelivered."""
+    messages, releases the other, and closes; the accepted message is not redelivered."""
     node = target.node()
     fill(target, node, [b"one", b"two"])
     peer, _, got = received(target, node, 2)
@@ -375,8 +375,8 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     target: Bench, state: str, again_state: bool
 ) -> None:
     """A client sends an outcome unsettled, and settles later with the same state or none, unless
-    the broker has already settled. The connection stays open. Once the client has closed, an
-    accepted message is consumed, and any other remains, once."""
+    the broker has already settled. The connection stays open. After the client has closed, an
+    accepted message is consumed; any other message is in the queue exactly once."""
     node = target.node()
     fill(target, node, [b"in two steps"])
     peer, link, got = received(target, node, 1)
@@ -416,10 +416,10 @@ def test_a_range_covers_what_it_names_and_no_more(
     target: Bench, counts: tuple[int, int], cut: int, width: int, last: bool, gaps: set[int]
 ) -> None:
     """A client holds messages of one or two links of a session and as many in another session, and
-    has sent messages with the same ids. It accepts some deliveries one by one and then a range
-    around them with one disposition (or one delivery without last), releases the rest and closes.
-    Exactly the rest and all of the other session are redelivered, and its own messages are
-    untouched.
+    has sent messages with the same delivery-ids. It accepts some deliveries one by one and then a
+    range around them with one disposition (or one delivery, without last), releases the rest and
+    closes. Exactly the rest and all messages of the other session are redelivered; the messages
+    that it sent are unaffected.
 
     One scenario: the four requirements describe one disposition.
     """
@@ -482,8 +482,8 @@ def test_a_disposition_for_nothing_held_changes_nothing(
     target: Bench, first: int, width: int
 ) -> None:
     """A disposition names deliveries that the client does not hold. The broker ignores it, or ends
-    the session with an error, and a message that is held can be received again; another connection
-    still works."""
+    the session with an error, and a message that the client does hold can be received again;
+    another connection still works."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"held"])
@@ -511,8 +511,8 @@ def test_a_disposition_for_nothing_held_changes_nothing(
 def test_a_rejected_message_is_kept_with_its_error(
     target: Bench, where: Where, error: bool
 ) -> None:
-    """A message is rejected, with an error or without. It moves to the dead-letter address, in
-    memory or on a page, with its delivery-count raised, and the error in its
+    """A message, in memory or paged, is rejected, with an error or without. It moves to the
+    dead-letter address, with its delivery-count raised and the error in its
     delivery-annotations."""
     node = target.node()
     body = node.address.encode()
@@ -558,8 +558,8 @@ def test_a_rejected_message_is_kept_with_its_error(
 @case(ACCEPTED_NOT_COUNTED, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-copy"})
 @over(examples=10, count=st.integers(1, 3))
 def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count: int) -> None:
-    """A link of distribution-mode copy accepts its copies: they are not sent again on it, and a
-    later consumer gets the messages with an unchanged delivery-count."""
+    """A link of distribution-mode copy accepts its copies. The broker does not send them again on
+    that link, and a later consumer gets the messages with an unchanged delivery-count."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()

@@ -1,7 +1,7 @@
 """A delivery is split by the session's window (2.5.6, 2.6.7, 2.4.5).
 
-Then the peer stops reading, grants credit, drains, is idle, detaches, or disconnects. In every case
-the message arrives whole once the window opens, and uses one credit. If its link has already ended,
+The peer then stops reading, grants credit, drains, is idle, detaches, or disconnects. The message
+always arrives whole once the window opens, and uses one credit. If its link has ended by then,
 another link receives it.
 """
 
@@ -22,7 +22,7 @@ DEFAULT_OUTCOME = "AMQP10-OUT-03"
 
 FRAME = 512
 SIZE = 1700
-"""Bytes of a body that needs four frames or more."""
+"""The size of a body that needs at least four frames."""
 COUNT = 4
 """Messages in the queue."""
 ASKED_MS = 2000
@@ -47,9 +47,9 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
     target: Bench, window: int, credit: int, during: list[str]
 ) -> None:
     """A session's window ends within a delivery. The client grants credit, drains, stops reading or
-    is idle, and then opens the window. Until then, empty frames arrive in time; afterwards as many
-    messages arrive as credit allows, whole. One scenario: everything interrupts a delivery in the
-    middle."""
+    is idle, and then opens the window. Until then, empty frames keep to the idle-time-out;
+    afterwards as many messages arrive as credit allows, whole. One scenario: each action interrupts
+    a delivery in the middle."""
     node = target.node()
     expected = [body + patterned(SIZE) for body in numbered(COUNT)]
     fill(target, node, expected)
@@ -112,7 +112,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
 )
 def test_a_delivery_that_the_window_cut_comes_back(target: Bench, window: int, how: str) -> None:
     """A session's window ends within a delivery, and then its link or its connection ends. Another
-    link gets all messages, that one first."""
+    link gets all messages, the interrupted one first."""
     node = target.node()
     expected = [body + patterned(SIZE) for body in numbered(COUNT)]
     fill(target, node, expected)

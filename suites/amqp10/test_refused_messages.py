@@ -31,7 +31,7 @@ def producer(target: Bench, peer: AmqpPeer, kind: str) -> tuple[Link, Node]:
 
 
 def fill(target: Bench, node: Node) -> None:
-    """Fill an address under FAIL. Control: finally a message is not accepted."""
+    """Fill an address under FAIL. Control: the broker eventually refuses a message."""
     peer, link = small_addresses.producer(target, node)
     for number in range(100):
         granted(target, peer, link)
@@ -55,13 +55,13 @@ def is_made(link: Link) -> bool:
     count=st.integers(1, 5),
 )
 def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> None:
-    """Messages with rcv-settle-mode first are refused, one by one. Each is settled, unless the
-    broker ends the link, the session or the connection. Once the address has room again, the link
+    """The broker refuses messages with rcv-settle-mode first, one by one. It settles each, unless
+    it ends the link, the session or the connection. Once the address has room again, the link
     accepts a message, which is delivered."""
     peer = target.amqp()
     link, node = producer(target, peer, kind)
     reader = target.amqp()
-    receiver = reader.receiver(node)  # the queue exists from here on
+    receiver = reader.receiver(node)  # creates the queue
     target.reached(kind)
     if not is_made(link):
         target.record_not_applicable(SETTLED, f"the broker makes no link for {kind}")
@@ -113,8 +113,9 @@ def _outcome(target: Bench, peer: AmqpPeer, link: Link, delivery: int) -> str | 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 @over(examples=4, rounds=st.integers(2, 4), taken=st.booleans())
 def test_refused_messages_give_their_credit_back(target: Bench, rounds: int, taken: bool) -> None:
-    """A producer without an address sends several times its credit in messages, of which all or
-    every second are refused. The broker tops up its credit as it does for accepted messages."""
+    """A producer without an address sends several times as many messages as its credit, and the
+    broker refuses all or every second one. It renews the producer's credit as it does for accepted
+    messages."""
     acceptor = "amqp-credits-10"
     most = int(str(target.parameters(acceptor)["amqp_credits"]))
     node, peer = target.node(), target.amqp(acceptor=acceptor)

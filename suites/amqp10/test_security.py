@@ -37,7 +37,8 @@ SMALLEST = 512
 """MIN-MAX-FRAME-SIZE: no SASL frame is larger."""
 NO_SUCH = "BROKERPROOF-NO-SUCH"
 SOON: Duration = seconds(5)
-"""After a failed login the connection should end within this time, not by handshake time-out."""
+"""After a failed login the connection should end within this time, before any handshake
+time-out."""
 
 
 def begun(target: Bench, proves: str | tuple[str, ...] | None = None) -> tuple[AmqpPeer, Frame]:
@@ -64,7 +65,7 @@ def plain_response(target: Bench, login: str | None = None, passcode: str | None
 def refused(
     target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str
 ) -> None:
-    """Judge that the login fails and the connection ends. A reset may destroy the outcome."""
+    """Judge that the login fails and the connection ends. A reset may discard the outcome."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
         target.record_finding(
@@ -80,8 +81,8 @@ UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == 
 
 @case(SASL_HEADER, SASL_FRAME_TYPE, SASL_FRAME_HEADER, SASL_FRAME_SIZE, SASL_BODY, needs={"amqp"})
 def test_sasl_frames_are_as_they_should_be(target: Bench) -> None:
-    """A client logs in: the broker answers the SASL header with its own. Its frames have type 1,
-    bytes 6 and 7 zero and no extended header, at most 512 bytes, one SASL body each and no payload.
+    """A client logs in. The broker answers the SASL header with its own. Its frames have type 1,
+    bytes 6 and 7 zero, no extended header, at most 512 bytes, one SASL body each and no payload.
 
     One scenario: the five requirements are read from the same two frames.
     """
@@ -136,8 +137,8 @@ def test_mechanisms_are_offered(target: Bench) -> None:
     ahead=st.booleans(),
 )
 def test_right_credentials_open_the_way(target: Bench, hostname: str | None, ahead: bool) -> None:
-    """A client logs in by PLAIN: the outcome is 0, headers are repeated, the connection opens, also
-    if header and open are in one write with the login."""
+    """A client logs in by PLAIN. The outcome is 0, both sides exchange headers again, and the
+    connection opens, even if the client sends header and open in one write with the login."""
     peer, offer = begun(target)
     target.control("PLAIN" in mechanisms(offer), f"the broker offers {shown(mechanisms(offer))}")
     fields = {"mechanism": "PLAIN", "initial-response": plain_response(target)}
@@ -160,7 +161,7 @@ def test_right_credentials_open_the_way(target: Bench, hostname: str | None, ahe
     wrong=st.sampled_from(["passcode", "login", "empty", "swapped", "longer", "shorter"]),
 )
 def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
-    """A client logs in by PLAIN with a wrong name or password: the outcome is 1, without
+    """A client logs in by PLAIN with a wrong name or password. The outcome is 1, without
     additional-data, and the connection ends; another connection still works."""
     with bystander(target):
         identity = target.target.identity
@@ -236,8 +237,8 @@ def test_another_spelling_of_a_mechanism_is_refused(target: Bench, name: str) ->
 
 @case(SASL_EMPTY_FRAME, needs={"amqp"})
 def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
-    """An empty SASL frame fails the login: the connection ends, or a correct login after the frame
-    does not succeed. Another connection still works."""
+    """An empty SASL frame makes the login fail: the connection ends, or a correct login after that
+    frame does not succeed. Another connection still works."""
     with bystander(target):
         peer, offer = begun(target)
         peer.write(codec.encode_frame(b"", type=SASL_FRAME))
@@ -262,8 +263,7 @@ def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
 @over(examples=8, what=st.sampled_from(["open", "type", "outcome"]))
 def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
     """Instead of sasl-init the client sends an open, a sasl-init in a frame of type 0, or a
-    sasl-outcome. It does not count as a login, and the connection ends; another connection still
-    works."""
+    sasl-outcome. This is not a login, and the connection ends; another connection still works."""
     with bystander(target):
         peer, _ = begun(target)
         fields = {"mechanism": "PLAIN", "initial-response": plain_response(target)}

@@ -93,13 +93,13 @@ UNATTACHED = "amqp:session:unattached-handle"
 @case(SESSION_ERROR_ENDS, UNATTACHED_HANDLE, needs={"amqp"})
 @over(examples=20, handle=st.sampled_from([1, 2, 255, 65535, 2**32 - 1]))
 def test_a_flow_for_no_link_ends_the_session(target: Bench, handle: int) -> None:
-    """A flow has a handle without a link: the session ends with unattached-handle, and another
+    """A flow names a handle without a link. The session ends with unattached-handle, and another
     session of the connection works."""
     with bystander(target):
         peer = target.amqp()
         session = peer.session
         assert session.answer is not None
-        handle = min(handle, session.answer.get("handle-max", handle))  # one above it ends all
+        handle = min(handle, session.answer.get("handle-max", handle))  # larger: framing-error
         if handle:
             peer.sender(target.node())
         peer.flow(session=session, handle=handle, delivery_count=0, link_credit=1)
@@ -221,9 +221,9 @@ NO_FLOW = "the broker sent no flow with its windows after its transfers"
 def test_the_clients_window_is_used_up_and_never_passed(
     target: Bench, where: Where, window: int, steps: list[int], count: int, size: int
 ) -> None:
-    """A session begins with a small incoming-window, and a queue has more messages than fit. The
-    broker sends exactly as many transfers as the window allows; each flow reopens it, and in the
-    end all messages have arrived, in order.
+    """A session begins with a small incoming-window, and a queue has more messages than it allows.
+    The broker sends exactly as many transfers as the window allows; each flow reopens it, and at
+    the end all messages have arrived, in order.
 
     One scenario: the windows are one equation, checked after every flow.
     """
@@ -348,7 +348,7 @@ def test_ids_of_the_client_may_run_over_the_end(
     peer.flow(receiver, drain=True, link_credit=3)
     last = last_flow(peer, receiver)
     if last is not None and last.get("link-credit") == 0:
-        # It answers a flow that followed all transfers, so it knows of every one of them.
+        # It answers a flow that followed all transfers, so it must count every one of them.
         id, ours = last.get("next-incoming-id"), peer.session.next_outgoing_id
         detail = f"after our last transfer, a flow reports next-incoming-id {id}; expected {ours}"
         target.record_finding(WINDOW_AFTER_RECEIVING, id == ours, detail)
@@ -360,7 +360,7 @@ def test_ids_of_the_client_may_run_over_the_end(
 
 
 IN_ONE = -1
-"""The size of a message that fills the frames of all others."""
+"""Instead of many messages, send one that needs as many frames."""
 
 
 @case(WINDOW_AFTER_RECEIVING, WINDOW_FROM_FLOW, needs={"amqp"})
@@ -382,8 +382,8 @@ def test_the_brokers_window_opens_again(
 ) -> None:
     """A client sends messages of one or more frames until the broker's incoming-window or credit is
     used up (all but the last may be settled), then waits for a flow. The window reopens until all
-    messages are accepted. A ``count`` of 0 is more than the window, if the run's
-    effort allows so many; with the ``size`` IN_ONE, as many frames are one message."""
+    messages are accepted. A ``count`` of 0 means more than the window, if the run's effort allows
+    so many; with the ``size`` IN_ONE, one message has that many frames."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = peer.sender(target.node())
@@ -445,7 +445,7 @@ FIELDS_OF_LINKS = {
     "available": SESSION_FLOW_WITHOUT_AVAILABLE,
     "drain": SESSION_FLOW_WITHOUT_DRAIN,
 }
-"""Fields that a flow without handle must not have, with the requirement that forbids each."""
+"""Fields that a flow without a handle must not have, with the requirement that forbids each."""
 
 
 @case(*FIELDS_OF_LINKS.values(), FLOW_WINDOWS, needs={"amqp"})
@@ -532,7 +532,7 @@ def test_a_flow_says_where_the_transfer_ids_are(
     target: Bench, start: int, sent: int, skipped: int, more: int
 ) -> None:
     """A producer sends messages of two frames, and a flow whose next-outgoing-id skips ahead. The
-    broker's own flow has that number as next-incoming-id; later transfers count from there."""
+    broker's own flow has that number as next-incoming-id, and later transfers count from there."""
     peer = target.amqp(begin=False)
     session = peer.begin(next_outgoing_id=start)
     link = ready_sender(target, peer, target.node(), sent + more)
@@ -561,9 +561,9 @@ def test_a_flow_says_where_the_transfer_ids_are(
 
 @case(SESSION_ERROR_ENDS, REMOTE_CHANNEL, needs={"amqp", RECONFIGURABLE})
 def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
-    """A session fails because of a flow without a link, just after another session of its
-    connection was sent a message. The other session settles it, and after the end is answered a new
-    session begins on the same channel and works."""
+    """A flow without a link makes a session fail just after another session of its connection was
+    sent a message. The other session settles the message. Once the client has answered the end, a
+    new session on the same channel works."""
     node, peer = target.node(), target.amqp()
     other = peer.begin(1)
     link = ready_sender(target, peer, node, session=other)

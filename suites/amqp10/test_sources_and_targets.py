@@ -1,4 +1,4 @@
-"""Sources and targets (3.5): distribution modes, dynamic nodes, and the broker's own termini."""
+"""Sources and targets (3.5): distribution modes, dynamic nodes, and the broker's actual termini."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -53,9 +53,9 @@ def told(link: Link, terminus: str) -> dict[str, object]:
 @case(DISTRIBUTION_MODE, TERMINUS_PROPERTIES, needs={"amqp"})
 @over(examples=20, mode=st.sampled_from(["copy", "move"]), count=st.integers(1, 4))
 def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: int) -> None:
-    """A receiver asks for copy or move: the broker's attach names the link's mode, and the broker
-    keeps to it. Copied messages remain for another link, moved and accepted ones do not. A broker
-    that cannot copy need not name the mode, and moves."""
+    """A receiver asks for copy or move. The broker's attach names the link's mode, and the broker
+    keeps to it: copied messages remain for another link, moved and accepted ones do not. A broker
+    that cannot copy moves, and need not name the mode."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
     peer = target.amqp()
@@ -119,9 +119,9 @@ def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> 
 @case(DYNAMIC_NODE, DYNAMIC_SAID, MADE_OR_DETACHED, needs={"amqp", "amqp-dynamic"})
 @over(examples=10, role=st.sampled_from([SENDER, RECEIVER]), count=st.integers(1, 3))
 def test_a_node_made_on_request_has_an_address(target: Bench, role: bool, count: int) -> None:
-    """A client attaches with dynamic: each answer has a unique address, and dynamic set; a message
-    sent to that address is received from it. An answer without them creates no node: the broker
-    soon detaches its link."""
+    """A client attaches with dynamic set. Each answer has dynamic set and a unique address, and a
+    message sent to that address can be received from it. After an answer without them, which
+    creates no node, the broker soon detaches its link."""
     peer = target.amqp()
     capabilities = target.node().capabilities or None
     side = "target" if role is SENDER else "source"

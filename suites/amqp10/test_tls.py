@@ -1,7 +1,7 @@
 """AMQP over TLS (5.2), and clients that are identified by their certificates (SASL EXTERNAL).
 
 The acceptor amqp-tls presents a certificate made for this run; every connection here verifies it.
-There is no TLS in virtual time, but a client can state a certificate.
+In virtual time there is no TLS; a client just states its certificate.
 """
 
 import pytest
@@ -58,8 +58,8 @@ def external(peer: AmqpPeer, response: bytes = b"") -> None:
 )
 @over(examples=8, size=st.sampled_from([0, 16_384, 16_385, 300_000]))
 def test_a_session_over_tls(target: Bench, size: int) -> None:
-    """A client begins with TLS, verifies the certificate, logs in by PLAIN and opens. Messages of
-    many TLS records arrive whole at a client without TLS and at another over TLS.
+    """A client begins with TLS, verifies the certificate, logs in by PLAIN and opens. Messages that
+    span many TLS records arrive whole at a client without TLS and at another over TLS.
 
     One scenario: a session over TLS from its handshake to its close.
     """
@@ -177,9 +177,9 @@ def test_a_certificate_is_a_login(target: Bench) -> None:
 def test_without_a_certificate_of_a_user_external_leads_nowhere(
     target: Bench, certificate: Certificate | None
 ) -> None:
-    """A client without a certificate, or with an unlisted one, asks for EXTERNAL. It is refused, or
-    its open is answered by a close with an error and no session begins; another connection still
-    works."""
+    """A client without a certificate, or with an unlisted one, asks for EXTERNAL. The broker
+    refuses it, or answers its open with a close with an error, and no session begins; another
+    connection still works."""
     with bystander(target):
         peer = secured(target, certificate)
         external(peer)
@@ -204,7 +204,8 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
 
 @case(CLIENT_CERTIFICATE_REQUIRED, needs={"amqp", "tls-fixtures"})
 def test_a_certificate_that_nobody_vouches_for_gets_no_session(target: Bench) -> None:
-    """A client's certificate is from an unknown authority. TLS ends without SASL mechanisms."""
+    """A client's certificate is from an unknown authority. The broker ends TLS without offering
+    SASL mechanisms."""
     with bystander(target):
         peer = secured(target, STRANGER)
         peer.header(SASL_ID)
@@ -242,8 +243,8 @@ def test_proton_speaks_over_tls(target: Bench, how: str) -> None:
 
 @case(TLS_SESSION, needs={"amqp", "tls-fixtures"})
 def test_what_was_sent_before_a_half_close_counts(target: Bench) -> None:
-    """A client sends a settled message, close_notify and FIN. The message is delivered, and the
-    broker ends the connection."""
+    """A client sends a settled message, close_notify and FIN. The broker delivers the message and
+    ends the connection."""
     node = target.node()
     peer = target.amqp(acceptor=ACCEPTOR)
     link = ready_sender(target, peer, node)

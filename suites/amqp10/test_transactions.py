@@ -56,8 +56,8 @@ BOTH_ENDS = ((False, True), (True, False))
 @case(DECLARE_ANSWERED, ROLLBACK_SUCCEEDS, needs={"amqp", "amqp-transactions"})
 @over(examples=10, count=st.integers(1, 3), fail=st.booleans())
 def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool) -> None:
-    """Transactions are declared on one link: each declare is answered with declared and a unique
-    id, and each transaction can be discharged."""
+    """A client declares transactions on one link. Each declare is answered with declared and a
+    unique id, and each transaction can be discharged."""
     peer = target.amqp()
     coordinator = control(target, peer)
     ids = []
@@ -93,9 +93,9 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
 def test_messages_posted_in_a_transaction_come_with_its_success(
     target: Bench, count: int, fail: bool, settled: bool, besides: bool
 ) -> None:
-    """Messages are posted in a transaction, and in some examples one outside it. The provisional
-    outcome carries the txn-id. The messages cannot be received before the discharge; after a commit
-    all can, after a rollback none."""
+    """A client posts messages in a transaction, and in some examples one outside it. The
+    provisional outcome carries the txn-id. The transaction's messages cannot be received before the
+    discharge. After a commit all can be received, after a rollback none."""
     node = target.node()
     peer = target.amqp()
     coordinator, link = control(target, peer), peer.sender(node)
@@ -143,9 +143,9 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
 def test_outcomes_in_a_transaction_apply_with_its_success(
     target: Bench, fates: list[int], fails: tuple[bool, bool]
 ) -> None:
-    """A receiver accepts some of its messages, unsettled, each in one of two transactions. Those of
-    a transaction that is committed are consumed, those of one that is rolled back are still held.
-    It releases what it holds, and closes; these can be received."""
+    """A receiver accepts some of its messages, unsettled, each in one of two transactions. Messages
+    of a committed transaction are consumed; those of a rolled-back one are still held. The receiver
+    releases all that it holds and closes; these messages can be received again."""
     node, sent = target.node(), numbered(len(fates))
     fill(target, node, sent)
     peer, _, got = holding(target, node, len(fates))
@@ -202,9 +202,9 @@ RETURNING: Mapping[str, str | Described] = {
     settled=st.booleans(),
 )
 def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, settled: bool) -> None:
-    """A message is released, failed or undeliverable here in a transaction that is discharged. It
-    can be received again: by its link, or, if it is undeliverable there, only by another one, with
-    one more failed attempt if it failed."""
+    """In a transaction that is then discharged, a receiver returns a message as released, failed or
+    undeliverable-here. The message can be received again by the same link, or only by another one
+    if it was undeliverable-here. A failed delivery raises its delivery-count."""
     node = target.node()
     fill(target, node, [b"returned"])
     peer, link, (delivery,) = holding(target, node, 1)
@@ -274,17 +274,18 @@ def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, c
 @pytest.mark.parametrize("how", ["detach", "wrong discharge", "link error", "close", "eof", "cut"])
 def test_a_transaction_ends_with_its_link(target: Bench, how: str, retire: bool) -> None:
     """A transaction has a post, and in some examples an accepted message. Its control link or
-    connection ends without discharge, or after only a discharge of an unknown transaction; the
-    broker may end the link for a request that no coordinator understands. The transaction is rolled
-    back: the post is in no queue, and the other message can be received again."""
+    connection ends without a discharge, or after only a discharge of an unknown transaction; in
+    some examples the broker ends the link because of a request that no coordinator understands. The
+    transaction is rolled back: the post is in no queue, and the other message can be received
+    again."""
     _rolled_back_by_end(target, how, retire, CONTROL_LINK_CLOSED)
 
 
 @case(CONTROL_SESSION_ENDED, needs=SEEN_AGAIN)
 @pytest.mark.parametrize("retire", [False, True], ids=["posted", "posted and accepted"])
 def test_a_transaction_ends_with_the_session_of_its_link(target: Bench, retire: bool) -> None:
-    """A transaction has a post, and in some examples an accepted message, when the session of its
-    control link ends without discharge. It is rolled back, as it is when its link ends."""
+    """The session of a control link ends without a discharge. Its transaction, with a post and in
+    some examples an accepted message, is rolled back, as when the link ends."""
     _rolled_back_by_end(target, "end", retire, CONTROL_SESSION_ENDED)
 
 
@@ -346,10 +347,10 @@ def _cannot_be_discharged(target: Bench, peer: AmqpPeer, id: bytes, how: str, ju
 @case(DISCHARGE_FAILS, DECLARE_FAILS, needs={"amqp", "amqp-transactions"})
 @over(examples=12, kind=st.sampled_from(["never", "discharged", "global"]), fail=st.booleans())
 def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -> None:
-    """A discharge has an unknown id or one already discharged: it is rejected with
-    amqp:transaction:unknown-id. Or a declare asks for a global transaction, which its client must
-    not do: it is rejected with an error, or the broker ends the link, session or connection with
-    one. A correct declare still succeeds if anything is left open."""
+    """A discharge with an unknown or already discharged id is rejected with
+    amqp:transaction:unknown-id. A declare that asks for a global transaction, which its client must
+    not do, is rejected with an error, or the broker ends the link, session or connection with one.
+    A correct declare still succeeds on whatever is still open."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)
@@ -423,7 +424,7 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
 @case(DISCHARGE_FAILS, POST_INVISIBLE_BEFORE_COMMIT, needs=SEEN_AGAIN)
 @over(examples=4, settled=st.booleans())
 def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: bool) -> None:
-    """A message is posted in an unknown transaction: if unsettled, it is answered with an error or
+    """A message is posted in an unknown transaction. If it is unsettled, the answer is an error or
     a rejection; the message is in no queue. Another connection still works."""
     with bystander(target):
         node = target.node()
@@ -509,8 +510,8 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
 
 @case(TRANSACTIONAL_ACQUISITION, needs={"amqp", "amqp-transactions"})
 def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
-    """A receiver's flow has a txn-id in its properties: the broker sends with that
-    transactional-state, or ends the link with not-implemented."""
+    """A receiver's flow has a txn-id in its properties. The broker's deliveries carry that
+    transactional-state, or the broker ends the link with not-implemented."""
     with bystander(target):
         node = target.node()
         fill(target, node, [b"one"])
@@ -535,8 +536,8 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
 @case(FAILED_SETTLED_POST, needs=SEEN_AGAIN)
 def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
     """In a transaction, a producer without an address posts a settled message that has no address
-    either. The discharge fails, or something ends before it; the other post of the transaction is
-    in no queue."""
+    either. The discharge fails, or the broker ends the link, session or connection first; the
+    transaction's other post is in no queue."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()

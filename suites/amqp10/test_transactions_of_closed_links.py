@@ -1,9 +1,9 @@
 """Transactions that outlive the links of their messages: a consumer closes before the discharge.
 
 The consumer settled its messages when it accepted them, so its link has nothing left to settle when
-it closes. Only the transaction decides about these messages: a commit applies the outcome, a
-rollback the source's default-outcome. Another consumer waits all the time, so that a message that
-returns too early is noticed as well as one that never returns.
+it closes. Only the transaction decides the fate of these messages: a commit applies the outcome, a
+rollback the source's default-outcome. Another consumer waits throughout and notices a message that
+returns too early or never.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ DEFAULT_OUTCOME_ON_ROLLBACK = "AMQP10-TXN-13"
 WAYS = ("detach", "end")
 """How the consumer closes: only its link, or the session of its link."""
 ACROSS_SESSIONS = "amqp:multi-ssns-per-txn"
-"""The coordinator's capability for transactions with work on other sessions."""
+"""The coordinator's capability for transactions with work on several sessions."""
 
 
 def situations(target: Target) -> tuple[str, ...]:
@@ -56,10 +56,10 @@ def corners(target: Target) -> list[Mapping[str, object]]:
 def test_outcomes_in_a_transaction_outlive_their_link(
     target: Bench, place: str, accepted: list[bool], way: str, fail: bool
 ) -> None:
-    """A receiver accepts some of its messages in a transaction, settled, and releases the rest.
-    Its link or session closes, and another consumer waits. After a commit that consumer gets
-    only the released messages; after a rollback it gets all, if the source's default-outcome
-    returns them."""
+    """A receiver accepts some of its messages in a transaction, settled, and releases the rest. Its
+    link or session closes while another consumer waits. After a commit that consumer gets only the
+    released messages; after a rollback it gets all, if the source's default-outcome returns
+    them."""
     node = target.node() if place == MEMORY else small_addresses.node(target, place)
     sent = numbered(len(accepted), 1500)
     fill(target, node, sent)

@@ -66,7 +66,7 @@ def settles(peer: AmqpPeer, link: Link, delivery: int) -> bool:
 
 
 def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceived]:
-    """The dispositions by which the broker, as a receiver, names this delivery."""
+    """The dispositions with which the broker, as a receiver, names this delivery."""
 
     def names(table: Mapping[str, str]) -> bool:
         first = int(table["first"])
@@ -80,7 +80,7 @@ def spoken_of(target: Bench, peer: AmqpPeer, delivery: int) -> list[FrameReceive
 
 
 def each_field(target: Target) -> Iterable[Mapping[str, Any]]:
-    """Every field that may not change, one at a time."""
+    """Change each of the fields that must not change, one at a time."""
     return [{"field": field, "repeated": 1} for field in OTHERS]
 
 
@@ -94,9 +94,9 @@ def each_field(target: Target) -> Iterable[Mapping[str, Any]]:
 def test_what_names_a_delivery_does_not_change_in_its_midst(
     target: Bench, field: str, repeated: int
 ) -> None:
-    """A message has several transfers. Some repeat delivery-id, delivery-tag and message-format of
-    the first, which is accepted; then one transfer changes one of the three. The broker answers
-    with an error, and the message is in no queue; another connection still works."""
+    """A message has several transfers. Repeating the first one's delivery-id, delivery-tag and
+    message-format is accepted; then one transfer changes one of the three. The broker answers with
+    an error, and the message is in no queue; another connection still works."""
     with bystander(target):
         node = target.node()
         peer = target.amqp()
@@ -175,8 +175,9 @@ def test_settled_on_one_transfer_is_settled_for_good(
     target: Bench, flags: list[bool | None]
 ) -> None:
     """A message has one to four transfers, each with settled true, false or absent. If one is true,
-    the broker accepts the message without a disposition; otherwise it settles it. If the connection
-    ends, it ends with a close. One scenario: the requirements concern one flag."""
+    the broker accepts the message without a disposition; otherwise it settles the message. If the
+    broker ends the connection, it sends a close first. One scenario: the requirements concern one
+    flag."""
     flags = [
         flag if True not in flags[:at] else flag or None for at, flag in enumerate(flags)
     ]  # no transfer can unsettle it
@@ -237,8 +238,8 @@ def test_settled_on_one_transfer_is_settled_for_good(
 def test_the_agreed_settle_mode_of_the_sender_is_kept(
     target: Bench, mode: int, sizes: list[int]
 ) -> None:
-    """A receiver asks for snd-settle-mode settled or unsettled: if the broker's attach agrees, at
-    least one transfer of each delivery is settled, or none is."""
+    """A receiver asks for snd-settle-mode settled or unsettled. If the broker's attach agrees, at
+    least one transfer of each delivery is settled (mode settled), or none is (mode unsettled)."""
     node = target.node()
     fill(target, node, [patterned(size) for size in sizes])
     peer = target.amqp(max_frame_size=512)
@@ -285,9 +286,9 @@ def test_the_agreed_settle_mode_of_the_sender_is_kept(
 def test_an_aborted_delivery_never_was(
     target: Bench, parts: int, more: bool | None, junk: bytes, settled: bool | None
 ) -> None:
-    """After some transfers of a message one is aborted, with a payload or none. No disposition
-    names that delivery. The next message is accepted, and is alone in the queue. If that worked,
-    the case tries it with more set too, which must be ignored."""
+    """A client aborts a message after some of its transfers; the aborting transfer may have a
+    payload. No disposition names that delivery. The next message is accepted, and is alone in the
+    queue. If that works, the case repeats it with more set as well, which must be ignored."""
     if not more:
         judge_aborted(target, ABORTED_DELIVERY, parts, None, junk, settled)
         return
@@ -322,8 +323,8 @@ def judge_aborted(
 
 
 def _carried(delivery: Delivery) -> bytes:
-    """Return the body of a message; if the payload is not a message (the pieces of an aborted one,
-    for example), return the payload."""
+    """Return the body of a message; if the payload is not a message (pieces of an aborted one, for
+    example), return the payload."""
     try:
         return bytes(delivery.message.body)
     except Malformed:
@@ -342,8 +343,8 @@ def test_a_receiver_of_mode_first_settles_at_once(
     target: Bench, count: int, size: int, asked: int | None
 ) -> None:
     """A producer asks for rcv-settle-mode first, or for none, which means first. The broker settles
-    each delivery without waiting for the producer. On a receiver's link of mode first, no transfer
-    of the broker states second."""
+    each delivery without waiting for the producer. On a receiver's link of mode first, none of the
+    broker's transfers has rcv-settle-mode second."""
     node = target.node()
     peer = target.amqp(max_frame_size=512)
     link = peer.attach(SENDER, node, rcv_settle_mode=asked)
@@ -400,7 +401,8 @@ def _told_by_sender(link: Link, delivery: int) -> Match[Frame]:
 )
 def test_what_a_sender_told_stays(target: Bench, first: str, then: list[str]) -> None:
     """A receiver sends an outcome unsettled, and so does the broker. The receiver then sends
-    different outcomes. No later disposition of the broker for that delivery has another outcome."""
+    different outcomes. The broker does not change its outcome for that delivery in later
+    dispositions."""
     node: Node = target.node()
     fill(target, node, [b"decided"])
     peer = target.amqp()

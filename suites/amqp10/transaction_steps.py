@@ -20,7 +20,7 @@ from brokerproof.suites.api.amqp10 import (
 OUTCOMES = ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
 BEHIND = b"behind all others"
 SEEN_AGAIN = {"amqp", "amqp-transactions", "amqp-redelivery"}
-"""Receiving messages unsettled, and returning them, shows the contents of a queue."""
+"""Needed to look into a queue: receive its messages unsettled, then return them."""
 TROUBLE = either(frame("detach"), frame("end"), frame("close"))
 
 
@@ -31,7 +31,7 @@ class Control:
     link: Link
 
     def say(self, what: str, *, settled: bool = False, **fields: object) -> int:
-        """Send a declare or discharge; return the delivery-id."""
+        """Send a declare or discharge; return its delivery-id."""
         granted(self.target, self.peer, self.link)
         return self.peer.post(self.link, codec.composite(what, fields), settled=settled)
 
@@ -89,7 +89,7 @@ def post(
 def waiting(target: Bench, node: Node, count: int) -> list[bytes]:
     """Return the messages of a queue that another connection can receive, and release them.
 
-    If none is expected, one more message is sent, to tell an empty queue from a slow broker.
+    If none is expected, send one more message: it distinguishes an empty queue from a slow broker.
     """
     other = target.amqp()
     if not count:

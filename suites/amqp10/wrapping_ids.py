@@ -7,7 +7,7 @@ from brokerproof.suites.api import RECONFIGURABLE, Target, Where
 WRAP = 2**32
 STARTS = (0, 0, 1, WRAP - 3, WRAP - 2, WRAP - 1, 2**31 - 2, 2**31 - 1, 2**31)
 NEAR_WRAP = st.sampled_from(STARTS)
-"""Where a serial number begins so that it soon wraps, or passes the middle of its range."""
+"""Initial serial numbers that soon wrap, or pass the middle of the range."""
 
 
 def at_the_end(target: Target) -> Where:
@@ -21,8 +21,8 @@ def at_the_end(target: Target) -> Where:
 
 
 def wrapping(target: Target) -> st.SearchStrategy[Where]:
-    """An acceptor on which the transfer-ids, delivery-ids and delivery-counts begin at any number;
-    the usual one if this cannot be configured."""
+    """An acceptor whose transfer-ids, delivery-ids and delivery-counts begin at any number; the
+    usual acceptor if this cannot be configured."""
     acceptor = target.identity.default_amqp_acceptor
     if RECONFIGURABLE not in target.identity.capabilities:
         return st.just(Where(acceptor))
