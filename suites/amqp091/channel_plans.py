@@ -79,8 +79,8 @@ class Close:
 
 @dataclass(frozen=True)
 class Stall:
-    """Stop reading from the connection. Meanwhile, messages are published, and the connection
-    settles deliveries and closes the channel ``closes``."""
+    """Stop reading from the connection. Meanwhile other clients publish, and this one settles
+    deliveries and closes the channel ``closes``."""
 
     steps: tuple[Publish | Settle, ...]
     closes: int | None = None
@@ -114,7 +114,7 @@ STALL = st.builds(
 
 
 def steps(target: Target) -> st.SearchStrategy[list[Step]]:
-    """Draw a plan. Only in virtual time can one know what is sent to a peer that does not read."""
+    """Draw a plan. Only virtual time shows what is sent to a peer that does not read."""
     others = [
         st.builds(Cancel, st.integers(0, 5)),
         st.builds(Limit, CHANNELS, st.integers(0, 5)),

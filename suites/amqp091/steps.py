@@ -24,12 +24,12 @@ CONSUMER_PREFETCH = "amqp091-consumer-prefetch"
 EXCHANGE_BINDINGS = "amqp091-exchange-bindings"
 NACK = "amqp091-nack"
 QUORUM = "amqp091-quorum"
-"""Capabilities: extensions that a broker of AMQP 0-9-1 need not offer."""
+"""Capabilities: extensions that an AMQP 0-9-1 broker need not offer."""
 QUIET: Duration = ms(300)
-"""How long to wait for a surplus method after the last one due."""
+"""Wait this long for a surplus method after the last expected one."""
 CHANNEL, CONNECTION, EXCEPTION = "channel", "connection", "exception"
-"""What an exception closes. If the text only has a reply code (on-failure), either may be closed:
-exceptions of a channel are "usually" due to soft errors (4.8.1)."""
+"""What an exception closes. If the specification gives only a reply code (on-failure), either may
+be closed: channel exceptions are "usually" due to soft errors (4.8.1)."""
 
 
 def offers(target: Target, extension: str) -> bool:
@@ -37,7 +37,7 @@ def offers(target: Target, extension: str) -> bool:
 
 
 def settling(target: Target, ways: Sequence[str]) -> list[str]:
-    """Return the ``ways`` to settle deliveries that the broker offers ("nack" is an extension)."""
+    """Return those of ``ways`` by which this broker settles deliveries ("nack" is an extension)."""
     return [way for way in ways if offers(target, NACK) or "nack" not in way]
 
 
@@ -48,8 +48,8 @@ def queue_of(peer: Amqp091Peer, *, channel: int = 1, **fields: Any) -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of queue, whether its client names it, and the delivery-mode of the messages that are
-    sent to it (None: absent). The documents say the same about all of them."""
+    """A type of queue, whether its client names it, and the delivery-mode of its messages (None:
+    absent). The same requirements apply to all."""
 
     type: str = "classic"
     is_named: bool = False
@@ -136,7 +136,8 @@ def holds(peer: Amqp091Peer, queue: str, count: int, *, channel: int = 1) -> Non
 
 
 def eventually(peer: Amqp091Peer, question: Any, within: Duration = PATIENCE) -> bool:
-    """Ask until the answer is yes, as a broker may still be working; return the last answer."""
+    """Ask until the answer is true, because the broker may still be busy; return the last
+    answer."""
     until = peer.world.now() + within
     while not question():
         if peer.world.now() >= until:

@@ -64,12 +64,12 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
     target: Bench, kind: Kind, fault: str, name: str, multiple: bool, midst: str
 ) -> None:
     """An ack, reject or nack closes the channel with 406 PRECONDITION_FAILED if its tag was never
-    delivered, was settled before, is 0 alone, belongs to another channel, or equals the correct one
-    only in its low bits, whether it is multiple or in a transaction. Unacknowledged messages of the
-    channel are requeued.
+    delivered, was settled before, is 0 without multiple, belongs to another channel, or equals the
+    correct one only in its low bits. It may be multiple or in a transaction. Unacknowledged
+    messages of the channel are requeued.
 
-    One scenario: the text states this for basic.ack with a nonzero tag; each other way to settle
-    has its own sentence.
+    One scenario: the specification states this for basic.ack with a nonzero tag; each other way to
+    settle has its own requirement.
     """
     peer = target.amqp091(channels=2)
     queue = kind.queue(target, peer)
@@ -96,8 +96,7 @@ def test_a_tag_that_waits_for_nothing_is_an_error(
         proves = NACK
     elif name == "basic.reject" or not tag:
         proves = UNKNOWN_TAG_READING
-    # With multiple, some brokers take "twice" and "0 alone" as an acknowledgement of further
-    # messages.
+    # With multiple, some brokers read "twice" and "0 alone" as acknowledging further messages.
     multiple &= fault in ("never delivered", *ALIASES) and name != "basic.reject"
     fields = {"delivery-tag": tag, **({"multiple": True} if multiple else {})}
     peer.send(name, fields, channel=channel)
@@ -137,10 +136,10 @@ def test_acknowledgements_reach_as_far_as_they_say(
     target: Bench, kind: Kind, count: int, steps: list[Step], transacts: bool
 ) -> None:
     """Delivered messages are acknowledged, rejected or requeued, in a transaction or not: one by
-    one, up to a tag (multiple), or all (tag 0), even if there are none. After the channel closes,
-    the queue holds exactly the requeued and the unacknowledged messages, oldest first.
+    one, up to a tag (multiple), or all (tag 0), even if no message is left. After the channel
+    closes, the queue holds exactly the requeued and the unacknowledged messages, oldest first.
 
-    One scenario: ack, nack and reject share one model of what is left.
+    One scenario: ack, nack and reject share one model of the remaining messages.
     """
     peer = target.amqp091(channels=2)
     queue = kind.queue(target, peer)
@@ -214,10 +213,10 @@ def test_acknowledgements_reach_as_far_as_they_say(
 def test_what_is_requeued_comes_in_its_old_place(
     target: Bench, kind: Kind, position: int, back: set[int], way: str, step: int
 ) -> None:
-    """Any number of delivered messages is requeued by basic.nack, basic.reject or basic.recover,
-    before which some are rejected. All are delivered again in their order, before later messages,
-    with redelivered set; the others do not have it set. One scenario: the sentences describe one
-    redelivery."""
+    """Some delivered messages are rejected; then any number are requeued by basic.nack,
+    basic.reject or basic.recover. The requeued ones are delivered again in their order, before
+    later messages, with redelivered set; later messages do not have it set. One scenario: the
+    requirements describe one redelivery."""
     count = amounts.at(target, position, least=8, most=400)
     peer = target.amqp091(channels=2)
     queue = kind.queue(target, peer)
@@ -291,7 +290,7 @@ def test_consumers_follow_each_other_on_a_channel(
     target: Bench, kind: Kind, tags: list[str]
 ) -> None:
     """Consumers of a queue begin and end on one channel, some with the tag of an earlier one, and
-    acknowledge nothing. Each gets the messages published in its time."""
+    acknowledge nothing. Each gets the messages published while it exists."""
     peer = target.amqp091(channels=2)
     queue = kind.queue(target, peer)
     peer.call("basic.qos", {"prefetch-count": 100}, channel=2)

@@ -62,9 +62,9 @@ def places(target: Target) -> st.SearchStrategy[Where]:
 @case(MESSAGE_SIZE_LIMIT, OTHER_CHANNELS_CONTINUE, needs={"amqp091", "amqp091-message-limit"})
 @over(examples=1, where=places)
 def test_a_message_above_the_limit_is_refused(target: Bench, where: Where) -> None:
-    """A message of exactly the maximum size is kept; one byte more closes the channel with 406
-    PRECONDITION_FAILED, the message is in no queue, and other channels of the connection still
-    work."""
+    """A message of exactly the maximum size is kept. One byte more closes the channel with 406
+    PRECONDITION_FAILED; the larger message is in no queue, and other channels of the connection
+    still work."""
     limit = (
         LIMIT
         if where.overrides

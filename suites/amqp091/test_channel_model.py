@@ -1,9 +1,9 @@
 """Prefetch, settlement and transactions of channels together, judged by a model.
 
-A plan is drawn. After each step the model knows which messages are delivered, which wait, and how
-many deliveries each limit still allows. At every stop two things are judged: no delivery exceeded a
-limit, was out of order, or had a settled message; and no consumer has room while messages wait in
-its queue. Which of several consumers gets a message is the broker's choice.
+Each example draws a plan. After each step the model knows which messages are delivered, which wait,
+and how many deliveries each limit still allows. At every stop two things are judged: no delivery
+exceeded a limit, was out of order, or repeated a settled message; and no consumer has room while
+messages wait in its queue. The broker may choose which of several consumers gets a message.
 """
 
 from collections import Counter, defaultdict
@@ -71,9 +71,9 @@ CLOSED_UNREAD = "a channel with deliveries is closed by a peer that does not rea
 SITUATIONS = (TWO_CONSUMERS, BEHIND, ROLLED_BACK, CANCELLED, GOT_AGAIN, CLOSED_WITHIN, THIRD)
 LIMITED = (CHANNEL_HOLDS, OWN_HOLDS)
 UNREAD = (STALLED, CLOSED_UNREAD)
-"""Situations that only virtual time reaches."""
+"""Situations that can be reached only in virtual time."""
 STOPPED = ms(50)
-"""How long to wait for a surplus delivery at each stop; a later one is judged at the next."""
+"""At each stop, wait this long for a surplus delivery; a later one is judged at the next stop."""
 
 
 @dataclass(eq=False)
@@ -113,7 +113,7 @@ class Channel:
     number: int
     limit: int = 0
     prefetch: int = 0
-    """The prefetch of consumers that begin."""
+    """The prefetch of consumers that begin from now on."""
     out: dict[int, Held] = field(default_factory=dict)
     pending: list[tuple[dict[int, Held], str]] = field(default_factory=list)
     held: int = 0
@@ -150,7 +150,7 @@ class Run:
     """How often a message was delivered, by queue and number."""
 
     def step(self, step: Step) -> None:
-        """Take one step of the plan, at the broker and in the model, up to its stop."""
+        """Take one step of the plan, at the broker and in the model, and judge at its stop."""
         judged: tuple[str, ...] = (LIMIT, MORE)
         for model in self.queues:
             model.is_mixed = False
@@ -166,7 +166,7 @@ class Run:
             case Settle(channel, which, verb, multiple) if self.channels[channel].out:
                 self._settle(self.channels[channel], which, verb, multiple)
                 judged = (MULTIPLE_ACKS,) if multiple else (REQUEUE,)
-            # No text says whether it returns what an open transaction has acknowledged.
+            # No document says whether it returns messages acknowledged in an open transaction.
             case Recover(channel) if not self.channels[channel].pending:
                 self.peer.call("basic.recover", {"requeue": True}, channel=channel)
                 self._give_back(self.channels[channel], list(self.channels[channel].out.values()))
@@ -191,7 +191,8 @@ class Run:
         peer.settle(PUBLISHER)
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers. Then only unread data is in flight."""
+        """Carry out steps without waiting for answers, then wait until only unread data is in
+        flight."""
         closes = None if stall.closes is None else self.channels[stall.closes]
         with stalls.amqp091(self.target, self.peer, MORE):
             for step in stall.steps:
@@ -230,7 +231,7 @@ class Run:
 
     def _limit(self, channel: Channel, limit: int) -> None:
         """Set the limit while no message from basic.get is unsettled: no document says whether such
-        messages are part of it."""
+        messages count."""
         if not offers(self.target.target, CONSUMER_PREFETCH):
             return
         if all(held.consumer is not None for held in channel.all_out()) and not channel.pending:
@@ -247,7 +248,8 @@ class Run:
             fields["requeue"] = verb == "requeue"
             self.peer.send("basic.nack", fields, channel=channel.number)
         else:
-            # What basic.reject requeues need not be delivered on the same channel (1.8.3.14).
+            # A message requeued by basic.reject need not be delivered on the same channel
+            # (1.8.3.14).
             verb, multiple = "drop", False
             fields = {"delivery-tag": tag, "requeue": False}
             self.peer.send("basic.reject", fields, channel=channel.number)
@@ -274,7 +276,7 @@ class Run:
     def _give_back(self, channel: Channel, deliveries: list[Held]) -> None:
         channel.release(deliveries)
         for queue, model in enumerate(self.queues):
-            # A broker may return and deliver those of one consumer before those of another, and a
+            # A broker may return and deliver one consumer's messages before another's, and a
             # channel below its limit may get a younger message before they are back (NACK-02).
             consumers = {held.consumer for held in deliveries if held.queue == queue}
             model.is_mixed |= len(consumers) > 1 or channel.limit > 0
@@ -285,7 +287,7 @@ class Run:
                 self.target.reached(BEHIND)
 
     def _get(self, channel: Channel, queue: int) -> None:
-        """Get a message that no consumer can receive in the meantime."""
+        """Get a message that no consumer can receive first."""
         model = self.queues[queue]
         if channel.limit or not model.waiting:
             return
@@ -426,7 +428,8 @@ class Run:
         self.target.record_finding(MARK, delivery["redelivered"] is again, detail)
 
     def finish(self) -> None:
-        """End consumers, then channels. All unsettled messages can be received again, in order."""
+        """End consumers, then channels; then all unsettled messages can be received again, in
+        order."""
         while self.consumers:
             self._cancel(0)
         for channel in self.channels.values():
@@ -466,7 +469,7 @@ NOT_READING: list[Step] = [
     Consume(TRANSACTED, 1, 0, True),
     Stall((Publish(1, 4), Publish(0, 1))),
 ]
-"""While its connection is not read, a client settles, and closes a channel."""
+"""A client settles deliveries and closes a channel without reading from its connection."""
 
 
 def corners(target: Target) -> list[dict[str, object]]:
@@ -549,9 +552,10 @@ def test_channels_do_what_the_model_says(
 ) -> None:
     """Consumers of two queues begin and end on two channels, one of them transactional, while their
     limits, settlements and channels change as drawn and other clients interfere. After each step
-    the deliveries are those of the model. At the end every unsettled message can be received again.
+    the deliveries are those that the model predicts. At the end every unsettled message can be
+    received again.
 
-    One scenario: the requirements are the model.
+    One scenario: together the requirements are the model.
     """
     with hindrances.hindered(target, hindered_by, target.destination()):
         peer = target.amqp091()

@@ -72,8 +72,8 @@ def test_a_method_on_a_channel_that_is_not_open_is_an_error(
 
 
 def missing_exchange(target: Bench, peer: Amqp091Peer, channel: int = 1) -> None:
-    """Name an exchange that does not exist, which closes the channel. A queue would not do, since
-    some brokers create any queue that is named."""
+    """Name an exchange that does not exist, which closes the channel. An unknown queue would not
+    do: some brokers create any queue that is named."""
     missing = {"exchange": target.fresh_name(), "passive": True}
     peer.send("exchange.declare", missing, channel=channel)
 
@@ -119,8 +119,8 @@ def test_what_a_closed_channel_had_is_delivered_again(
     target: Bench, kind: Kind, way: str, transacts: bool
 ) -> None:
     """Of three delivered messages one is acknowledged; then the channel or its connection is
-    closed, cleanly or not. Another consumer gets the other two, with redelivered set, or all three
-    if the acknowledgement was in an open transaction, together with a further message."""
+    closed, cleanly or not. Another consumer gets the other two with redelivered set, or all three
+    if the acknowledgement was in an open transaction, and a new message."""
     owner = target.amqp091()
     name, peer = kind.queue(target, owner, exclusive=False), target.amqp091()
     peer.properties = owner.properties
@@ -157,7 +157,7 @@ def test_what_a_closed_channel_had_is_delivered_again(
 
 
 MEANWHILE = ("publish", "ack", "requeue", "qos", "consume", "another queue")
-"""What a client does on a channel whose flow is stopped."""
+"""Actions of a client on a channel whose flow is stopped."""
 
 
 @case(CHANNEL_FLOW, needs={"amqp091"})
@@ -167,9 +167,9 @@ MEANWHILE = ("publish", "ack", "requeue", "qos", "consume", "another queue")
     steps=st.lists(st.sampled_from(MEANWHILE), unique=True, max_size=4),
 )
 def test_the_flow_of_content_can_be_stopped(target: Bench, steps: list[str]) -> None:
-    """channel.flow with active=false is answered with flow-ok, and no delivery follows, although
-    the client settles deliveries, begins consumers and more. After active=true, and nothing else,
-    the waiting message is delivered."""
+    """channel.flow with active=false is answered with flow-ok, and no delivery follows, even if the
+    client settles deliveries, begins consumers and so on. active=true alone makes the broker
+    deliver the waiting message."""
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.call("basic.qos", {"prefetch-count": 3})
@@ -214,7 +214,7 @@ def test_the_flow_of_content_can_be_stopped(target: Bench, steps: list[str]) -> 
 LENGTH = 2
 """x-max-length in the conflicting declaration of the queue."""
 NOT_REFUSED = PATIENCE // 4
-"""How long to wait for an exception that the broker need not raise."""
+"""Wait this long for an exception that the broker need not raise."""
 BROKEN, NEIGHBOUR = 1, 2
 """Channels: the one that breaks a rule, and one that does not."""
 
@@ -231,8 +231,8 @@ class Shared:
         self.other = queue_of(self.peer, channel=NEIGHBOUR)
 
     def mistake(self, kind: str) -> bool:
-        """Break a rule on one channel. Return True if the broker closes the channel. Not every
-        broker does so for every rule; other cases judge that."""
+        """Break a rule on one channel. Return True if the broker closes the channel. Some brokers
+        tolerate some mistakes; other cases judge that."""
         send = self.peer.send
         match kind:
             case "an unknown exchange":
@@ -297,10 +297,10 @@ MIDST = ("a content", "a transaction", "deliveries", "nothing")
 def test_a_mistake_on_one_channel_touches_nothing_else(
     target: Bench, kind: str, midst: str
 ) -> None:
-    """A channel in confirm mode and with a prefetch breaks a rule while another is in the middle of
-    a content or a transaction, or has deliveries. The other continues unharmed, the queues are
-    unchanged, and the channel is new when opened again. One scenario: each part is something that
-    an exception must not affect."""
+    """A channel with a prefetch and in confirm mode breaks a rule while another is in the middle of
+    a content or a transaction, or has deliveries. The other channel continues unharmed, the queues
+    are unchanged, and the first channel has no old state when opened again. One scenario: an
+    exception must not affect any of these."""
     shared = Shared(target)
     peer, place = shared.peer, queue_of(shared.peer, channel=NEIGHBOUR)
     confirms = offers(target.target, CONFIRMS)
@@ -364,8 +364,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
 
 
 def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
-    """Judge that a reopened channel has neither the prefetch nor the confirm mode that it had
-    before."""
+    """Judge that a reopened channel has lost its prefetch and its confirm mode."""
     peer.open_channel(BROKEN)
     confirms = offers(target.target, CONFIRMS)
     if confirms:
@@ -388,10 +387,10 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
 
 @case(NOTHING_BEFORE_OK, NOTHING_AFTER_CANCEL, OTHER_CHANNELS_CONTINUE, TAGS, needs={"amqp091"})
 def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
-    """A channel has a consumer, and another one starts on a queue with messages: consume-ok arrives
-    first. After basic.recover no tag is reused. After cancel-ok the consumer is not notified when
-    its queue is deleted, and after channel.close nothing arrives on the channel. One scenario: the
-    life of a consumer."""
+    """On a channel with a consumer, a second one starts on a queue with messages: consume-ok
+    arrives before its deliveries. After basic.recover no delivery tag is reused. After cancel-ok
+    the consumer is not notified when its queue is deleted, and after channel.close nothing arrives
+    on the channel. One scenario: the life of a consumer."""
     peer, other = target.amqp091(), target.amqp091()
     quiet, deep = queue_of(peer), queue_of(peer)
     fill(peer, deep, [b"1", b"2", b"3"])

@@ -60,7 +60,7 @@ FATES = ("a queue", "two queues", "a consumer", "nowhere", "back", "an exchange 
 
 
 def publications(target: Bench, peer: Amqp091Peer, kind: Kind) -> dict[str, bytes]:
-    """Return a message for each outcome, and declare the message's destination."""
+    """Return a message for each outcome; declare the destinations."""
     queue, consumed = (kind.queue(target, peer) for _ in range(2))
     nowhere = target.fresh_name()
     fanout, unbound = (exchange_of(target, peer, "fanout") for _ in range(2))
@@ -95,9 +95,9 @@ def publications(target: Bench, peer: Amqp091Peer, kind: Kind) -> dict[str, byte
 def test_every_message_is_confirmed_once(
     target: Bench, kind: Kind, runs: list[tuple[int, str]]
 ) -> None:
-    """On a channel in confirm mode, runs of messages are each acknowledged exactly once, whether
-    they go to a queue, to several, to a consumer, or nowhere (some of these are returned). Each run
-    is one write, so that one basic.ack may cover several. Messages of each kind published before
+    """On a channel in confirm mode, each message is acknowledged exactly once, whether it goes to a
+    queue, to several, to a consumer, or nowhere (some of these are returned). Messages are sent in
+    batches of one write, so one basic.ack may cover several. Messages published before
     confirm.select are not counted."""
     peer = target.amqp091(channels=2)
     publication = publications(target, peer, kind)
@@ -168,8 +168,8 @@ def test_a_channel_confirms_or_has_transactions(target: Bench, first: str) -> No
 def test_messages_of_a_transaction_come_with_its_commit(
     target: Bench, kind: Kind, runs: list[tuple[int, bool]]
 ) -> None:
-    """Messages published in a transaction are in their queue only after commit-ok. After
-    rollback-ok they never are."""
+    """Messages published in a transaction appear in their queue only after commit-ok. After
+    rollback-ok they never do."""
     peer = target.amqp091(channels=2)
     queue = kind.queue(target, peer, channel=2)
     peer.call("tx.select")

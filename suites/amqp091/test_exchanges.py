@@ -85,7 +85,7 @@ RULES: dict[str, Callable[[str, str], bool]] = {
 
 
 def due(kind: str, patterns: Iterable[str], keys: list[str]) -> list[bytes]:
-    """Return the bodies (numbers) of the messages that bindings with these patterns pass."""
+    """Return the bodies (numbers) of the messages that bindings with these patterns route."""
     passing = [any(RULES[kind](pattern, key) for pattern in patterns) for key in keys]
     return [b"%d" % at for at, passes in enumerate(passing) if passes]
 
@@ -115,7 +115,7 @@ def test_messages_pass_by_their_keys(
     """A queue is bound to a direct, fanout or topic exchange by several keys, one of them twice. It
     gets every message whose routing key matches a binding, each once.
 
-    One scenario: each example judges the rule of its type of exchange.
+    One scenario: each example judges the rule for its type of exchange.
     """
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, kind)
@@ -151,8 +151,8 @@ def test_an_exchange_that_is_not_there_is_told(target: Bench) -> None:
     ),
 )
 def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> None:
-    """Declaring an exchange again with the same properties is answered with declare-ok. A different
-    type, durability or argument closes the channel or the connection."""
+    """Declaring an exchange again with the same properties is answered with declare-ok. Declaring
+    it with a different type, durability or argument closes the channel or the connection."""
     peer = target.amqp091()
     declared = {
         "exchange": target.fresh_name(),
@@ -227,7 +227,8 @@ def test_an_exchange_in_use_is_not_deleted_if_unused(target: Bench) -> None:
 
 
 def missing_ends(target: Target) -> st.SearchStrategy[str]:
-    """Return the ends that may be missing: not a queue if the broker creates any that is named."""
+    """Return the ends that may be missing: no queue if the broker creates any queue that is
+    named."""
     ends = ["exchange"]
     if "amqp091-undeclared" in target.identity.capabilities:
         ends.insert(0, "queue")
@@ -268,8 +269,8 @@ def test_a_binding_that_is_gone_lets_nothing_pass(
     target: Bench, kind: str, bindings: list[tuple[str, int]], gone: int, keys: list[str]
 ) -> None:
     """A queue is bound to an exchange by different keys, or by one key with different arguments,
-    and one of the bindings is removed. After unbind-ok exactly those messages arrive that the
-    others pass. One scenario: removing too much breaks the rule of the type of exchange."""
+    and one of the bindings is removed. After unbind-ok exactly the messages that match the other
+    bindings arrive. One scenario: removing too much breaks the rule for the exchange type."""
     peer = target.amqp091()
     queue, exchange = queue_of(peer), exchange_of(target, peer, kind, **{"auto-delete": False})
     for key, argument in bindings:
@@ -292,9 +293,9 @@ def test_a_binding_that_is_gone_lets_nothing_pass(
 
 @case(EXCHANGE_TO_EXCHANGE, needs={"amqp091", "amqp091-exchange-bindings"})
 def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
-    """Two exchanges are bound to each other in a cycle, one of them also to a third before, and a
-    queue to the other. A message published to the first arrives once, and once at the third; after
-    exchange.unbind none arrives."""
+    """Two exchanges are bound to each other in a cycle; the first is also bound to a third
+    exchange, and the second to a queue. A message published to the first arrives in the queue once,
+    and at the third exchange once; after exchange.unbind none arrives."""
     peer = target.amqp091()
     queue, aside = queue_of(peer), queue_of(peer)
     first, second, third = (

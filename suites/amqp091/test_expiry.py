@@ -1,4 +1,4 @@
-"""Lifetimes of messages and queues: only expired messages are dead-lettered instead of delivered.
+"""Lifetimes of messages and queues: expired messages, and no others, are dead-lettered.
 
 (RabbitMQ: ttl, dlx.) A classic queue removes expired messages at its head, so a message that
 expires behind a longer-lived one is dead-lettered later, but never delivered.
@@ -35,7 +35,8 @@ REPUBLISHED = "RABBITMQ-AMQP091-DLX-03"
 CIRCLE = "RABBITMQ-AMQP091-DLX-04"
 
 SHORT, LONG, WAIT = 1000, 60_000, 2000
-"""Milliseconds: lifetimes that end within a case or outlast it, and the wait for their end."""
+"""Milliseconds: lifetimes that end within a case or outlast it, and the wait until the short ones
+end."""
 LIVES = st.sampled_from([None, 0, SHORT, SHORT, LONG])
 
 
@@ -61,10 +62,10 @@ LIVES = st.sampled_from([None, 0, SHORT, SHORT, LONG])
 def test_what_expires_is_dead_lettered_and_nothing_else(
     target: Bench, kind: Kind, lives: list[int | None], queues: list[int | None], held: int
 ) -> None:
-    """Messages with their own lifetimes go to queues with theirs, each with a dead letter queue. A
-    consumer holds some and returns them after two seconds. Then each queue has exactly the
-    longer-lived messages, and its dead letter queue the rest, which does not expire again. One
-    scenario: the sentences constrain the same messages."""
+    """Messages with lifetimes go to queues with lifetimes, each with a dead letter queue. A
+    consumer holds some messages and returns them after two seconds. Then each queue has exactly the
+    longer-lived messages, and its dead letter queue the rest, which do not expire again. One
+    scenario: the requirements constrain the same messages."""
     peer = target.amqp091(channels=2)
     exchange = exchange_of(target, peer, "fanout")
     dead = [queue_of(peer) for _ in queues]
@@ -94,7 +95,7 @@ def judge_queue(
     ttl: int | None,
     returned: set[bytes],
 ) -> None:
-    """Judge a queue, to which the messages ``returned`` came back, and the dead letter queue."""
+    """Judge the dead letter queue and the queue to which ``returned`` messages were requeued."""
     name, letters = queues
     every = {b"%d" % n: {life, ttl} <= {None, LONG} for n, life in enumerate(lives)}
     over = [body for body, lives_on in every.items() if not lives_on]
@@ -138,7 +139,7 @@ def test_a_ttl_of_zero_is_enough_for_a_consumer_that_waits(
     target: Bench, kind: Kind, of_queue: bool, count: int
 ) -> None:
     """Messages with a TTL of 0, their own or their queue's, are published while a consumer waits.
-    It gets each."""
+    It gets them all."""
     peer = target.amqp091()
     queue = kind.queue(target, peer, {"x-message-ttl": 0} if of_queue else {})
     peer.consume(queue, no_ack=True)
@@ -169,11 +170,11 @@ def is_there(peer: Amqp091Peer, queue: str) -> bool:
     uses=st.lists(st.sampled_from(USES), min_size=1, max_size=3),
 )
 def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> None:
-    """A queue with x-expires has a consumer for longer than that, which cancels or is lost, or is
-    used by basic.get or a declaration before its time is over. Each use extends its lifetime, and
-    it is deleted once it is no longer used."""
+    """A queue with x-expires is used before it expires: by basic.get, by a declaration, or by a
+    consumer that stays longer than x-expires and then cancels or loses its connection. Each use
+    extends the queue's lifetime, and the queue is deleted once it is unused."""
     peer = target.amqp091()
-    # A broker with much to do may need seconds for a connection, which are not a use.
+    # A busy broker may need seconds to open a connection, and the queue is unused meanwhile.
     users = [target.amqp091() for use in uses if "consumer" in use]
     arguments = {"x-expires": EXPIRES // ms(1)}
     queue = target.fresh_name()
@@ -205,17 +206,17 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
 
 BRIEF_MS = 200
 REFUSALS = {"reject": [False], "nack": [False], "return": [True, False]}
-"""The field requeue of each refusal of a message, one after the other."""
+"""For each way to refuse a message, the requeue field of its refusals, in order."""
 REASONS = {**dict.fromkeys(REFUSALS, "rejected"), "ttl": "expired", "maxlen": "maxlen"}
-"""The reason in x-death, by the way in which messages leave a queue."""
+"""The reason in x-death for each way in which messages leave a queue."""
 BY_THEMSELVES = {"ttl": {"x-message-ttl": BRIEF_MS}, "maxlen": {"x-max-length": 0}}
-"""Arguments of queues that messages leave without being refused."""
+"""Arguments of queues that messages leave without a refusal."""
 PROPERTIES = {"headers": {"a": 1, "nested": {"b": "c"}}, "priority": 3, "type": "t"}
 
 
 def leave(peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
-    """Refuse all messages of a queue, one by one or together, perhaps after they were returned,
-    unless they leave by themselves."""
+    """Refuse all messages of a queue, one by one or together, perhaps after requeuing them. Do
+    nothing if they leave by themselves."""
     name, options = ("reject", {}) if way == "reject" else ("nack", {"multiple": True})
     for requeue in REFUSALS.get(way, []):
         holds(peer, queue, count)
@@ -235,7 +236,7 @@ DEATHS = (
     ["maxlen", "ttl"],
     ["maxlen"],
 )
-"""Ways in which a message dies several times; some have no refusal, so that a circle drops it."""
+"""Sequences of deaths of a message. Without a refusal among them, a cycle drops the message."""
 
 
 @case(REPUBLISHED, CIRCLE, needs={"amqp091", ARGUMENTS, CONFIRMS, NACK})
@@ -249,10 +250,10 @@ DEATHS = (
     count=st.integers(1, 5),
 )
 def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], count: int) -> None:
-    """Messages leave one queue after another because they are refused or expire. The last of the
-    dead letters go to a further queue, with their body and properties and a list of their deaths,
-    and would enter the first queue again, but are dropped there if they only expired. One scenario:
-    both sentences concern the same messages."""
+    """Messages leave one queue after another because they are refused or expire. The dead letters
+    finally reach a further queue, with their body and properties and a list of their deaths. They
+    are also routed back to the first queue, which drops them if none was refused. One scenario:
+    both requirements concern the same messages."""
     peer = target.amqp091(channels=2)
     exchange, letters = exchange_of(target, peer, "direct"), queue_of(peer)
     bind(peer, letters, exchange, str(len(ways)))

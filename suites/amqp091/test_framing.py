@@ -1,4 +1,4 @@
-"""Malformed frames and contents, and frames of unusual sizes that must work (4.2.3 to 4.2.7)."""
+"""Malformed frames and contents, and unusual frame sizes that must work (4.2.3 to 4.2.7)."""
 
 import pytest
 from hypothesis import strategies as st
@@ -49,10 +49,10 @@ BODY, HEADER, METHOD, HEARTBEAT = codec.BODY, codec.HEADER, codec.METHOD, codec.
     fault=st.sampled_from(["type 0", "type 5", "type 9", "end 0", "end 206 + 1"]),
 )
 def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
-    """A frame of an unknown type, or one that does not end with 0xCE, ends the connection without
-    another frame from the server; another connection still works.
+    """A frame of an unknown type, or one that does not end with 0xCE, ends the connection. The
+    server sends no further frame; another connection still works.
 
-    One scenario: each example judges two of the four requirements, by its fault.
+    One scenario: the fault decides which two of the four requirements an example judges.
     """
     peer = target.amqp091()
     what, _, number = fault.partition(" ")
@@ -86,7 +86,7 @@ def _closes(peer: Amqp091Peer) -> bool:
 )
 def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyond: int) -> None:
     """A frame of exactly frame-max bytes is accepted. A larger one closes the connection with 501
-    FRAME_ERROR. An excess of less than 9 bytes is not tried: RabbitMQ tolerates 8 on purpose."""
+    FRAME_ERROR. The excess is at least 9 bytes, because RabbitMQ deliberately tolerates 8."""
     peer = target.amqp091(frame_max=frame_max)
     frame_max = peer.frame_max
     queue = queue_of(peer)
@@ -119,7 +119,7 @@ def test_a_frame_above_frame_max_is_an_error(target: Bench, frame_max: int, beyo
 def test_contents_are_cut_as_agreed(
     target: Bench, frame_max: int, size: int, pieces: list[int], queues: int
 ) -> None:
-    """A client publishes a body in frames of any sizes, for one queue or several. Each queue
+    """A client publishes a body in frames of any size, for one queue or several. Each queue
     delivers it with the same bytes, in frames no larger than frame-max."""
     peer = target.amqp091(frame_max=frame_max)
     frame_max = peer.frame_max
@@ -192,7 +192,7 @@ CONTENTS = [
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
     """A content frame without its method, a method without its content, too much content or a frame
     within content closes the connection with 505 UNEXPECTED_FRAME. Also accepted: 501 for a wrong
-    class, and 503, an invalid sequence of frames, for a content frame without its method."""
+    class, and 503 (an invalid sequence of frames) for a content frame without its method."""
     peer = target.amqp091()
     queue = queue_of(peer)
     publish = (METHOD, codec.encode_method("basic.publish", {"routing-key": queue}))
@@ -233,7 +233,7 @@ def test_methods_that_nobody_knows_are_errors(target: Bench, numbers: bytes) -> 
     "fault", ["short", "too short", "string", "table", "nested", "value", "cut"]
 )
 def test_methods_that_cannot_be_read_are_errors(target: Bench, fault: str) -> None:
-    """A method whose arguments end too early, or announce more bytes than there are, closes the
+    """A method whose arguments end too early, or announce more bytes than follow, closes the
     connection."""
     peer = target.amqp091()
     declare = codec.encode_method("queue.declare", {"queue": "q"})

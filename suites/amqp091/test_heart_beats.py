@@ -17,7 +17,7 @@ ANY_BYTE_KEEPS_ALIVE = "AMQP091-HB-05"
 HEARTBEATS_DISABLED = "AMQP091-HB-06"
 
 STATES = ("nothing", "a delivery", "a transaction", "a content", "a stopped flow")
-"""What a connection holds while it is silent."""
+"""States of a silent connection."""
 REAL_S = 1
 """The interval in real time, in seconds: the minimum."""
 
@@ -34,10 +34,10 @@ def _interval(target: Bench, virtual_s: int) -> int:
     state=st.sampled_from(STATES),
 )
 def test_the_server_beats(target: Bench, virtual_s: int, state: str) -> None:
-    """A heartbeat interval is agreed on, and the client only sends heartbeats. It holds a delivery
-    at its prefetch or an open transaction, has begun a content or stopped a flow, or did nothing.
-    The server's heartbeats arrive every half interval (RabbitMQ's documentation), and never further
-    apart than one interval."""
+    """Client and server agree on a heartbeat interval, and the client sends only heartbeats. It
+    holds a delivery at its prefetch or an open transaction, has begun a content or stopped a flow,
+    or did nothing. The server's heartbeats arrive every half interval (RabbitMQ's documentation),
+    and never further apart than one interval."""
     interval = _interval(target, virtual_s)
     peer = _in_state(target, state, interval)
     if state == "a stopped flow":

@@ -1,4 +1,4 @@
-"""Every number in an AMQP 0-9-1 client's methods and content headers, at its boundaries.
+"""Boundary values of every number in an AMQP 0-9-1 client's methods and content headers.
 
 Each value is tried on its own connection, in a conversation that uses every method with a number.
 The fields are taken from the codec's tables.
@@ -167,8 +167,8 @@ class Conversation:
 
 
 def _decided_by(field: str, stage: str) -> str:
-    """The requirement that is broken if a conversation with another number in ``field`` gets no
-    answer at ``stage``."""
+    """The requirement that a broker breaks if it does not answer at ``stage``, with a replaced
+    number in ``field``."""
     if field in HEADER_FIELDS:
         return BADLY_FORMATTED
     if stage in ("basic.ack", "basic.deliver", "basic.get-ok"):
@@ -182,7 +182,7 @@ def _decided_by(field: str, stage: str) -> str:
 def test_a_number_of_an_extension_works_or_is_refused(
     target: Bench, field: str, position: int
 ) -> None:
-    """A number of an offered extension is a boundary value. It works, or gets a reply code."""
+    """A number of a supported extension is a boundary value. It works, or gets a reply code."""
     _play(target, field, position, (EXCEPTION, CHANNEL_CLOSED))
 
 
@@ -194,7 +194,8 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
     the channel or the connection with a reply code, or every method gets its answer and every
     message arrives; another connection still works.
 
-    One scenario: the field, and the conversation's last stage, decide which sentence it breaks."""
+    One scenario: the field and the last stage decide which requirement a failed conversation
+    breaks."""
     _play(target, field, position, (EXCEPTION, BADLY_FORMATTED, CHANNEL_CLOSED, ARRIVES))
 
 

@@ -97,8 +97,8 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data:
 
 @case(MECHANISM_NOT_OFFERED, needs={"amqp091"})
 def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
-    """start-ok with a mechanism that connection.start does not name closes the connection, and
-    nothing is sent before that."""
+    """start-ok with a mechanism that connection.start does not name closes the connection. The
+    server sends nothing before."""
     peer = target.amqp091_peer()
     start = peer.start()
     target.control(
@@ -115,8 +115,8 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
 def test_a_login_that_is_refused_is_told_to_whom_understands(
     target: Bench, understands: bool, mechanism: str
 ) -> None:
-    """A wrong passcode closes the connection; a client with the capability
-    authentication_failure_close first gets connection.close with 403 ACCESS_REFUSED, other clients
+    """A wrong passcode closes the connection. A client with the capability
+    authentication_failure_close first gets connection.close with 403 ACCESS_REFUSED; other clients
     get nothing."""
     peer = target.amqp091_peer()
     target.control(
@@ -240,8 +240,8 @@ def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str)
 @case(CONNECTION_CLOSE_OK, needs={"amqp091"})
 @over(examples=4, busy=st.booleans())
 def test_a_close_is_answered(target: Bench, busy: bool) -> None:
-    """connection.close, with deliveries in flight or not, is answered with close-ok, and only such
-    deliveries may arrive before the end."""
+    """connection.close, with deliveries in flight or not, is answered with close-ok; only such
+    deliveries may arrive before the connection ends."""
     peer = target.amqp091()
     if busy:
         queue = queue_of(peer)

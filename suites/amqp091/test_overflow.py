@@ -1,8 +1,9 @@
 """Queues with limits: which messages are kept, refused or dead-lettered (RabbitMQ: maxlength, dlx).
 
 The arithmetic was measured on 3.10.8 and read in its source. Limits are inclusive and apply to the
-number of waiting messages or to the bytes of their bodies. With drop-head the oldest are removed
-until the sum is within the limit; with reject-publish a message that would exceed it is refused.
+number of waiting messages or to the bytes of their bodies. With drop-head the queue removes its
+oldest messages until it is within the limit; with reject-publish it refuses a message that would
+exceed the limit.
 """
 
 from collections.abc import Callable, Mapping
@@ -82,8 +83,9 @@ def test_a_queue_keeps_what_its_limits_say(
     target: Bench, sizes: list[int], length: int | None, max_bytes: int | None, overflow: str | None
 ) -> None:
     """Messages of different sizes are published in one write, with confirms, to a queue with
-    x-max-length or x-max-length-bytes; nobody consumes. With drop-head all are acknowledged and the
-    newest kept; with reject-publish those above the limit get basic.nack and the rest are kept."""
+    x-max-length or x-max-length-bytes; nobody consumes. With drop-head the broker acknowledges all
+    and keeps the newest; with reject-publish it answers those above the limit with basic.nack and
+    keeps the rest."""
     given: dict[str, Any] = {
         "x-max-length": length,
         "x-max-length-bytes": max_bytes,
@@ -137,8 +139,8 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
 
 
 class _Used:
-    """A queue that holds three messages of :data:`BYTES` bytes, and the ways in which they are sent
-    and removed. Channel 2 consumes; channel 3 has transactions."""
+    """A queue with room for three messages of :data:`BYTES` bytes, and ways to send and remove
+    messages. Channel 2 consumes; channel 3 has transactions."""
 
     BYTES = 100
     FULL = 3
@@ -233,8 +235,8 @@ WAYS: Mapping[str, Callable[[_Used], object]] = {
 def test_a_used_queue_keeps_as_much_as_a_fresh_one(
     target: Bench, limit: tuple[str, int], rejects: bool, ways: list[str]
 ) -> None:
-    """Messages are added to a queue with a limit of three and removed in several ways, none of
-    which leaves any. Of five messages the queue then keeps three, as a fresh one does."""
+    """Messages are added to a queue with a limit of three and all removed again, in several ways.
+    Of five further messages the queue keeps three, as a fresh one does."""
     overflow = "reject-publish" if rejects else "drop-head"
     used = _Used(target, {limit[0]: limit[1], "x-overflow": overflow})
     should = [0, 1, 2] if rejects else [2, 3, 4]
@@ -263,10 +265,10 @@ def test_a_used_queue_keeps_as_much_as_a_fresh_one(
 def test_dead_letters_get_what_a_queue_does_not_keep(
     target: Bench, overflow: str, key: bool
 ) -> None:
-    """Five messages are published to a queue of at most 2 with a dead letter exchange. With
+    """Five messages are published to a queue of at most two with a dead letter exchange. With
     drop-head the first three are dead-lettered, with reject-publish-dlx the last three, with
-    reject-publish none. They have the configured routing key or their own, and x-death gives the
-    reason maxlen."""
+    reject-publish none. Dead letters have the configured routing key or their own, and x-death
+    gives the reason maxlen."""
     peer = target.amqp091()
     dead = queue_of(peer)
     route = target.fresh_name()
@@ -317,8 +319,8 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
 def test_what_one_message_drops_is_dead_lettered_from_the_front(
     target: Bench, kind: Kind, small: int
 ) -> None:
-    """A queue with drop-head is full of small messages, and one arrives that needs all the bytes.
-    The small ones become dead letters, the oldest first, whatever the type of the queue."""
+    """A queue with drop-head is full of small messages, and a message arrives that needs the whole
+    limit. The small ones are dead-lettered, oldest first, whatever the type of the queue."""
     peer = target.amqp091()
     dead = queue_of(peer)
     arguments = {
@@ -346,7 +348,7 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(
     full=st.lists(st.booleans(), min_size=1, max_size=4),
 )
 def test_one_full_queue_of_several_refuses_for_itself(target: Bench, full: list[bool]) -> None:
-    """A message is for several queues with reject-publish, some of which are full. It gets
+    """A message is routed to several queues with reject-publish, some of them full. It gets
     basic.nack if any is full, else basic.ack, and every queue with room gets it."""
     peer = target.amqp091()
     exchange = exchange_of(target, peer, "fanout")

@@ -57,7 +57,7 @@ def kept(owner: Amqp091Peer, queue: str) -> list[bytes]:
 def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
     """Five messages with receipts go to a queue of at most 3 over STOMP. With reject-publish the
     first three are confirmed and kept, and the fourth is answered with ERROR and never with
-    RECEIPT. With drop-head all are confirmed and the last three kept.
+    RECEIPT. With drop-head all are confirmed and the last three are kept.
 
     One scenario: the answer to the fourth SEND involves four requirements.
     """
@@ -118,10 +118,10 @@ def _sent(target: Bench, peer: AmqpPeer, link: Link, count: int) -> list[str]:
 @over(examples=1, always=both, overflow=st.just("reject-publish"))
 def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overflow: str) -> None:
     """Five messages go to a queue of at most 3 over AMQP 1.0. With reject-publish the first three
-    are accepted and kept and the rest rejected; the link stays attached, and accepts again once
-    there is room. With drop-head all are accepted and the last three kept.
+    are accepted and kept and the rest rejected; the link stays attached, and messages are accepted
+    again once the queue has room. With drop-head all are accepted and the last three are kept.
 
-    One scenario: what the queue refuses, and what the sender learns.
+    One scenario: the sender's outcomes must match the messages that the queue keeps.
     """
     owner, queue = full_queue(target, overflow)
     parameters = target.profile.parameters

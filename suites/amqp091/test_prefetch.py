@@ -27,8 +27,8 @@ LIMITS = st.sampled_from([1, 1, 2, 3, 5, 10, 0])
 def test_a_consumer_has_as_much_as_its_prefetch(
     target: Bench, kind: Kind, limit: int, count: int, steps: list[int]
 ) -> None:
-    """If more messages wait than the consumer's prefetch, it gets as many as the prefetch allows,
-    and each acknowledgement lets as many more arrive; 0 means no limit."""
+    """If more messages wait than a consumer's prefetch allows, it gets exactly as many as allowed,
+    and one more for each that it acknowledges; 0 means no limit."""
     peer = target.amqp091(channels=2)
     queue = kind.queue(target, peer)
     fill(peer, queue, [b"%d" % at for at in range(count)])
@@ -73,12 +73,12 @@ class _Consumer:
 def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
     target: Bench, limits: list[int], whole: int
 ) -> None:
-    """Consumers of one channel have a prefetch each, with or without one for the channel. None
-    exceeds its own, and together they have exactly as many as both limits allow while messages
-    wait.
+    """Consumers of one channel each have a prefetch; the channel may have one too. No consumer
+    exceeds its own, and while messages wait, together they hold exactly as many as both limits
+    allow.
 
-    The channel's prefetch is set last, as in RabbitMQ's document: a channel forgets it when one for
-    consumers is set.
+    The channel's prefetch is set last, as in RabbitMQ's documentation, because setting one for
+    consumers resets it.
     """
     peer = target.amqp091(channels=2)
     limits = [limits[0]] * len(limits) if whole else limits
@@ -121,8 +121,8 @@ def test_consumers_of_a_channel_have_a_prefetch_each_and_one_together(
 
 @case(PREFETCH_PER_CONSUMER, needs={"amqp091", "amqp091-consumer-prefetch"})
 def test_a_prefetch_is_for_consumers_that_begin_afterwards(target: Bench) -> None:
-    """basic.qos raises the prefetch from 2 to 5: the existing consumer keeps 2; one that begins
-    afterwards gets 5."""
+    """basic.qos raises the prefetch from 2 to 5. The existing consumer keeps 2; a later one gets
+    5."""
     peer = target.amqp091(channels=2)
     first, second = queue_of(peer), queue_of(peer)
     for queue in (first, second):
@@ -190,8 +190,8 @@ def test_all_messages_come_as_they_are_settled(
         f" deliveries, at most {most} at once"
     )
     if way != "ack" and most <= limit and deliveries > len(arrived):
-        # Messages wait behind redelivered ones, and how often one may be redelivered is not the
-        # prefetch's rule.
+        # Messages wait behind redelivered ones, and the prefetch's rule does not limit
+        # redeliveries.
         target.record_not_applicable(
             PREFETCH_REPLENISHED, f"{detail}: refused messages were redelivered"
         )
@@ -219,8 +219,8 @@ def test_all_messages_come_as_they_are_settled(
 def test_what_is_given_back_makes_room(
     target: Bench, kind: Kind, limit: int, rounds: int, way: str
 ) -> None:
-    """A consumer repeatedly returns all messages that its prefetch allows, to be redelivered. Each
-    time it gets as many as the prefetch allows, the same or others."""
+    """A consumer repeatedly requeues all the messages that its prefetch allows. Each time it gets
+    as many as the prefetch allows, the same or others."""
     peer = target.amqp091(channels=2)
     queue = kind.queue(target, peer)
     fill(peer, queue, [b"%d" % at for at in range(limit * (rounds + 1))])

@@ -90,8 +90,8 @@ def test_what_is_not_implemented_is_told(target: Bench, immediate: bool) -> None
 def test_a_mandatory_message_that_nobody_gets_is_returned(
     target: Bench, size: int, mandatory: bool
 ) -> None:
-    """A mandatory message without a route is returned whole, and not with the code of success. One
-    that is not mandatory, or is routed, is not returned."""
+    """A mandatory message without a route is returned whole, with a reply code other than success.
+    A message that is not mandatory, or has a route, is not returned."""
     peer = target.amqp091(frame_max=4096)
     queue, key = queue_of(peer), target.fresh_name()
     body = patterned(size)
@@ -187,8 +187,8 @@ def _plain(value: Any) -> Any:
 def test_messages_arrive_as_they_were_sent(
     target: Bench, properties: dict[str, Any], body: bytes, get: bool, again: int
 ) -> None:
-    """A message is delivered, or returned by basic.get, with the properties and body that its
-    producer gave, even when it was requeued and is delivered again."""
+    """A message arrives, by delivery or basic.get, with the properties and body that its producer
+    gave, even when it is redelivered after a requeue."""
     peer = target.amqp091()
     queue = queue_of(peer)
     peer.publish(body, queue, properties=properties)
@@ -280,8 +280,9 @@ def test_a_consumer_tag_is_used_once(target: Bench) -> None:
     ),
 )
 def test_the_server_names_consumers(target: Bench, tags: list[tuple[str, int]]) -> None:
-    """Consumers begin on two channels, some without a tag, others with small numbers or the number
-    behind a tag of the server. consume-ok has a tag that no other consumer of its channel has."""
+    """Consumers begin on two channels, some without a tag, others with small numbers or the
+    successor of a server-generated tag. consume-ok has a tag that no other consumer of its channel
+    has."""
     peer = target.amqp091(channels=2)
     queue, used, last = queue_of(peer), set[tuple[str, int]](), ""
     for tag, channel in [*tags, ("", 1), ("", 2)]:
@@ -421,7 +422,7 @@ def test_without_acknowledgement_messages_are_gone(target: Bench, kind: Kind) ->
 @case(GET, REDELIVERED_FLAG, needs={"amqp091"})
 @over(examples=3, kind=Kind.any)
 def test_messages_can_be_got_one_by_one(target: Bench, kind: Kind) -> None:
-    """basic.get returns the oldest message and the number left, with redelivered not set. On an
+    """basic.get returns the oldest message and the number left, without redelivered set. On an
     empty queue it is answered with get-empty."""
     peer = target.amqp091()
     queue, exchange = kind.queue(target, peer), exchange_of(target, peer, "direct")

@@ -95,7 +95,7 @@ def test_a_queue_that_is_not_there_is_told(target: Bench) -> None:
 )
 def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
     """Declaring a queue again with the same properties is answered with declare-ok. With one
-    property changed it closes the channel with 406 PRECONDITION_FAILED or 405 RESOURCE_LOCKED."""
+    property changed, it closes the channel with 406 PRECONDITION_FAILED or 405 RESOURCE_LOCKED."""
     peer = target.amqp091()
     name = target.fresh_name()
     arguments = {"x-max-length": 10} if ARGUMENTS in target.capabilities else {}
@@ -159,7 +159,7 @@ def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone:
 @over(examples=4, way=st.sampled_from(["cancel", "channel", "connection", "gone"]))
 def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: str) -> None:
     """An auto-delete queue exists before its first consumer and while one of two is left. It is
-    deleted when the last is cancelled, or its channel or connection ends."""
+    deleted when the last consumer is cancelled or its channel or connection ends."""
     peer, watcher = target.amqp091(channels=2), target.amqp091()
     name = target.fresh_name()
     auto_delete: dict[str, Any] = {"auto-delete": True}
@@ -258,9 +258,9 @@ def test_queues_in_use_or_with_messages_are_kept_if_asked(target: Bench) -> None
 def test_a_method_without_a_name_is_about_the_last_queue(
     target: Bench, keyed: bool, named: bool, kind: Kind
 ) -> None:
-    """queue.bind and queue.purge without a name refer to the queue declared last on the channel,
-    and without a key too, queue.bind means that queue's name. On a channel that has declared none
-    they are exceptions, 404 NOT_FOUND."""
+    """queue.bind and queue.purge without a name refer to the queue declared last on the channel;
+    queue.bind without a name and a key uses that queue's name as its key. On a channel that has
+    declared none they are exceptions, 404 NOT_FOUND."""
     peer = target.amqp091(channels=2)
     queue_of(peer)
     queue, exchange = kind.queue(target, peer), exchange_of(target, peer, "direct")
@@ -323,7 +323,7 @@ def test_a_type_of_queue_that_nobody_has_is_refused(target: Bench) -> None:
 @case(CONSUMER_CANCEL_NOTIFY, needs={"amqp091", "amqp091-cancel-notify"})
 @over(examples=2, understands=st.booleans())
 def test_a_consumer_is_told_that_its_queue_is_gone(target: Bench, understands: bool) -> None:
-    """Another connection deletes a consumer's queue: a client with consumer_cancel_notify gets
+    """Another connection deletes a consumer's queue. A client with consumer_cancel_notify gets
     basic.cancel, other clients get nothing; the channel still works."""
     name = target.fresh_name()
     peer = target.amqp091(capabilities={"consumer_cancel_notify": understands})

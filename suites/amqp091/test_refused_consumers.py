@@ -59,9 +59,9 @@ def _consume(target: Bench, peer: Amqp091Peer, queue: str, kind: str) -> None:
 )
 def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -> None:
     """Messages wait in a queue, auto-delete or not, and one consumer may hold one of them. A
-    basic.consume with a mistake is refused. The queue keeps its consumers and messages; once that
-    consumer has ended, an exclusive one can begin. One scenario: what a refused consumer may leave
-    behind."""
+    basic.consume with a mistake is refused. The queue keeps its consumers and messages; once its
+    consumer has ended, an exclusive one can begin. One scenario: a refused consumer must leave no
+    trace."""
     owner, queue = target.amqp091(channels=2), target.fresh_name()
     options: dict[str, Any] = {"auto-delete": deletes}
     owner.declare(queue, **options)
@@ -86,7 +86,7 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
     )
     if not present:
         got = bodies(drained(owner, queue))
-    elif deletes:  # the queue is deleted with its last consumer, which may be its only one
+    elif deletes:  # the queue is deleted with its last, perhaps its only, consumer
         got = [b"1"]
         for tag in (1, 2):
             owner.ack(tag, channel=2)

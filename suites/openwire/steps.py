@@ -9,7 +9,7 @@ from brokerproof.suites.steps.positive_control import beside
 OPENWIRE = "openwire"
 """The capability: there is an acceptor ``openwire``."""
 QUIET: Duration = ms(300)
-"""How long to wait for a surplus command after the last one due."""
+"""Wait this long for a surplus command after the last expected one."""
 
 
 def fresh_queue(target: Bench) -> Structure:

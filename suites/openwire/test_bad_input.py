@@ -17,7 +17,7 @@ UNKNOWN_TYPES = [code for code in range(1, 256) if code not in KNOWN_TYPES]
 
 
 def ends(target: Bench, peer: OpenWirePeer, data: bytes, proves: str) -> None:
-    """These bytes must make the broker close the connection of ``peer`` without an answer."""
+    """Send these bytes: the broker must close the connection of ``peer`` without an answer."""
     peer.write(data)
     peer.expect_end(proves=proves)
     answers = [reply.brief() for reply in peer.inbox if reply.name.endswith("Response")]
@@ -67,8 +67,8 @@ def test_a_negative_size_ends_it(target: Bench, size: int) -> None:
 @case(COMMAND_SIZE, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"left": 1}], left=st.integers(1, 200))
 def test_a_command_is_waited_for(target: Bench, left: int) -> None:
-    """A message is sent without its last bytes, which follow later. It is answered only once they
-    have arrived."""
+    """The last bytes of a message are sent later. The broker answers only once they have
+    arrived."""
     peer, place = target.openwire(), fresh_queue(target)
     producer = peer.open_producer(place)
     message = peer.message(producer, place, b"x" * 300)
@@ -89,7 +89,7 @@ def test_a_command_is_waited_for(target: Bench, left: int) -> None:
     above=st.sampled_from([-1, 0, 1, 1000]),
 )
 def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, above: int) -> None:
-    """The client announces a maxFrameSize: a message of exactly that size is answered; a larger one
+    """The client announces a maxFrameSize. A message of exactly that size is answered; a larger one
     closes the connection. Another connection still works."""
     with bystander(target):
         peer, place = target.openwire(MaxFrameSize=limit), fresh_queue(target)

@@ -14,7 +14,8 @@ MESSAGE_UNCHANGED = "OPENWIRE-ENC-1"
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NAMES = st.text("abcxyz019._-", min_size=1, max_size=20)
-"""Names of destinations; blanks around a name, and text after ``?``, mean something else."""
+"""Names of destinations, without blanks around them or text after ``?``, which have a special
+meaning."""
 VALUES = st.one_of(
     st.booleans(),
     st.integers(-(2**63), 2**63 - 1),
@@ -34,8 +35,8 @@ BODIES = st.one_of(
     st.tuples(st.just("Object"), st.just(b"\xac\xed\0\x05t\0\2ok")),
     st.tuples(st.just(""), st.none()),
 )
-"""Kinds of messages with their bodies: a stream of a string, a long and a boolean, and a serialised
-string; a message without a kind has properties alone."""
+"""Kinds of messages with their bodies. The stream has a string, a long and a boolean; the object is
+a serialised string; a message without a kind has only properties."""
 HEADERS: dict[str, st.SearchStrategy[Any]] = {
     "correlationId": st.none() | TEXT,
     "groupID": st.none() | TEXT,
@@ -78,9 +79,9 @@ def test_a_message_arrives_as_it_was_sent(
     client_version: int,
     anonymous: bool,
 ) -> None:
-    """A message of any kind, compressed or not, with any properties and headers goes through a new
-    queue; it may be the message alone that names it. Its type, content, properties and headers
-    arrive unchanged."""
+    """A message of any kind, compressed or not, with any properties and headers, passes through a
+    new queue. Only the message, or also its producer, names the queue. Its type, content,
+    properties and headers arrive unchanged."""
     kind, content = body
     if content is not None and compressed:
         packed = zlib.compress(content)

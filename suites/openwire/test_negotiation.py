@@ -48,8 +48,8 @@ def test_the_broker_begins_with_its_wire_format(target: Bench) -> None:
     client_version=st.integers(1, NEWEST + 1),
 )
 def test_the_smaller_version_is_spoken(target: Bench, client_version: int) -> None:
-    """The client announces a version: the lower of both is used, and a message arrives with that
-    version's fields unchanged."""
+    """The client announces a version. The lower of the client's and the broker's is used, and a
+    message arrives with that version's fields unchanged."""
     peer, identity = target.openwire_peer(version=client_version), target.target.identity
     peer.negotiate()
     peer.connect(identity.login, identity.passcode, proves=LOWER_VERSION)

@@ -1,4 +1,4 @@
-"""Every number in the commands and ids that an OpenWire client sends, at its boundaries.
+"""Boundary values of every number in the commands and ids that an OpenWire client sends.
 
 Each value is tried on its own connection, in a conversation that uses every command with a number.
 The fields are taken from the codec's tables.
@@ -69,7 +69,7 @@ def silence_is_right(replaced: Replaced) -> bool:
         case "ActiveMQBytesMessage.expiration":
             return 0 < replaced.value < FAR_MS
         case "ConsumerInfo.prefetchSize" | "ConsumerControl.prefetch":
-            return replaced.value < 0  # no more than that are dispatched (OPENWIRE-PREFETCH-1)
+            return replaced.value < 0  # limits dispatches (OPENWIRE-PREFETCH-1)
         case "TransactionInfo.type" | "MessageAck.ackType":
             return True  # a message published in a transaction may stay there, or be gone
     return False
@@ -147,7 +147,7 @@ class Conversation:
         return self.peer.send(name, self._altered(name, right), response=response)
 
     def _altered(self, name: str, right: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields with the number replaced, also in the ids among them."""
+        """The fields with the number replaced, including numbers in ids."""
         known = {field for field, _, _ in BY_NAME[name].fields}
         inside = {
             field: Structure(value.name, self._altered(value.name, value.fields))

@@ -26,8 +26,9 @@ MESSAGE_PULL = "OPENWIRE-PREFETCH-3"
 def test_no_more_than_the_limit_is_out(
     target: Bench, limit: int, waiting: int, cumulative: bool
 ) -> None:
-    """A consumer acknowledges half of its messages, one by one or cumulatively, until the queue is
-    empty. It never has more messages than its prefetch limit, and that many while any wait."""
+    """A consumer repeatedly acknowledges half of its messages, one by one or cumulatively, until
+    the queue is empty. It never has more messages than its prefetch limit, and exactly that many
+    while others wait."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, waiting)
     consumer = peer.open_consumer(place, prefetch=limit)
@@ -60,7 +61,7 @@ def test_no_more_than_the_limit_is_out(
 @case(MESSAGE_PULL, needs={OPENWIRE})
 @over(examples=6, always=lambda target: [{"pulls": 3}], pulls=st.integers(1, 5))
 def test_without_a_limit_each_message_is_pulled(target: Bench, pulls: int) -> None:
-    """A consumer has a limit of 0: nothing is dispatched until it pulls; a pull gets one
+    """A consumer has a limit of 0. Nothing is dispatched until it pulls; each pull gets one
     message."""
     peer, place = target.openwire(), fresh_queue(target)
     publish(peer, place, pulls + 2)
@@ -107,7 +108,8 @@ def test_a_pull_that_ended_brings_nothing_later(target: Bench, timeouts: list[in
 
 @case(MESSAGE_PULL, needs={OPENWIRE})
 def test_a_pull_that_got_a_message_does_not_end_the_next(target: Bench) -> None:
-    """A message answers a pull of a second; the next pull lasts five and is not ended early."""
+    """A message answers a pull with a timeout of one second. The next pull has a timeout of five
+    seconds and does not end early."""
     peer, place = target.openwire(), fresh_queue(target)
     consumer = peer.open_consumer(place, prefetch=0)
     pull = {"consumerId": consumer, "destination": place}

@@ -1,9 +1,9 @@
 """Prefetch and acknowledgements of OpenWire's consumers together, judged by a model.
 
-A plan is drawn. After each step the model knows which messages are dispatched, which their client
-has seen, and which wait. At every stop two things are judged: no message exceeded a limit or
-arrived after its acknowledgement; and no consumer has room while messages wait. Which of several
-consumers gets a message is the broker's choice.
+Each example draws a plan. After each step the model knows which messages are dispatched, which
+their client has seen, and which wait. At every stop two things are judged: no message exceeded a
+limit or arrived after its acknowledgement; and no consumer has room while messages wait. The broker
+may choose which of several consumers gets a message.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ AT_LIMIT = "messages wait for a consumer that is at its limit"
 PUSHED = "a consumer that pulled gets a limit"
 SITUATIONS = (MIDDLE, SEEN_SETTLED, IN_TRANSACTION, SHRUNK, PULLED_AGAIN, BOTH, AT_LIMIT, PUSHED)
 STOPPED = ms(50)
-"""How long to wait for a surplus message at each stop; a later one is judged at the next."""
+"""At each stop, wait this long for a surplus message; a later one is judged at the next stop."""
 
 
 @dataclass(frozen=True)
@@ -181,13 +181,13 @@ class Run:
     settled_by: dict[int, str] = field(default_factory=dict)
     """The requirement by which a message is consumed, by its number."""
     spared_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which the last acknowledgement leaves a message, by its number."""
+    """The requirement by which the last acknowledgement does not cover a message, by its number."""
     transactions: int = 0
     answered: bool = True
     """False while no answer can arrive."""
 
     def step(self, step: Step) -> None:
-        """Take one step of the plan, at the broker and in the model, up to its stop."""
+        """Take one step of the plan, at the broker and in the model, and judge at its stop."""
         judged = MORE
         if isinstance(step, Stall):
             self._stall(step)
@@ -196,7 +196,7 @@ class Run:
         self.stop(shown(step), judged)
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers. Only in virtual time: real links have large
+        """Carry out steps without waiting for answers. Virtual time only: real links have large
         buffers.
         """
         if self.target.virtual:
@@ -283,7 +283,8 @@ class Run:
             self._spare(consumer, POISON_ACK)
 
     def _acknowledge(self, step: Acknowledge) -> None:
-        """Acknowledge seen messages, or any if none was seen: clients do not skip seen messages."""
+        """Acknowledge seen messages, or any if none was seen: a client never skips a message it has
+        seen."""
         holders = [consumer for consumer in self.consumers if consumer.out]
         if not holders:
             return
@@ -295,8 +296,8 @@ class Run:
             self.target.reached(MIDDLE)
         if consumer.seen:
             self.target.reached(SEEN_SETTLED)
-        # A message that was seen and is then acknowledged alone in a transaction counts twice in
-        # release 6.3.1. No client does that.
+        # Release 6.3.1 counts a message twice if it was seen and is then acknowledged alone in a
+        # transaction. No client does that.
         transacted = step.transacted and not (step.individual and consumer.seen)
         fields: dict[str, Any] = {"transactionId": self._begin(consumer)} if transacted else {}
         if step.individual:
@@ -360,7 +361,8 @@ class Run:
         return [consumer for consumer in self.consumers if self.model.waiting and consumer.has_room]
 
     def _take(self, after: str) -> bool:
-        """Judge the messages that have arrived; return False, so that the caller waits on."""
+        """Judge the messages that have arrived. Return False, which makes the caller keep
+        waiting."""
         numbers: list[int] = []
         for consumer in self.consumers:
             for dispatched in consumer.peer.dispatched(consumer.id):
@@ -414,7 +416,7 @@ UNREAD: list[Step] = [
     Stall((See(0, 1), Acknowledge(0, 0, 1, True, False), Publish(1))),
     Remove(0),
 ]
-"""While their connections are not read, consumers acknowledge and pull."""
+"""Consumers acknowledge and pull without reading from their connections."""
 
 
 def corners(target: Target) -> list[dict[str, object]]:
@@ -441,7 +443,7 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def unread(target: Target) -> tuple[str, ...]:
-    """Return the situations that only virtual time reaches."""
+    """Return the situations that can be reached only in virtual time."""
     return (STALLED,) if target.clock is Clock.VIRTUAL else ()
 
 
@@ -459,9 +461,10 @@ def test_consumers_do_what_the_model_says(
 ) -> None:
     """Consumers of a queue start and stop on two connections, with randomly drawn limits,
     acknowledgements and pulls, while other clients interfere. After each step the dispatched
-    messages are those of the model. At the end every unacknowledged message can be received.
+    messages are those that the model predicts. At the end every unacknowledged message can be
+    received.
 
-    One scenario: the requirements are the model.
+    One scenario: together the requirements are the model.
     """
     name = target.fresh_name()
     ending: list[Step] = [Consume(0, 2), Consume(1, 0), Publish(3), Pull(-1), See(-1, 1)]

@@ -1,4 +1,4 @@
-"""ProducerAcks tell a producer that has a window how many of its bytes were accepted."""
+"""ProducerAcks report to a producer with a window how many of its bytes were accepted."""
 
 from hypothesis import strategies as st
 
@@ -71,7 +71,7 @@ def test_all_that_was_sent_is_told(
 )
 def test_each_producer_is_told_of_its_own(target: Bench, sends: list[tuple[int, bool]]) -> None:
     """Three producers of one connection send in turn, the first without a window. Each of the other
-    two gets ProducerAcks for its own messages; a message that requests a response gets that
+    two gets ProducerAcks for its own messages; a message that requests a response gets the response
     instead."""
     peer, place = target.openwire(), fresh_queue(target)
     made = [peer.open_producer(place, window=window) for window in (0, 4096, 10**6)]

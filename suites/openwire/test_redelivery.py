@@ -1,4 +1,4 @@
-"""Messages that are redelivered because their consumer has ended, and browsers."""
+"""Redelivery of messages whose consumer has ended, and browsers."""
 
 from hypothesis import strategies as st
 
@@ -34,10 +34,10 @@ ENDS = "consumer", "session", "connection"
 def test_what_is_resent_says_so(
     target: Bench, rounds: list[tuple[int, int | str]], what: str
 ) -> None:
-    """Consumers in turn hold some messages of a queue and acknowledge none. Each one ends, alone or
-    with its session or connection: it names the last message that its client saw, names none, or is
-    lost. The redelivery counter of each message is the number of its consumers that saw it or did
-    not say."""
+    """Consumers in turn hold some messages of a queue, acknowledge none, and end, alone or with
+    their session or connection. Each names the last message that its client saw, names none, or
+    loses its connection. A message's redelivery counter is the number of its consumers that saw it
+    or did not say."""
     place = fresh_queue(target)
     publish(target.openwire(), place, SENT)
     resent = dict.fromkeys(range(SENT), 0)
@@ -78,8 +78,8 @@ def test_what_is_resent_says_so(
 def test_what_is_removed_gets_no_message(
     target: Bench, what: str, limit: int, waiting: int
 ) -> None:
-    """A consumer of a queue with waiting messages is removed, alone or with its session. Of the
-    messages that are published a second later, none arrives for it. Another consumer gets all."""
+    """A consumer of a queue with waiting messages is removed, alone or with its session. It gets
+    none of the messages that are published a second later. Another consumer gets all messages."""
     place, publisher, peer = fresh_queue(target), target.openwire(), target.openwire()
     publish(publisher, place, waiting)
     consumer = peer.open_consumer(place, prefetch=limit)

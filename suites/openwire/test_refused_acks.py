@@ -1,4 +1,4 @@
-"""Acknowledgements that name no message, or the wrong one, change nothing."""
+"""Acknowledgements that name no message, or a wrong one, change nothing."""
 
 from typing import Any
 
@@ -55,9 +55,9 @@ def faulty(peer: OpenWirePeer, fault: str, held: list[Structure], other: Structu
 )
 def test_an_ack_that_is_refused_changes_nothing(target: Bench, fault: str, kind: str) -> None:
     """Two consumers have acknowledged a message each and are at their limits. One of them sends an
-    ack that names no message, an invalid range, or an unknown transaction. If it is refused, or
-    names nothing, no further message arrives, held messages can be acknowledged, and another
-    consumer gets the rest. One scenario: each sentence concerns the same ack."""
+    ack that names no message, an invalid range, or an unknown transaction. If the ack is refused,
+    or names nothing, no further message arrives, held messages can be acknowledged, and another
+    consumer gets the rest. One scenario: the requirements concern the same ack."""
     peer, place = target.openwire(), fresh_queue(target)
     one, two = (peer.open_consumer(place, prefetch=HELD) for _ in range(2))
     publish(peer, place, SENT)

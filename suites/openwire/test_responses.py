@@ -1,4 +1,4 @@
-"""Responses: one for each command that requires a Response, and what follows a failed command."""
+"""Responses: one for each command that requires one, and the effects of a failed command."""
 
 from hypothesis import strategies as st
 

@@ -25,7 +25,7 @@ KEEPALIVE_KEEPS = "OPENWIRE-INACT-5"
 
 
 BEYOND_32_BITS = (2**31 + 1000, 2**32 + 1000, 2**62, 2**63 - 1)
-"""A small number of milliseconds, or a number below 0, in 32 bits."""
+"""In 32 bits, these durations become a small number of milliseconds, or a negative one."""
 
 
 def watched(target: Bench, duration_ms: int, delay_ms: int) -> OpenWirePeer:
@@ -48,7 +48,8 @@ def counting(target: Bench, duration_ms: int, delay_ms: int) -> tuple[int, int]:
 def judge_silence(
     target: Bench, peer: OpenWirePeer, duration_ms: int, delay_ms: int, *proves: str
 ) -> None:
-    """Wait for the end of a connection that fell silent after an answer, and judge when it came.
+    """Wait for the end of a connection that fell silent after an answer, and judge the time of that
+    end.
 
     The broker received the command at some time between the sending and the answer. A real broker
     may need one more check, because its timers run from the time when they last fired late.
@@ -96,8 +97,8 @@ def test_a_silent_connection_ends(
     target: Bench, duration_ms: int, delay_ms: int, after_ms: int
 ) -> None:
     """A client announces a duration and a delay, sends one command, and falls silent after the
-    answer. The broker closes the connection within the interval of the lower duration, the client's
-    or its own."""
+    answer. The broker closes the connection within the interval for the lower duration, the
+    client's or its own."""
     duration, delay = counting(target, duration_ms, delay_ms)
     peer = watched(target, duration_ms, delay_ms)
     target.advance(ms(min(after_ms, duration // 2)))
@@ -150,8 +151,8 @@ def test_a_sign_of_life_that_asks_for_one_gets_one(target: Bench) -> None:
 def test_the_broker_is_never_silent_for_so_long(
     target: Bench, duration_ms: int, delay_ms: int, busy: bool
 ) -> None:
-    """The client is idle, or sends one command, for four durations. After the initial delay no
-    silence of the broker is long enough for its peer to close the connection."""
+    """For four durations the client is idle or sends one command. After the initial delay the
+    broker is never silent for so long that its peer would close the connection."""
     peer = watched(target, duration_ms, delay_ms)
     begin = target.now() + ms(delay_ms)
     for number in range(16):

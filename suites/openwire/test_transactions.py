@@ -40,9 +40,10 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
 ) -> None:
     """In successive transactions a consumer acknowledges its oldest messages, as a range or one by
     one, and sends one elsewhere. Each transaction is committed or rolled back; the last is open
-    when the connection is lost. Before its end none of it is visible; then its message arrives and
-    there is room for more, or neither. The next consumer gets all messages that no commit
-    acknowledged. One scenario: sends and acknowledgements are parts of one transaction."""
+    when the connection is lost. Before a transaction ends, nothing of it is visible. After a commit
+    its message arrives and the consumer gets further messages; after a rollback neither happens.
+    The next consumer gets all messages that no commit acknowledged. One scenario: sends and
+    acknowledgements belong to one transaction."""
     place, elsewhere = fresh_queue(target), fresh_queue(target)
     peer, other = target.openwire(), target.openwire()
     left = list(range(limit + 3 * len(units) + 3))
@@ -63,7 +64,7 @@ def test_what_is_done_in_a_transaction_counts_with_its_commit(
             within: dict[str, Any] = {"count": len(done), "transactionId": transaction}
             peer.ack(done[-1], first=done[0], proves=COUNTS, **within)
         arrived = take(target, peer, 0, consumer)
-        # A message that is acknowledged alone is replaced immediately (release 6.3.1).
+        # The broker replaces a message that is acknowledged alone immediately (release 6.3.1).
         early = numbers(arrived if not each else []) + numbers(take(target, other, 0, watcher))
         detail = f"{words}: before its end, {listed(early)} arrived"
         target.record_finding(COUNTS, not early, detail)
