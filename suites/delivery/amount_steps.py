@@ -1,4 +1,4 @@
-"""The requirements and steps of the cases about amounts: many connections, windows of any size."""
+"""Steps for cases about amounts, with their requirements: many connections, windows of any size."""
 
 from brokerproof.suites.api import Bench, Duration, listed, shown
 from brokerproof.suites.steps import amounts
@@ -45,8 +45,9 @@ def judge_connections(
     arrives: str,
     confirmed: str | None = None,
 ) -> None:
-    """Open at most ``most`` connections; each sends a message to a queue. Judge by ``arrives`` that
-    these messages reach the oldest connection, and by ``confirmed`` that they are confirmed."""
+    """Open at most ``most`` connections; each sends a message to a queue. The requirement
+    ``arrives`` judges that these messages reach the oldest connection, ``confirmed`` that they are
+    confirmed."""
     name, count = target.fresh_name(), amounts.at(target, position, least=1, most=most)
     clients = [client(target, name) for _ in range(count)]
     target.used_amount("connections", count)
@@ -72,8 +73,8 @@ def most_amqp(target: Bench) -> int:
 def judge_windows(
     target: Bench, protocol: str, window: int, requirements: tuple[str, str], **options: object
 ) -> None:
-    """Judge that ``window`` messages arrive, and as many again after one settlement of all earlier
-    messages, in each of three rounds. ``options`` say how the client settles."""
+    """Judge that ``window`` messages arrive in each of three rounds, each after one settlement of
+    all earlier messages. ``options`` say how the client settles."""
     name = target.fresh_name()
     producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
     vars(consumer).update(options)
@@ -104,8 +105,9 @@ def judge_width(
     patience: Duration,
     doubtful: list[Arrived],
 ) -> None:
-    """Judge the prefetch after transactions with these ends. ``doubtful`` are acknowledged again
-    because nothing arrived for ``patience`` after an ABORT, so that the client should hold them."""
+    """Judge the prefetch after transactions with these ends. If nothing arrives for ``patience``
+    after an ABORT, the client should still hold its messages: these ``doubtful`` ones are
+    acknowledged again."""
     producer = CLIENTS["stomp"](target, client.name)
     producer.send([b"%03d" % number for number in range(4 * window * (len(ends) + 2))])
     client.mode = "client-individual"
@@ -126,8 +128,7 @@ def judge_width(
         arrived = client.taken()
         doubtful[:] = client.held if end == "ABORT" and not arrived else []
         if end == "COMMIT" or arrived:
-            # Messages that an ABORT gives back are redelivered, now or later, or still belong to
-            # the client.
+            # Messages of an ABORT are redelivered, now or later, or the client still holds them.
             kept += client.held if end == "ABORT" else []
             client.held = arrived
         again = {message.body for message in arrived}

@@ -1,4 +1,4 @@
-"""Whatever producers and consumers do, no message is lost, duplicated, invented or overtaken."""
+"""Accounting: no message is lost, duplicated, invented or overtaken, whatever clients do."""
 
 from dataclasses import dataclass
 
@@ -28,13 +28,13 @@ MARKED = "ARTEMIS-REDELIVERY-marked-1"
 
 PRODUCERS, CONSUMERS = 2, 3
 LONGEST = 9
-"""Steps of a plan. No message can be delivered ten times, after which a broker may dead-letter it
-(max-delivery-attempts)."""
+"""The most steps of a plan. With these, no message is delivered ten times, after which a broker may
+dead-letter it (max-delivery-attempts)."""
 
 
 @dataclass(frozen=True)
 class Send:
-    """Send ``count`` messages: outside any transaction (""), or in one that ends in this way."""
+    """Send ``count`` messages, outside any transaction ("") or in one that ends this way."""
 
     producer: int
     count: int
@@ -51,7 +51,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Answer:
-    """ACK or NACK one of the messages that a consumer holds (an index modulo their number)."""
+    """ACK or NACK a message that a consumer holds (an index modulo their number)."""
 
     consumer: int
     command: str
@@ -134,7 +134,8 @@ class Play:
         return peer
 
     def look(self, slot: int, *, settle: bool = True) -> None:
-        """Record what a consumer received; ``settle``: once everything in flight has arrived."""
+        """Record the messages that a consumer received; ``settle``: first wait for those in
+        flight."""
         name, peer, _ = self.consumers[slot]
         if settle:
             peer.settle()
@@ -174,7 +175,8 @@ class Play:
         )
 
     def balance(self) -> Books:
-        """All clients leave, one last consumer consumes what remains, and the ledger is closed."""
+        """All clients leave, a last consumer consumes the remaining messages, and the ledger is
+        closed."""
         for slot in list(self.consumers):
             self.leave(slot, "DISCONNECT")
         last = self.join(CONSUMERS, "auto")
@@ -204,7 +206,8 @@ def test_the_books_of_a_queue_balance(
 ) -> None:
     """Two producers send to a queue, in transactions or not, while up to three consumers join,
     leave, acknowledge and refuse. Every confirmed message is consumed once, in its producer's
-    order, and redeliveries are marked. One scenario: the sentences constrain the same history."""
+    order, and redeliveries are marked. One scenario: the requirements constrain the same
+    history."""
     play = Play(target, target.destination())
     for step in plan:
         play.step(step)

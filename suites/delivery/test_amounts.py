@@ -1,7 +1,8 @@
 """Requirements on messages hold for any number of messages.
 
-The number may be of waiting messages, of messages per settlement, transaction or write, or of
-consumers, subscriptions, links, channels or redeliveries (:mod:`brokerproof.suites.steps.amounts`).
+The cases vary the number of waiting messages, of messages per settlement, transaction or write, and
+of consumers, subscriptions, links, channels or redeliveries
+(:mod:`brokerproof.suites.steps.amounts`).
 """
 
 from collections import Counter
@@ -53,7 +54,7 @@ from brokerproof.suites.steps.whole_histories import (
 )
 
 PREFETCH = {"rabbitmq": "RABBITMQ-STOMP-prefetch-1", "activemq": "OPENWIRE-PREFETCH-1"}
-"""The sentence on the prefetch of a STOMP subscription, by family."""
+"""The requirement on the prefetch of a STOMP subscription, by family."""
 PROTOCOLS = ("stomp", "amqp", "core")
 """Protocols over which clients of Artemis share a queue."""
 
@@ -82,9 +83,9 @@ def test_a_history_of_any_length_is_conserved(
     ends: tuple[str, str],
     place: str,
 ) -> None:
-    """Any number of messages goes through a queue, from one protocol to another, in one write and
+    """Any number of messages passes through a queue, from one protocol to another, in one write and
     in transactions, while consumers settle any number of them at a time and leave while they hold
-    more. Each arrives once, in its producer's order. One scenario: the sentences constrain one
+    more. Each arrives once, in its producer's order. One scenario: the requirements constrain one
     history."""
     most = None if place == MEMORY else 150
     plan = course(target, position, stride, comers, lost, narrow, most)
@@ -96,9 +97,9 @@ def test_a_history_of_any_length_is_conserved(
 def test_a_history_of_amqp091_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
-    """Any number of messages goes through a queue of AMQP 0-9-1, with confirms if supported, and in
+    """Any number of messages passes through an AMQP 0-9-1 queue, with confirms if supported, and in
     transactions, while consumers acknowledge with multiple and leave. Each arrives once and in its
-    channel's order. One scenario: the sentences constrain one history."""
+    channel's order. One scenario: the requirements constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, AMQP091, ("amqp091", "amqp091"), plan)
 
@@ -112,8 +113,8 @@ def test_a_history_of_amqp091_of_any_length_is_conserved(
 def test_a_history_of_openwire_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool, producer: str
 ) -> None:
-    """Any number of messages goes through a queue of ActiveMQ, while consumers acknowledge ranges
-    of messages and leave. Each arrives until it is acknowledged, in its producer's order."""
+    """Any number of messages passes through an ActiveMQ queue while consumers acknowledge ranges of
+    messages and leave. Each arrives until it is acknowledged, in its producer's order."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, OPENWIRE, (producer, "openwire"), plan)
 
@@ -124,7 +125,7 @@ def test_a_history_of_openwire_of_any_length_is_conserved(
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
 @amounts.over_amounts()
 def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
-    """A consumer gets as many messages as its prefetch, acknowledges all, and gets as many
+    """A consumer gets as many messages as its prefetch allows, acknowledges all, and gets as many
     again."""
     window = amounts.at(target, position, least=1, most=2**16 - 1)
     judge_windows(target, "amqp091", window, ("AMQP091-QOS-01", "AMQP091-QOS-02"))
@@ -133,8 +134,8 @@ def test_a_prefetch_of_any_size_is_filled_again(target: Bench, position: int) ->
 @case("OPENWIRE-PREFETCH-1", "OPENWIRE-PREFETCH-2", needs={"openwire"})
 @amounts.over_amounts()
 def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, position: int) -> None:
-    """A consumer is dispatched as many messages as its prefetch limit, acknowledges all of them,
-    and is dispatched as many again."""
+    """A consumer gets as many messages as its prefetch limit, acknowledges all of them, and gets as
+    many again."""
     # Three rounds of decoded messages are kept in memory.
     most = 2**15 - 1 if target.virtual else 2000
     window = amounts.at(target, position, least=1, most=most)
@@ -151,8 +152,8 @@ def test_an_openwire_prefetch_of_any_size_is_filled_again(target: Bench, positio
 def test_a_prefetch_is_filled_again_with_each_commit(
     target: Bench, position: int, mode: str
 ) -> None:
-    """A STOMP consumer gets as many messages as its prefetch, acknowledges them in a transaction,
-    and gets as many again when it is committed."""
+    """A STOMP consumer gets as many messages as its prefetch allows, acknowledges them in a
+    transaction, and gets as many again when the transaction is committed."""
     rule = PREFETCH.get(target.profile.name, "")
     others = tuple(set(PREFETCH.values()) - {rule})
     target.record_not_applicable(others, "that prefetch is another broker's")
@@ -175,7 +176,8 @@ def test_a_prefetch_is_as_wide_after_aborted_acknowledgements(
     target: Bench, window: int, ends: list[str]
 ) -> None:
     """A STOMP consumer acknowledges everything that it holds in successive transactions, some of
-    which are aborted, and finally outside of any. Then its whole prefetch arrives again."""
+    which are aborted, and finally without a transaction. Then as many messages as its prefetch
+    allows arrive again."""
     rule = WIDTH.get(target.profile.name, "")
     target.record_not_applicable(tuple({*WIDTH.values()} - {rule}), "another broker's prefetch")
     for patience in (QUIET, PATIENCE) if rule else ():
@@ -232,8 +234,8 @@ def test_a_window_of_any_size_opens_again_as_wide(target: Bench, position: int) 
 @case("ARTEMIS-STOMP-window-3", needs={"consumer-window", "queue-semantics", "stomp-1.2"})
 @amounts.over_amounts(examples=5)
 def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, position: int) -> None:
-    """Any number of messages is settled one by one; then messages arrive until their bytes reach
-    the window, as at first."""
+    """A consumer settles any number of messages one by one. Then messages arrive until their bytes
+    reach the window, as at first."""
     settlements = amounts.at(target, position, least=1)
     to, peer = target.destination(), target.stomp()
     peer.publish(to, b"%07d" % 0)
@@ -267,7 +269,7 @@ def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, posi
 @amounts.over_amounts(examples=10)
 def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -> None:
     """Any number of transactions is open at a time, with one message each. Every other one is
-    discharged and the rest fail: exactly the messages of the discharged ones arrive."""
+    committed and the rest are rolled back. Exactly the messages of the committed ones arrive."""
     count = amounts.at(target, position, least=2, most=600)
     peer, node = target.amqp(), target.node()
     coordinator, link = control(target, peer), peer.sender(node)
@@ -301,8 +303,8 @@ def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -
 def test_a_subscription_lags_by_any_number_of_messages(
     target: Bench, position: int, stride: int
 ) -> None:
-    """Two subscriptions of a topic grant no credit while any number of messages is sent, and then
-    some at a time. Each gets all messages in order."""
+    """Two subscriptions of a topic grant no credit while any number of messages is sent, and later
+    grant some at a time. Each gets all messages in order."""
     count, step = amounts.at(target, position, least=1), amounts.at(target, stride, least=20)
     node, peer, producer = target.node(RoutingType.MULTICAST), target.amqp(), target.amqp()
     links = [peer.receiver(node) for _ in range(2)]
@@ -332,9 +334,9 @@ def test_a_subscription_lags_by_any_number_of_messages(
 )
 @amounts.over_amounts(examples=10)
 def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) -> None:
-    """Any number of consumers of a queue, with windows, waits for three messages each. Each
-    message arrives once, and the consumers take turns; in real time a busy connection may miss
-    some turns."""
+    """Any number of consumers with windows wait at a queue for three messages each. Each message
+    arrives once, and the consumers take turns; in real time a busy connection may miss some
+    turns."""
     count = amounts.at(target, position, least=2, most=2000)
     to, peer, producer = target.destination(), target.stomp(), target.stomp()
     with peer.in_one_write():
@@ -371,7 +373,7 @@ def test_any_number_of_consumers_shares_a_queue(target: Bench, position: int) ->
     kind=st.sampled_from(["direct", "fanout", "topic"]),
 )
 def test_a_message_passes_to_any_number_of_queues(target: Bench, position: int, kind: str) -> None:
-    """Any number of queues is bound to an exchange by one key. Each gets a message, once."""
+    """Any number of queues are bound to an exchange by one key. A message arrives in each, once."""
     count = amounts.at(target, position, least=1, most=1100)
     peer = target.amqp091()
     exchange, queues = exchange_of(target, peer, kind), [target.fresh_name() for _ in range(count)]
@@ -398,15 +400,15 @@ def test_a_message_passes_to_any_number_of_queues(target: Bench, position: int, 
 @case(AMQP091.once, needs={"amqp091"})
 @amounts.over_amounts(4)
 def test_any_number_of_amqp091_connections_is_served(target: Bench, position: int) -> None:
-    """Any number of connections is open at a time, and what each publishes arrives."""
+    """Any number of connections are open at a time, and the message that each publishes arrives."""
     judge_connections(target, Amqp091QueueClient, position, most_amqp(target), AMQP091.once)
 
 
 @case("AMQP091-QOS-01", "AMQP091-QOS-02", needs={"amqp091"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> None:
-    """Any number of channels has a consumer of one queue each, with a prefetch of one. Twice as
-    many messages are sent. Each consumer gets one, and another after its acknowledgement."""
+    """Any number of channels each have a consumer of the same queue, with a prefetch of one. Twice
+    as many messages are sent. Each consumer gets one, and another after its acknowledgement."""
     tuned = target.amqp091()
     assert tuned.tuned is not None
     most = (tuned.tuned["channel-max"] or 2047) - 1
@@ -454,8 +456,8 @@ def test_any_number_of_channels_has_a_prefetch(target: Bench, position: int) -> 
 def test_any_number_of_amqp_links_shares_a_queue(
     target: Bench, position: int, by: str, credit: int
 ) -> None:
-    """Any number of links, in one session or in separate sessions, has some credit. As many
-    messages are sent as there is credit. Each link gets its share."""
+    """Any number of links, in one session or in separate sessions, have some credit. As many
+    messages are sent as there is credit in total. Each link gets its share."""
     peer, node = target.amqp(), target.node()
     assert peer.opened is not None
     most = 600 if by == "links" else min(600, peer.opened.get("channel-max", 65535))
@@ -487,10 +489,10 @@ def test_any_number_of_amqp_links_shares_a_queue(
 @amounts.over_amounts(examples=10)
 def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int) -> None:
     """The first of two messages is rejected with requeue any number of times, next to consumers
-    that cannot take any more. It is delivered again each time, before the second.
+    that are at their prefetch. It is delivered again each time, before the second.
 
-    The specification's XML forbids delivering it again on the same channel; a broker that obeys has
-    it for another one, and then delivers the second.
+    The specification's XML forbids delivering it again on the same channel. A broker that obeys
+    keeps it for another channel and delivers the second message.
     """
     count = amounts.at(target, position, least=1)
     peer, queue = target.amqp091(), target.fresh_name()
@@ -535,9 +537,9 @@ def test_a_message_is_requeued_any_number_of_times(target: Bench, position: int)
 @case("AMQP10-OUT-08", "AMQP10-OUT-09", needs={"amqp-redelivery"})
 @amounts.over_amounts(examples=10)
 def test_a_message_is_released_any_number_of_times(target: Bench, position: int) -> None:
-    """A message is released any number of times: it can be received again each time, unchanged, and
+    """A message is released any number of times. It can be received again each time, unchanged and
     with the same delivery-count."""
-    # Each is a round trip: more of them take longer on a real broker than a case should.
+    # Each release is a round trip: on a real broker more would take too long for a case.
     count = amounts.at(target, position, least=1, most=None if target.virtual else 1000)
     name = target.fresh_name()
     producer, peer = CLIENTS["amqp"](target, name), target.amqp()
@@ -573,8 +575,9 @@ def test_a_message_is_released_any_number_of_times(target: Bench, position: int)
 def test_any_number_of_messages_returns_to_its_place(
     target: Bench, position: int, ends: str, lost: bool, spoken: str
 ) -> None:
-    """Three consumers of a queue hold any number of messages each, served in turn, and more wait.
-    They end in any order, or are lost. The next consumer gets all in the order of sending."""
+    """Three consumers, served in turn, each hold any number of a queue's messages, and more
+    messages wait. The consumers leave in any order, or are lost. The next consumer gets all
+    messages in the order of sending."""
     count, name = amounts.at(target, position, least=1, most=300), target.fresh_name()
     producer, *consumers = (CLIENTS[spoken](target, name) for _ in range(4))
     for consumer in consumers:
@@ -591,7 +594,7 @@ def test_any_number_of_messages_returns_to_its_place(
     got = heir.receive(len(sent))
     detail = f"{words} back in the order {''.join(ends)}; {len(got)} arrived"
     target.record_finding(ARTEMIS.back, sorted(got) == sent, detail)
-    if lost and got != sent:  # the broker may notice only then that they are gone
+    if lost and got != sent:  # the broker may notice only now that they are gone
         heir.leave(False)
         (heir := CLIENTS[spoken](target, name)).join()
         got = heir.receive(len(sent))

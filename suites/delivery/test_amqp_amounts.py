@@ -1,6 +1,6 @@
 """AMQP 1.0's own requirements on a queue hold for any number of messages, on any broker.
 
-The number may be of waiting messages, of deliveries in flight or settled in any way, or of
+The cases vary the number of waiting messages, of deliveries in flight or settled in any way, and of
 receivers. The amounts are those of :mod:`brokerproof.suites.steps.amounts`.
 """
 
@@ -36,7 +36,7 @@ RELEASED = "AMQP10-OUT-09"
 SESSIONS, LINKS, SETTLES = "AMQP10-SESS-02", "AMQP10-LINK-12", "AMQP10-XFER-14"
 DEFAULT, CLOSED = "AMQP10-OUT-03", "AMQP10-READING-OUT-01"
 MOST_AT_ONCE = 1_000
-"""Sessions, or links of one, whose number a broker may limit to a few."""
+"""Sessions, or links of a session: a broker may limit either to a few."""
 AMQP = Sentences(
     once=KEPT,
     gone=RETIRED,
@@ -48,7 +48,7 @@ AMQP = Sentences(
     shared=ACQUIRED,
     returns=False,
 )
-"""What AMQP 1.0 itself requires: no order, and a redelivery only if one was seen before."""
+"""What AMQP 1.0 itself requires: no order, and redeliveries only of messages seen before."""
 UNSETTLED = 0
 
 
@@ -57,10 +57,10 @@ UNSETTLED = 0
 def test_a_history_of_amqp_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
-    """Any number of messages goes through a queue, also in transactions, while receivers accept any
-    number of them with one disposition and leave. Each arrives, and not again once it is accepted.
-    One scenario: the sentences constrain one history."""
-    # Messages that a broker sent settled are lost with their connection.
+    """Any number of messages passes through a queue, also in transactions, while receivers accept
+    any number of them with one disposition and leave. Each arrives, and not again once it is
+    accepted. One scenario: the requirements constrain one history."""
+    # Messages that a broker sent settled may be lost with their connection.
     lost &= "amqp-redelivery" in target.target.identity.capabilities
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, AMQP, ("amqp", "amqp"), plan)
@@ -83,8 +83,8 @@ def test_any_number_of_deliveries_is_settled_one_by_one(
 ) -> None:
     """A receiver holds any number of deliveries, releases some and accepts the rest, each by its
     own disposition, in either order, either settled or first unsettled and then settled. Another
-    receiver gets the released ones, once, and nothing else. One scenario: a message is consumed, or
-    it can be received again."""
+    receiver gets exactly the released messages, once. One scenario: a message is consumed, or it
+    can be received again."""
     count = amounts.at(target, position, least=1)
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -129,9 +129,9 @@ def test_any_number_of_deliveries_is_settled_one_by_one(
 def test_any_number_of_receivers_shares_a_queue(
     target: Bench, position: int, connections: int, credit: int
 ) -> None:
-    """Any number of receivers on a few connections holds credit for a few messages each. No message
-    goes to two of them, and messages that were sent to none are available once the receivers have
-    left. One scenario: the messages held and those left are all messages."""
+    """Any number of receivers on a few connections hold credit for a few messages each. No message
+    goes to two of them, and undelivered messages are available once the receivers have left. One
+    scenario: the messages held and those left are all messages."""
     node = target.node()
     peers = [target.amqp() for _ in range(connections)]
     begun = peers[0].session.answer
@@ -217,8 +217,8 @@ def test_what_a_link_held_returns_while_its_connection_goes_on(
 @amounts.over_amounts(4)
 def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
     """A client begins as many sessions as the broker's channel-max allows, up to a large number.
-    Each is answered on its own channel, unless an end or close gives a reason, and so is one on a
-    channel whose session has ended."""
+    Each is answered on its own channel, unless an end or close gives a reason, and so is a new
+    session on the channel of an ended one."""
     peer = target.amqp(begin=False)
     assert peer.opened is not None
     most = peer.opened.get("channel-max", 65535)
@@ -249,7 +249,7 @@ def test_any_number_of_sessions_is_begun(target: Bench, position: int) -> None:
 @case(KEPT, needs={"amqp"})
 @amounts.over_amounts(4)
 def test_any_number_of_amqp_connections_is_served(target: Bench, position: int) -> None:
-    """Any number of connections is open at a time, and what each sends arrives."""
+    """Any number of connections are open at a time, and the message that each sends arrives."""
     judge_connections(target, AmqpQueueClient, position, most_amqp(target), KEPT)
 
 
@@ -257,8 +257,8 @@ def test_any_number_of_amqp_connections_is_served(target: Bench, position: int) 
 @amounts.over_amounts(4)
 def test_any_number_of_links_is_attached(target: Bench, position: int) -> None:
     """A client attaches as many links in one session as the broker's handle-max allows, up to a
-    large number. Each is answered by an attach, unless an end or close gives a reason, and a
-    message on the last link is settled. One scenario: a link that was answered works."""
+    large number. Each is answered by an attach, unless an end or close gives a reason, and the
+    broker settles a message on the last link. One scenario: an answered link must work."""
     peer, node = target.amqp(), target.node()
     assert peer.session.answer is not None
     most = peer.session.answer.get("handle-max", 2**32 - 1)
@@ -286,7 +286,7 @@ def test_any_number_of_links_is_attached(target: Bench, position: int) -> None:
 def test_any_number_of_messages_is_settled_for_their_sender(target: Bench, position: int) -> None:
     """A client sends any number of messages on one link of rcv-settle-mode first, as credit and
     window allow. The broker settles each of them, and delivers each that it accepted. One scenario:
-    what is accepted must arrive."""
+    accepted messages must arrive."""
     count = amounts.at(target, position, least=2, piped=True)
     peer, node = target.amqp(), target.node()
     link = peer.sender(node)

@@ -1,4 +1,4 @@
-"""Messages returned by AMQP consumers resume their positions, with a count of failed attempts."""
+"""Messages returned by AMQP consumers regain their positions and count failed attempts."""
 
 from itertools import cycle, groupby
 from operator import itemgetter
@@ -47,10 +47,10 @@ def test_what_is_given_back_goes_to_its_place(
     ranges: bool,
     beside: int,
 ) -> None:
-    """A consumer accepts, releases or fails some of its messages, up to sixty, one by one or in
-    groups of one outcome, keeps the rest and leaves, beside others without credit or alone.
-    The next consumer gets all but the accepted ones, in the order of sending, each with its number
-    of failed attempts. One scenario: position, order and count belong to the same deliveries."""
+    """A consumer accepts, releases or fails up to sixty of its messages, one by one or in groups of
+    one outcome, keeps the rest and leaves; other consumers may be attached without credit. The next
+    consumer gets all but the accepted messages, in the order of sending, each with its number of
+    failed attempts. One scenario: position, order and count belong to the same deliveries."""
     node, fates = target.node(), fates * times
     count = len(fates)
     sent = numbered(count + waiting)
@@ -86,7 +86,7 @@ def test_what_is_given_back_goes_to_its_place(
     arrived = bodies(received)
     if arrived != expected and isinstance(how, CloseHow) and _came_late(arrived, expected, fate):
         # Kept messages arrived after others: either the broker puts them there, or it noticed late
-        # that the connection had ended. Returned in order, all take their positions.
+        # that the connection had closed. If they are returned in order, all regain their positions.
         other.close()
         third = target.amqp()
         again = third.receiver(node, credit=len(sent) + 1)
@@ -128,8 +128,8 @@ def _came_late(arrived: list[bytes], expected: list[bytes], fates: dict[bytes, s
 
 
 def _fits(fate: str | None, count: int) -> bool:
-    """True if a delivery-count is consistent with a message's outcome. A lost connection may be an
-    attempt or not."""
+    """True if a delivery-count is consistent with a message's outcome. A broker may or may not
+    count a lost connection as an attempt."""
     if fate == "kept":
         return count in (0, 1)
     return count == (1 if fate == "failed" else 0)

@@ -31,11 +31,11 @@ ENDS: dict[str, dict[str, str]] = {"UNSUBSCRIBE": {"id": "0"}, "DISCONNECT": {}}
 
 
 def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes]]:
-    """Wait until ``count`` messages have arrived in total, and QUIET longer; return the bodies that
-    each of ``peers`` received since it connected.
+    """Wait until ``count`` messages have arrived in total, and QUIET longer. Return the bodies that
+    each of ``peers`` has received since it connected.
 
-    Control: all peers stay connected, because messages of a lost consumer go to another one. A
-    short TTL disconnects a client that sends late because the host is busy.
+    Control: all peers stay connected, because a lost consumer's messages go to another one. On a
+    busy host, a short TTL may disconnect a client that sends late.
     """
     target.wait_until(lambda: sum(peer.messages_seen for peer in peers) >= count, PATIENCE)
     target.advance(QUIET)
@@ -71,8 +71,7 @@ def test_one_and_only_one_consumer_gets_a_message(
 @case(ONE_CONSUMER, GONE_WHEN_ACKNOWLEDGED, needs={"queue-semantics"})
 def test_when_a_consumer_is_lost_the_others_take_over(target: Bench) -> None:
     """Three consumers share twelve messages: one acknowledges, one is lost and one stays. The
-    acknowledged messages are consumed, and those of the lost consumer arrive at the one that
-    stayed."""
+    acknowledged messages are consumed, and the one that stayed gets those of the lost consumer."""
     queue, producer = target.destination(), target.stomp("1.2")
     steady, lost, staying = consumers = [target.stomp("1.2") for _ in range(3)]
     for consumer in consumers:
@@ -200,7 +199,7 @@ def test_large_copies_are_alike(target: Bench, size: int) -> None:
     how=st.sampled_from([*CloseHow, *ENDS]),
 )
 def test_a_subscription_gets_what_is_sent_while_it_stands(target: Bench, how: str) -> None:
-    """A subscriber of a topic leaves or is lost, and returns: it gets only the messages sent while
+    """A subscriber of a topic leaves or is lost, and returns. It gets only the messages sent while
     it is subscribed; a subscriber that stays gets all."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     staying, first = target.stomp("1.2"), target.stomp("1.2")
@@ -240,7 +239,8 @@ def test_all_links_go_on_when_their_session_opens_its_window(
     target: Bench, links: int, window: int
 ) -> None:
     """Several links of a session, each at its own queue, have credit, but the session's window is
-    too small for them. One flow opens it, and all messages of all links arrive."""
+    too small for their messages. One flow opens the window, and all messages of all links
+    arrive."""
     nodes = [target.node() for _ in range(links)]
     for node in nodes:
         fill(target, node, numbered(SOME))
@@ -274,7 +274,7 @@ def test_all_links_go_on_when_their_session_opens_its_window(
 )
 def test_all_deep_queues_are_emptied(target: Bench, several: int, size: int, count: int) -> None:
     """Several queues hold many large messages, and a consumer of each starts at the same moment.
-    Each consumer gets all of its queue, in order, without doing anything more."""
+    Each consumer gets its whole queue, in order, without further action."""
     queues = [target.destination() for _ in range(several)]
     sent = [body.ljust(size, b".") for body in numbered(count)]
     for queue in queues:
@@ -306,7 +306,7 @@ def test_what_comes_back_reaches_who_has_looked_past_it(
     target: Bench, back: str, held: int
 ) -> None:
     """A consumer holds messages while another, with a selector that they match, gets newer ones.
-    The first consumer's messages return, and the other gets them."""
+    When the first consumer leaves, the other gets its messages."""
     queue, producer = target.destination(), target.stomp("1.2")
     first, choosy = target.stomp("1.2"), target.stomp("1.2")
     first.subscribe(queue, ack="client-individual")
@@ -317,7 +317,7 @@ def test_what_comes_back_reaches_who_has_looked_past_it(
     target.control(len(messages) == held, f"{held} messages were sent; {len(messages)} arrived")
     choosy.subscribe(queue, headers={"selector": "colour = 'red'"})
     younger: list[bytes] = []
-    for _ in range(3):  # they are served in turn, and the broker chooses who is first
+    for _ in range(3):  # consumers take turns; the broker chooses the first
         producer.publish(queue, b"younger", {"colour": "red"})
         younger += bodies(collect(target, choosy, 0))
     target.control(bool(younger), "the consumer with a selector should get one of three messages")

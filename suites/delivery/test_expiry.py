@@ -1,4 +1,4 @@
-"""Expiry of messages: none expires before its time to live has passed, and each does after it."""
+"""Expiry of messages: none expires before its time to live has passed, and all expire after it."""
 
 from collections.abc import Sequence
 
@@ -28,8 +28,8 @@ MOST = 2**32 - 1
     ttl=st.sampled_from([2**31 - 1, 2**31, 2**31 + MINUTE, MOST]),
 )
 def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> None:
-    """A queue gets a message with a TTL of a minute, one with a TTL of weeks, and another with a
-    minute. A consumer that attaches afterwards gets all three."""
+    """A queue gets messages with TTLs of a minute, of weeks, and of a minute. A consumer that
+    attaches immediately afterwards gets all three."""
     node, peer = target.node(), target.amqp()
     link = peer.sender(node)
     for number, ttl_ms in enumerate((MINUTE, ttl, MINUTE)):
@@ -46,7 +46,7 @@ def test_a_message_lives_as_long_as_its_ttl_says(target: Bench, ttl: int) -> Non
 
 
 SHORT, WAIT = 1000, 2000
-"""Milliseconds: the lifetime of a message that expires, and the wait for its end."""
+"""Milliseconds: the lifetime of a message that expires, and the wait until it has expired."""
 LASTING, BRIEF = "lasts", "expires"
 FATES = st.lists(st.sampled_from([LASTING, BRIEF]), min_size=1, max_size=6)
 
@@ -74,8 +74,8 @@ def test_a_message_whose_ttl_is_over_is_not_delivered(
     target: Bench, place: str, returned: bool, fates: list[str]
 ) -> None:
     """Some messages of a queue have a ttl of a second, the rest one of a minute. A consumer may
-    hold one of the former, and releases it after two seconds. A consumer that attaches then gets
-    exactly the latter."""
+    hold one of the former, and releases it after two seconds. A consumer that attaches after that
+    gets exactly the messages with a ttl of a minute."""
     node = target.node() if place == MEMORY else small_addresses.node(target, place)
     peer, link = small_addresses.producer(target, node)
     holder = target.amqp()
@@ -108,7 +108,7 @@ def test_a_message_whose_ttl_is_over_is_not_delivered(
 def _judge_arrivals(
     target: Bench, requirement: str, node: Node, expected: Sequence[int], words: str
 ) -> None:
-    """A consumer gets the messages of ``expected`` (a control) and no other messages."""
+    """Judge that a consumer gets no messages but those of ``expected``. Control: it gets these."""
     consumer = target.amqp()
     receiver = consumer.receiver(node, credit=20)
     arrived = [
@@ -140,8 +140,9 @@ STOMP, ABSOLUTE, TTL = "expires of STOMP", "absolute-expiry-time", "ttl"
 def test_a_message_whose_instant_of_expiry_is_past_is_not_delivered(
     target: Bench, ways: list[str]
 ) -> None:
-    """For each protocol's way of stating an expiry, a message that expires in a second is sent, and
-    then one that expires in a minute. After two seconds a consumer gets only the latter."""
+    """For each way to state an expiry time in a protocol, a message that expires in a second is
+    sent, and then one that expires in a minute. After two seconds a consumer gets only the second
+    message."""
     to = target.destination()
     node = small_addresses.same(to)
     instant = to_stomp(target, message(b"now", header={"ttl": MINUTE})).get("expires") or ""

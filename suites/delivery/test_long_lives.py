@@ -1,8 +1,8 @@
-"""Long lives: what drifts, adds up or wraps in a month of virtual time under light load.
+"""Long lives: errors that drift, add up or wrap in a month of virtual time under light load.
 
-Both sides of a connection agree on signs of life and send them. In each interval the client sends a
-message, receives it and settles it, except during the middle third of the month. Both sides must
-still keep the agreement afterwards. The month has as many intervals as the effort allows
+Both sides of a connection agree on signs of life and send them. Except during the middle third of
+the month, the client sends a message in every other round, receives it and settles it. Both sides
+must still keep the agreement afterwards. The month has as many rounds as the effort allows
 (:mod:`brokerproof.suites.steps.amounts`) if the broker agrees on intervals of that length, so every
 counter reaches that number.
 """
@@ -35,10 +35,10 @@ from brokerproof.suites.steps.traces import signs_of_life
 
 MONTH = seconds(30 * 86_400)
 MOST_ROUNDS = 21_600
-"""One every two minutes: this takes less than a minute of processor time."""
+"""A round every two minutes takes less than a minute of processor time."""
 ASKED_MS = 60_000
-"""The idle time-out that an AMQP 1.0 client requests: as many empty frames as rounds while nothing
-else is sent."""
+"""The idle time-out that an AMQP 1.0 client requests: while nothing else is sent, each round has
+one empty frame."""
 WATCHED_MS = 20_000
 """The inactivity duration of an OpenWire connection."""
 
@@ -158,14 +158,15 @@ def record_books(target: Bench, life: Life, once: str, order: str) -> None:
     needs={"amqp091", IN_VIRTUAL_TIME},
 )
 def test_an_amqp091_connection_of_a_month(target: Bench) -> None:
-    """For a month client and server send heartbeats, except for some silences of the client shorter
-    than two intervals. The server is never silent for longer than an interval, no tag is reused,
-    and no message is lost. One scenario: everything is observed on one connection."""
+    """For a month client and server send heartbeats; the client is sometimes silent for less than
+    two intervals. The server is never silent for longer than an interval, no tag is reused, and no
+    message is lost. One scenario: everything is observed on one connection."""
     interval = MONTH // rounds_of(target) * 2 // seconds(1)
     client = Amqp091QueueClient(target, target.fresh_name(), heartbeat=interval)
     client.join()
     life = Life(target, client, seconds(interval) // 2)
-    # Five silences of one and a half intervals, which begin in either half of one.
+    # Five silences of one and a half intervals, which begin in the first or second half of an
+    # interval.
     begins = [life.rounds * part // 6 // 2 * 2 + part % 2 for part in range(1, 6)]
     life.live(client.peer.beat, [begin + step for begin in begins for step in (0, 1)])
     alive = ("AMQP091-HB-03", "AMQP091-HB-05")
@@ -190,9 +191,9 @@ def test_an_amqp091_connection_of_a_month(target: Bench) -> None:
 )
 def test_an_amqp_connection_of_many_time_outs(target: Bench) -> None:
     """For many idle time-outs client and broker show signs of life, and the first message of a link
-    stays unsettled while more are exchanged. The connection stays open, the broker is never silent
-    for longer than the time-out, no delivery has the tag of the unsettled one, and credit stays
-    valid until used. One scenario: everything is observed on one connection."""
+    stays unsettled while further messages are exchanged. The connection stays open, the broker is
+    never silent for longer than the time-out, no delivery has the tag of the unsettled one, and
+    credit stays valid until used. One scenario: everything is observed on one connection."""
     asked = ASKED_MS
     client = AmqpQueueClient(target, target.fresh_name(), idle_time_out=asked)
     announced = int(client.peer.opened.get("idle-time-out") or 0)

@@ -85,8 +85,8 @@ def test_what_waited_comes_before_what_is_sent_now(target: Bench) -> None:
 
 @case(FIFO, needs={"queue-semantics", "transactions"})
 def test_a_transaction_takes_its_place_at_its_commit(target: Bench) -> None:
-    """Messages are sent in a transaction, then some outside it, then COMMIT. Those of the
-    transaction arrive after the rest, in their order."""
+    """Messages are sent in a transaction, then others outside it, then COMMIT. The messages of the
+    transaction arrive after the others, in their order."""
     queue, producer, consumer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     producer.request("BEGIN", {"transaction": producer.transaction})
     for body in numbered(3, "in"):

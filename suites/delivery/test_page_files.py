@@ -1,5 +1,5 @@
-"""Page files: their folder, their maximum size, and their removal. A file is recognised by the
-bodies in it."""
+"""Page files: their folder, their maximum size, and their removal. The cases recognise an address's
+files by the bodies in them."""
 
 from collections.abc import Set
 from pathlib import PurePath
@@ -25,7 +25,7 @@ SIZE, LARGE = 1000, 90_000
 
 
 def mark(to: Destination, number: int) -> bytes:
-    """The bytes that identify one message in a file."""
+    """Bytes that identify a message in a file."""
     return b"|%d|%s|" % (number, to.name.encode())
 
 
@@ -38,7 +38,7 @@ def send(target: Bench, to: Destination, count: int, size: int) -> None:
 
 
 def pages(target: Bench, to: Destination) -> dict[str, int]:
-    """The bytes of each page file that contains messages of this address, in order."""
+    """Return the bytes of each page file that contains messages of this address, in order."""
     return dict(sorted(target.world.page_files(b"|%s|" % to.name.encode()).items()))
 
 
@@ -61,8 +61,8 @@ def until_gone(target: Bench, to: Destination, files: Set[str]) -> bool:
 def test_an_address_that_pages_has_a_folder_of_its_own(
     target: Bench, count: int, size: int
 ) -> None:
-    """Two addresses page: the files of each are in one folder, which the other does not use, and
-    none is larger than page-size-bytes."""
+    """Two addresses page. Each has its files in a folder of its own, and no file is larger than
+    page-size-bytes."""
     admin = target.admin()
     places = [small_addresses.destination(target, "page") for _ in range(2)]
     for to in places:
@@ -86,7 +86,7 @@ def test_an_address_that_pages_has_a_folder_of_its_own(
 def test_limits_that_are_not_configured_have_their_defaults(target: Bench) -> None:
     """An address with a limit and no page-size-bytes gets 12 MB, and so does one without limits.
     The first has a page file of 10 MiB, give or take a message; the second does not page. One
-    scenario: each is the control of the other."""
+    scenario: each address is the other's control."""
     admin = target.admin()
     fresh = target.destination()
     limited = Destination(
@@ -114,7 +114,7 @@ def test_limits_that_are_not_configured_have_their_defaults(target: Bench) -> No
 @case(REMOVED, needs=NEEDS)
 @over(examples=3, count=st.integers(60, 90), always=lambda target: [{"count": 80}])
 def test_a_page_file_goes_when_all_up_to_its_end_is_acknowledged(target: Bench, count: int) -> None:
-    """Two thirds of the messages of a paging address are acknowledged. Files without any other
+    """Two thirds of the messages of a paging address are acknowledged. Files with only such
     messages are removed, and every other message is still in its file. Once all are acknowledged,
     no file is left."""
     admin = target.admin()

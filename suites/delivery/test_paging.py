@@ -33,7 +33,7 @@ LARGE = 110_000
 
 
 def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
-    """An address under PAGE to which ``count`` messages were sent."""
+    """Return an address under PAGE to which ``count`` messages were sent."""
     to = small_addresses.destination(target, "page")
     paging.send(to, target.stomp(), range(count), size)
     return to
@@ -53,7 +53,7 @@ def stored(target: Bench, count: int, size: int = SIZE) -> Destination:
 def test_what_was_paged_comes_once_and_in_order(
     target: Bench, count: int, size: int, protocol: str
 ) -> None:
-    """An address under PAGE receives many times its limit and pages. A consumer gets every message
+    """An address under PAGE receives many times its limit, and pages. A consumer gets every message
     once, in the order of sending."""
     admin = target.admin()
     if protocol == "stomp":
@@ -103,7 +103,7 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
     if gap < 0:
         detail = f"one byte below the limit, the address has {state}"
         target.record_finding(ENTERS, not state.paging and state.pages == 0, detail)
-    else:  # new messages go to disk; whether the address already reports that depends on the broker
+    else:  # new messages go to disk; brokers differ in when the address reports that
         small_addresses.send(target, peer, link, small_addresses.body(9, SMALLEST))
         state, reached = target.admin().until(
             place.address, lambda status: status.paging and status.pages > 0
@@ -125,8 +125,8 @@ def test_page_mode_begins_at_the_limit(target: Bench, gap: int) -> None:
 def test_order_is_kept_when_page_mode_is_left_and_entered_again(
     target: Bench, bursts: list[int], stay: bool
 ) -> None:
-    """Bursts of messages are paged and consumed, so that page mode is left before each burst. Every
-    message arrives once, in order."""
+    """Bursts of messages are paged and consumed, and the address leaves page mode before each
+    burst. Every message arrives once, in order."""
     to, admin, producer = (
         small_addresses.destination(target, "page"),
         target.admin(),
@@ -164,8 +164,8 @@ def test_order_is_kept_when_page_mode_is_left_and_entered_again(
 def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
     target: Bench, count: int, size: int
 ) -> None:
-    """A producer sends persistent messages in one write past the limit of an address under PAGE,
-    and the last is confirmed. A consumer then gets all of them once, in order."""
+    """In one write a producer sends persistent messages beyond the limit of an address under PAGE,
+    and the broker confirms the last. A consumer then gets all of them once, in order."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     paging.send(to, target.stomp(), range(count), size, {"persistent": "true"})
     if not paging.paged(target, admin, to.name):
@@ -184,7 +184,7 @@ def test_persistent_messages_sent_in_one_go_keep_their_order_through_pages(
 @case(KEEPS, needs=NEEDS)
 @over(examples=5, producers=st.integers(2, 4))
 def test_several_producers_keep_their_order_through_pages(target: Bench, producers: int) -> None:
-    """Several producers send concurrently past the limit: every message arrives once, in its
+    """Several producers send concurrently beyond the limit. Every message arrives once, in its
     producer's order."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     peers = [target.stomp() for _ in range(producers)]
@@ -283,8 +283,8 @@ def test_selectors_read_on_through_the_pages(target: Bench, count: int, every: i
 
 @case(NARROW, needs=NEEDS | {"selectors", "amqp", "amqp-copy"})
 def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) -> None:
-    """One red message waits behind a hundred blue ones in the pages: a browser sees all of them,
-    and a consumer that selects red gets its message once the blue ones are consumed."""
+    """In the pages a red message waits behind a hundred blue ones. A browser sees all of them, and
+    a consumer that selects red gets its message once the blue ones are consumed."""
     to, admin, producer = (
         small_addresses.destination(target, "page"),
         target.admin(),
@@ -317,7 +317,7 @@ def test_what_a_narrow_selector_wants_comes_when_the_way_is_free(target: Bench) 
 @over(examples=4, eager=st.integers(1, 3))
 def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, eager: int) -> None:
     """One of several subscriptions consumes nothing, and the address pages. The others get every
-    message in order as it is sent, and finally so does that one."""
+    message in order as it is sent; the idle one gets them all in the end."""
     to, admin = small_addresses.destination(target, "page", MULTICAST), target.admin()
     lazy = Taker(target, to, window=1)
     others = [Taker(target, to) for _ in range(eager)]
@@ -355,9 +355,9 @@ def test_one_lazy_subscription_takes_the_whole_address_to_disk(target: Bench, ea
 def test_a_subscription_that_ends_takes_nothing_along(
     target: Bench, taken: int, large: bool, early: bool
 ) -> None:
-    """Of three subscriptions of a paging address, one consumes some messages, some of them large,
-    and ends. The others get every message in order; with ``early``, one of them does so before the
-    first ends."""
+    """Of three subscriptions of a paging address, one consumes some messages, perhaps large ones,
+    and ends. The others get every message in order; with ``early``, one of them gets them before
+    the first ends."""
     to, admin = small_addresses.destination(target, "page", MULTICAST), target.admin()
     lazy, leaver = Taker(target, to, window=1), Taker(target, to, window=1)
     eager, producer = Taker(target, to), target.stomp()
@@ -393,8 +393,8 @@ def test_a_deep_queue_takes_little_memory(target: Bench, size: int) -> None:
     to = stored(target, count, size)
     if not paging.paged(target, admin, to.name):
         return
-    # A broker may charge a small message several times its size, and messages read from pages are
-    # charged too.
+    # A broker may charge several times a small message's size, and it charges messages read from
+    # pages too.
     weight = small_addresses.Scale(target, admin, to).weight(size)
     most = limit_of(target) + read_ahead_of(target) + page_of(target) + 2 * weight
     readings = [admin.size(to.name)]

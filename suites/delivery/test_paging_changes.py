@@ -107,11 +107,11 @@ def corners(target: Target) -> list[dict[str, object]]:
 def test_a_transaction_across_the_limit_is_whole(
     target: Bench, before: int, inside: int, end: str, protocol: str
 ) -> None:
-    """A transaction sends past the limit of an address while another producer makes it page. After
-    a commit all of its messages arrive, in order; after a rollback or the close of its connection
-    none do. Once everything is consumed, no page is left.
+    """A transaction sends beyond the limit of an address while another producer makes it page.
+    After a commit all messages of the transaction arrive, in order; after a rollback or the close
+    of its connection none do. Once everything is consumed, no page is left.
 
-    One scenario: messages of a transaction that nobody may receive must not keep their pages.
+    One scenario: messages that are rolled back must not keep their pages.
     """
     to, admin = small_addresses.destination(target, "page"), target.admin()
     producer, other = target.stomp(), target.stomp()
@@ -162,8 +162,8 @@ def test_what_a_consumer_did_not_acknowledge_comes_again(
     target: Bench, held: int, how: CloseHow | None
 ) -> None:
     """A consumer of a paging address leaves with unacknowledged messages. The next one gets exactly
-    those and the remaining ones, once, and in order if the broker had confirmed that the first had
-    left."""
+    those and the remaining messages, once, and in order if the broker had confirmed the first one's
+    departure."""
     to, admin = small_addresses.destination(target, "page"), target.admin()
     count = 60
     paging.send(to, target.stomp(), range(count))
@@ -194,7 +194,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Take:
-    """The consumer acknowledges ``count`` messages, or all that there are if there are fewer."""
+    """The consumer acknowledges ``count`` messages, or all if there are fewer."""
 
     count: int
 
@@ -202,11 +202,11 @@ class Take:
 @dataclass(frozen=True)
 class Go:
     how: CloseHow | None
-    """None: by UNSUBSCRIBE."""
+    """None means by UNSUBSCRIBE."""
 
 
 class Empty:
-    """Consume everything, so that page mode can be left."""
+    """Consume everything, so that the address can leave page mode."""
 
     def __repr__(self) -> str:
         return "Empty()"
@@ -258,7 +258,7 @@ class Play:
             self.ledger.update(Confirmed(b"%d" % number))
 
     def take(self, count: int) -> None:
-        """Acknowledge that many messages, or all unacknowledged messages if there are fewer."""
+        """Acknowledge ``count`` messages, or all unacknowledged ones if there are fewer."""
         before = len(self.taker.found)
         more = min(count, self.sent - len(self.settled))
         self.enter(self.taker.take(before + more)[before:])

@@ -1,8 +1,9 @@
 """Paging is invisible: a message read from a page arrives like one that never left memory.
 
 The same messages are sent to an address in memory and to one that pages, and the same consumer
-reads both. The deliveries may differ only in what names the address or the delivery: whatever else
-a broker does to a message, it must do at both. The differing part decides which sentence is broken.
+reads both. The deliveries may differ only in parts that name the address or the delivery: any other
+change that a broker makes to a message, it must make at both. The differing part decides which
+requirement is broken.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ CROSSED = "ARTEMIS-CROSSING-properties-2"
 CROSSED_BODY = "ARTEMIS-CROSSING-body-1"
 
 NEEDS = {"stomp-1.2", "amqp", "crossing", "address-full", "admin", "paging", IN_VIRTUAL_TIME}
-"""Only in virtual time, until the differences on real brokers have been examined."""
+"""Virtual time only, until the differences on real brokers have been examined."""
 
 FILLERS = 30
 """Preceding messages that make the address page."""
@@ -43,8 +44,7 @@ TTL_MS, ROUGHLY_MS = 1_030_000, 60_000
 """The ttl of messages, and the unit in which the remaining time is compared."""
 
 Parts = Mapping[str, object]
-"""Parts of a delivery, by the requirement that decides about them unless the message crossed
-protocols."""
+"""Parts of a delivery, by the requirement that judges them unless the message crossed protocols."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ OWN = frozenset({"destination", "message-id", "subscription", "ack", "redelivere
 """Headers that name the address or the delivery, or the time of sending."""
 LENGTH = "content-length"
 FIELDS, CONTENT = "application-properties", "the body"
-"""Parts of a bare message that crossed from STOMP."""
+"""Parts of a bare message that was sent over STOMP."""
 
 
 def frame_parts(frame: Frame, name: str) -> Parts:
@@ -144,7 +144,8 @@ def delivery_parts(delivery: Delivery, name: str) -> Parts:
 
 
 class Reader:
-    """A consumer that reads an address twice, because all messages are redelivered once."""
+    """A consumer that reads all messages of an address twice: at first delivery and at
+    redelivery."""
 
     def __init__(self, target: Bench, place: Queue, protocol: str) -> None:
         self.target = target
@@ -152,7 +153,8 @@ class Reader:
         self.protocol = protocol
 
     def read(self, count: int) -> list[Parts]:
-        """The parts of ``count`` messages after the fillers, and those of their redelivery."""
+        """Return the parts of ``count`` messages after the fillers, and those of their
+        redelivery."""
         once = self._once(count, settle=False)
         return [*once, *self._once(count, settle=True)]
 
@@ -226,7 +228,7 @@ def without_fillers(target: Bench, place: Queue) -> None:
 
 def judge(target: Bench, reader: str, kinds: list[str]) -> None:
     """Send messages to an address in memory and to one that pages, and compare what a ``reader``
-    receives. The differing part decides which sentence is broken."""
+    receives. The differing part decides which requirement is broken."""
     paged = small_addresses.destination(target, "page")
     plain = target.destination(name=target.fresh_name().ljust(len(paged.name), "x"))
     in_memory, on_pages = sending(target, plain, kinds), sending(target, paged, kinds)
@@ -263,18 +265,18 @@ SOME_KINDS = st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=4)
 @case(NONE_LOST, MARKED, HEADERS, BODY, CROSSED, CROSSED_BODY, needs=NEEDS)
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_a_paged_message_is_as_it_was_for_stomp(target: Bench, kinds: list[str]) -> None:
-    """Messages of several kinds are sent to an address in memory and to one that pages: a consumer
-    of STOMP 1.2 receives the same from both, at first delivery and at redelivery.
+    """Messages of several kinds are sent to an address in memory and to one that pages. A STOMP 1.2
+    consumer receives the same from both, at first delivery and at redelivery.
 
-    One scenario: the differing part decides which sentence is broken."""
+    One scenario: the differing part decides which requirement is broken."""
     judge(target, "1.2", kinds)
 
 
 @case(NONE_LOST, TEXT, needs=NEEDS | {"stomp-1.0"})
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_paged_text_is_text(target: Bench, kinds: list[str]) -> None:
-    """Messages of several kinds are sent to an address in memory and to one that pages: a consumer
-    of STOMP 1.0 gets a content-length with the same messages from both."""
+    """Messages of several kinds are sent to an address in memory and to one that pages. A STOMP 1.0
+    consumer gets a content-length with the same messages from both."""
     judge(target, "1.0", kinds)
 
 
@@ -283,8 +285,8 @@ def test_paged_text_is_text(target: Bench, kinds: list[str]) -> None:
 )
 @over(examples=2, always=corners, situations=tuple(KINDS), kinds=SOME_KINDS)
 def test_a_paged_message_is_as_it_was_for_amqp(target: Bench, kinds: list[str]) -> None:
-    """Messages of several kinds are sent to an address in memory and to one that pages: a consumer
-    of AMQP receives the same sections from both, at first delivery and at redelivery.
+    """Messages of several kinds are sent to an address in memory and to one that pages. An AMQP
+    consumer receives the same sections from both, at first delivery and at redelivery.
 
-    One scenario: the differing part decides which sentence is broken."""
+    One scenario: the differing part decides which requirement is broken."""
     judge(target, "amqp", kinds)

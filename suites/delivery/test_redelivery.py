@@ -44,8 +44,8 @@ def judge(
 @pytest.mark.parametrize("ack", ["client", "client-individual"])
 def test_unsettled_messages_come_again_in_their_order(target: Bench, how: str, ack: str) -> None:
     """A consumer that holds five messages is lost, or leaves by DISCONNECT or UNSUBSCRIBE. The next
-    consumer gets all five in their order, before later messages. The queue's order is not that of
-    sending: if the broker has transactions, the second to fourth message were sent first, in a
+    consumer gets all five in the queue's order, before later messages. This is not the order of
+    sending if the broker has transactions: the second to fourth messages were sent first, in a
     transaction."""
     queue, consumer, producer = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     one, *within, last = numbered(5)
@@ -91,8 +91,8 @@ def test_what_comes_back_goes_before_what_waits(target: Bench) -> None:
 @case(BACK, FIFO, needs={"queue-semantics", "consumer-window"})
 @pytest.mark.parametrize("leaving", ["abc", "acb", "bac", "bca", "cab", "cba"])
 def test_what_several_give_back_is_in_order_again(target: Bench, leaving: str) -> None:
-    """Three subscriptions hold one message each while three messages wait, and end in any order.
-    The next consumer gets all six in the order of sending."""
+    """Three subscriptions hold one message each, three messages wait, and the subscriptions end in
+    any order. The next consumer gets all six in the order of sending."""
     queue, consumer = target.destination(), target.stomp("1.2")
     for name in "abc":
         consumer.subscribe(queue, name, ack="client", headers={"consumer-window-size": "0"})
@@ -173,7 +173,7 @@ def test_what_a_core_transaction_gave_back_is_marked(
     target: Bench, ends: list[str], count: int
 ) -> None:
     """A CORE consumer acknowledges messages in transactions, each of which is rolled back or lost.
-    Each redelivery says that it is not the first, and the first deliveries do not."""
+    Each redelivery has a delivery count above one; first deliveries do not."""
     name, producer = target.fresh_name(), target.core()
     producer.create_queue(name)
     for number in range(count):

@@ -35,22 +35,22 @@ SEND, SUBSCRIBE = "destination-type", "subscription-type"
 
 
 def place(name: str, kind: str | None) -> Destination:
-    """A destination whose type the headers state; None if they do not state it."""
+    """A destination whose type is stated by headers; None: not stated."""
     if kind is None:
         return Destination(name)
     return Destination(name, ((SEND, kind),), ((SUBSCRIBE, kind),))
 
 
 def fresh(target: Bench, kind: str | None, prefix: str = "") -> Destination:
-    """Return an unused destination, with ``prefix`` before its name."""
+    """Return an unused destination whose name has this ``prefix``."""
     return place(prefix + target.destination().name, kind)
 
 
 def copies(
     target: Bench, producer: StompPeer, to: Destination, listeners: list[StompPeer], expected: int
 ) -> int:
-    """Return the number of copies of ten messages that two subscriptions get: ten from a queue,
-    twenty from a topic."""
+    """Return how many copies of ten messages two subscriptions get: ten from a queue, twenty from a
+    topic."""
     before = sum(listener.messages_seen for listener in listeners)
     publish_all(producer, to, numbered(10))
     target.wait_until(
@@ -104,7 +104,7 @@ def test_the_headers_decide_what_a_new_destination_is(target: Bench, kind: str) 
     ),
 )
 def test_any_other_value_is_refused(target: Bench, header: str, value: str) -> None:
-    """SEND whose destination-type, or SUBSCRIBE whose subscription-type, is neither ANYCAST nor
+    """SEND with a destination-type, or SUBSCRIBE with a subscription-type, other than ANYCAST or
     MULTICAST is not confirmed. With a valid value it is confirmed first."""
     good, bad = fresh(target, "ANYCAST"), fresh(target, None)
     with bystander(target, "1.2"):
@@ -129,7 +129,7 @@ def test_any_other_value_is_refused(target: Bench, header: str, value: str) -> N
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_headers_the_address_setting_decides(target: Bench, kind: str) -> None:
     """SUBSCRIBE and SEND without routing headers use a name whose first word is anycast or
-    multicast: the default routing types of the matching address-setting apply."""
+    multicast. The default routing types of the matching address-setting apply."""
     to = fresh(target, None, prefix=f"{kind.lower()}.")
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
@@ -143,7 +143,7 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
     target: Bench, kind: str
 ) -> None:
     """Before any SUBSCRIBE, a SEND without routing headers goes to a new name whose first word is
-    anycast or multicast: an anycast message waits in the queue; a multicast message is lost."""
+    anycast or multicast. An anycast message waits in the queue; a multicast message is lost."""
     to = fresh(target, None, prefix=f"{kind.lower()}.")
     producer, consumer = target.stomp("1.2"), target.stomp("1.2")
     producer.publish(to, b"early")
@@ -161,15 +161,15 @@ def test_a_message_that_says_nothing_goes_where_the_address_setting_says(
 
 @case(NAME_IS_ADDRESS, needs={"routing-headers"})
 def test_one_name_is_one_address(target: Bench) -> None:
-    """Separate connections use one name: messages of one reach the other. A name that differs in
-    one letter, or only in its case, is another address."""
+    """Two connections use the same name: messages of one reach the other. A name that differs in
+    one letter, or only in case, is another address."""
     to = fresh(target, "ANYCAST")
     names = (to.name, to.name + "x", to.name.upper())
     listeners = [target.stomp("1.2") for _ in names]
     for listener, name in zip(listeners, names, strict=True):
         listener.subscribe(place(name, "ANYCAST"))
     producer = target.stomp("1.2")
-    for name in names:  # twice: if two names were one queue, its round robin would hide that
+    for name in names:  # twice: round robin would hide that two names are one queue
         publish_all(producer, place(name, "ANYCAST"), [name.encode()] * 2)
     received = [bodies(collect(target, listener, 2)) for listener in listeners]
     target.record_finding(
@@ -288,8 +288,8 @@ def test_an_address_setting_matches_whole_words(
     ],
 )
 def test_the_most_specific_address_setting_counts(target: Bench, name: str, kind: str) -> None:
-    """Several address-settings match a name: the literal one applies before one with *, that before
-    one with #, and of those the longer one."""
+    """Several address-settings match a name. A literal match takes precedence over one with *, and
+    that over one with #; of two with #, the longer applies."""
     to = place(name.format(target.destination().name), None)
     listeners = two_listeners(target, to)
     got = copies(target, target.stomp("1.2"), to, listeners, EXPECTED[kind])
@@ -351,7 +351,7 @@ def test_a_send_to_a_new_queue_is_kept(target: Bench) -> None:
 
 @case(AUTO_CREATED, needs={"routing-headers"})
 def test_a_send_to_a_new_topic_is_kept_for_nobody(target: Bench) -> None:
-    """A message is sent to a new multicast name: a later subscriber gets only later messages."""
+    """A message is sent to a new multicast name. A later subscriber gets only later messages."""
     to, producer, consumer = fresh(target, "MULTICAST"), target.stomp("1.2"), target.stomp("1.2")
     producer.publish(to, b"early", proves=AUTO_CREATED)
     consumer.subscribe(to)
@@ -386,7 +386,7 @@ def test_the_host_of_connect_changes_nothing(target: Bench, host: str, spoken: s
 
 @case(ALL_VERSIONS, needs={"routing-headers"})
 def test_all_three_versions_are_spoken(target: Bench) -> None:
-    """A client of each STOMP version connects: clients of any two versions exchange messages."""
+    """A client of each STOMP version connects. Clients of any two versions exchange messages."""
     peers = {version: target.peer(version) for version in ("1.0", "1.1", "1.2")}
     queues = {version: fresh(target, "ANYCAST") for version in peers}
     for version, peer in peers.items():

@@ -1,7 +1,7 @@
 """STOMP's own requirements hold for any number of messages and clients, on any broker.
 
-The number may be of waiting messages, of messages per ACK or per transaction, or of transactions,
-subscriptions, connections or outstanding receipts. The amounts are those of
+The cases vary the number of waiting messages, of messages per ACK or per transaction, and of
+transactions, subscriptions, connections or outstanding receipts. The amounts are those of
 :mod:`brokerproof.suites.steps.amounts`.
 """
 
@@ -39,7 +39,7 @@ STOMP = {
     )
     for version in ("1.1", "1.2")
 }
-"""What STOMP itself requires: no order, and a redelivery only if one was seen before."""
+"""What STOMP itself requires: no order, and redeliveries only of messages seen before."""
 CONNECTIONS = 200
 """The most connections that a case opens at a time."""
 
@@ -49,9 +49,9 @@ CONNECTIONS = 200
 def test_a_history_of_stomp_of_any_length_is_conserved(
     target: Bench, version: str, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
-    """Any number of messages goes through a queue, also in transactions, while consumers settle any
-    number of them with one ACK and leave. Each arrives, and not again once it is acknowledged. One
-    scenario: the sentences constrain one history."""
+    """Any number of messages passes through a queue, also in transactions, while consumers settle
+    any number of them with one ACK and leave. Each arrives, and not again once it is acknowledged.
+    One scenario: the requirements constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, STOMP[version], ("stomp", "stomp"), plan, version=version)
 
@@ -60,7 +60,7 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
 @amounts.over_amounts(examples=2)
 def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
     """Any number of SENDs is sent in one write, each with a receipt. Each gets its RECEIPT, once,
-    and a consumer gets each message. One scenario: what is confirmed must arrive."""
+    and a consumer gets each message. One scenario: confirmed messages must arrive."""
     count = amounts.at(target, position, least=1, piped=True)
     peer, to = target.stomp(version), target.destination()
     names = [peer.next_receipt() for _ in range(count)]
@@ -72,7 +72,8 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
     wait_while_frames_come(target, peer, lambda: len(peer.inbox) >= count)
     times = Counter(item.get("receipt-id") for item in peer.inbox if is_receipt.accepts(item))
     wrong = [name for name in names if times[name] != 1]
-    # RECEIPT is due for processed frames, and nobody knows how many a broken connection processed.
+    # RECEIPT is due for processed frames; how many were processed on a broken connection is
+    # unknown.
     words = f"{len(wrong)} of {count} receipts did not arrive exactly once: {peer.instead()}"
     target.control(peer.ended is None or not wrong, words)
     target.record_finding(
@@ -95,7 +96,7 @@ def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: i
 @amounts.over_amounts(examples=10)
 def test_any_number_of_transactions_is_open(target: Bench, version: str, position: int) -> None:
     """Any number of transactions may be open, each with one SEND. Every other one is committed and
-    the rest are aborted: exactly the messages of the committed ones arrive."""
+    the rest are aborted. Exactly the messages of the committed ones arrive."""
     count = amounts.at(target, position, least=2, most=2000)
     peer, to = target.stomp(version), target.destination()
     names = [f"{peer.transaction}-{number}" for number in range(count)]
@@ -126,8 +127,9 @@ def test_any_number_of_subscriptions_gets_a_copy(
     target: Bench, version: str, position: int
 ) -> None:
     """A connection has any number of subscriptions to a topic; two of them have already received a
-    copy each. Each gets each message."""
-    # Each may be its own queue, which costs a real broker milliseconds that other cases wait for.
+    copy each. Every subscription gets every message."""
+    # A real broker may need milliseconds to create a queue for each, for which other cases must
+    # wait.
     most = 10_000 if target.virtual else 150
     count = amounts.at(target, position, least=2, most=most)
     topic, peer = target.destination(RoutingType.MULTICAST), target.stomp(version)
@@ -163,7 +165,7 @@ def test_any_number_of_subscriptions_gets_a_copy(
 @case("STOMP12-RCPT-01", "STOMP12-SUB-02", needs={"stomp-1.2", "anycast"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_connections_is_served(target: Bench, position: int) -> None:
-    """Any number of connections is open at a time. Each is answered, and what each sends
-    arrives."""
+    """Any number of connections are open at a time. Each is answered, and the message that each
+    sends arrives."""
     rules = ("STOMP12-SUB-02", "STOMP12-RCPT-01")
     judge_connections(target, StompQueueClient, position, CONNECTIONS, *rules)

@@ -1,7 +1,7 @@
 """In the ActiveMQ family, a used and emptied destination has as much room as a fresh one.
 
 (ActiveMQ documentation, producer flow control; fixtures/brokers/activemq.) Messages enter and leave
-a queue and a topic in several ways. When no message is left, the broker's statistics report no
+a queue and a topic in several ways. Once no message is left, the broker's statistics report no
 memory in use, and the destination accepts exactly as many messages up to its limit as a fresh one.
 """
 
@@ -35,7 +35,7 @@ SHORT_MS = 1000
 
 
 class Used:
-    """A queue or topic with flow control, and the ways in which messages enter and leave it."""
+    """A queue or topic with flow control, and ways for messages to enter and leave it."""
 
     def __init__(self, target: Bench, routing: RoutingType) -> None:
         self.target = target
@@ -50,7 +50,7 @@ class Used:
         consumer.peer.close_socket()
 
     def leave(self, how: str) -> None:
-        """A consumer that received one message while more wait for it ends by ``how``."""
+        """End a consumer by ``how`` after it has received one of several waiting messages."""
         consumer = StompConsumer(self.target, self.to, prefetch=1)
         producer = StompProducer(self.target)
         for number in range(SOME):
@@ -60,7 +60,7 @@ class Used:
         consumer.peer.close_socket(CloseHow.RESET if how == "RESET" else CloseHow.EOF)
 
     def transact(self, end: int | None) -> None:
-        """Send messages in a transaction that ``end`` ends; None: the connection is closed."""
+        """Send messages in a transaction that ``end`` ends; None: close the connection."""
         peer, name = self.target.openwire(), openwire_queue(self.to.name)
         transaction = begin(peer, 1)
         producer = peer.open_producer(name)
@@ -88,7 +88,7 @@ class Used:
         peer.close_socket()
 
     def expire(self, *, held: bool) -> None:
-        """Messages expire while they wait or (``held``) at a consumer that then leaves."""
+        """Let messages expire while they wait or (``held``) at a consumer that then leaves."""
         peer, name = self.target.openwire(), openwire_queue(self.to.name)
         producer, consumer = peer.open_producer(name), peer.open_consumer(name)
         instant = 0
@@ -96,7 +96,7 @@ class Used:
             data = body(0, SIZE)
             message = peer.message(producer, name, data, expiration=instant and instant + SHORT_MS)
             peer.answered(peer.publish(message, response=True))
-            if not instant:  # the first one shows the broker's clock
+            if not instant:  # the first message shows the broker's clock
                 first = peer.expect(dispatch(consumer))
                 instant = first["message"]["brokerInTime"]
                 peer.ack(first)
@@ -155,8 +155,8 @@ OF_TOPICS = tuple(WAYS)[:4]
     ways=st.lists(st.sampled_from(list(WAYS)), min_size=1, max_size=4),
 )
 def test_a_used_queue_has_as_much_room_as_a_fresh_one(target: Bench, ways: list[str]) -> None:
-    """Messages enter and leave a queue in several ways, none of which leaves a message or memory in
-    use. The queue then accepts as many messages up to its limit as a fresh one."""
+    """Messages enter and leave a queue in several ways until none is left. No memory is in use, and
+    the queue accepts as many messages up to its limit as a fresh one."""
     fresh = Used(target, RoutingType.ANYCAST).capacity()
     used = Used(target, RoutingType.ANYCAST)
     for way in ways:
@@ -176,8 +176,8 @@ def test_a_used_queue_has_as_much_room_as_a_fresh_one(target: Bench, ways: list[
     ways=st.lists(st.sampled_from(OF_TOPICS), min_size=1, max_size=3),
 )
 def test_a_used_topic_has_all_of_its_room(target: Bench, ways: list[str]) -> None:
-    """Messages of a topic are consumed, or wait for a subscriber whose connection ends. After each
-    of these, no memory is in use."""
+    """Messages of a topic are consumed, or wait for a subscriber whose connection ends. Each time,
+    no memory is in use afterwards."""
     used = Used(target, RoutingType.MULTICAST)
     for way in ways:
         WAYS[way](used)

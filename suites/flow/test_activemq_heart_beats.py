@@ -20,7 +20,7 @@ NO_LESS = "ACTIVEMQ-STOMP-hb-2"
 GRACE = "ACTIVEMQ-STOMP-hb-3"
 NEEDS = {"stomp-1.2", "heart-beat", "heart-beat-grace"}
 LOOKS = 3
-"""A silent client is disconnected at the third check at the latest."""
+"""The broker disconnects a silent client at the third check at the latest."""
 
 
 def multiplier(parameters: Parameters) -> float:
@@ -63,8 +63,8 @@ def allowed(target: Bench, acceptor: str, promised: int) -> Duration:
 def test_a_silent_client_is_given_up_in_time_and_not_before(
     target: Bench, acceptor: str, promised: int, beats: int
 ) -> None:
-    """A client sends heartbeats as agreed and falls silent: the connection is closed after the
-    agreed silence times the connector's multiplier, and not before."""
+    """A client sends heartbeats as agreed and falls silent. The broker closes the connection after
+    the agreed interval times the connector's multiplier, and not before."""
     requirements = (
         (SILENCE, NO_LESS) if multiplier(target.parameters(acceptor)) == 1.0 else (SILENCE,)
     )

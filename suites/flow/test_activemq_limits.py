@@ -1,4 +1,4 @@
-"""Producers at the limit of an ActiveMQ destination: which producers wait, and from which byte on.
+"""Producers at the limit of an ActiveMQ destination: which ones wait, and from which byte on.
 
 (ActiveMQ documentation, producer flow control; the targets are configured with
 fixtures/brokers/activemq/flow.xml.)
@@ -54,7 +54,7 @@ def test_a_message_waits_from_the_very_octet(
     target: Bench, protocol: str, gap: int, sizes: list[int]
 ) -> None:
     """A queue is filled with non-persistent messages to its limit, or some bytes below or above.
-    Below, one more is accepted; from the limit on it is answered only once there is room."""
+    Below the limit it accepts one more; from the limit on it answers only once it has room."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     limit, scale = to.policy.memory_limit, Scale(target, producer, statistics)
     data = scale.bodies(limit + gap, sizes)
@@ -85,8 +85,8 @@ def test_a_message_waits_from_the_very_octet(
     size=st.integers(10, 5000),
 )
 def test_who_waits_does_not_hold_up_a_stomp_connection(target: Bench, full: int, size: int) -> None:
-    """SENDs of one connection wait at several full queues; its other SENDs, deliveries and ACKs
-    continue, and room at one queue confirms only the SEND to it."""
+    """SENDs of one connection wait at several full queues. Its other SENDs, deliveries and ACKs
+    continue. Once one queue has room, only the SEND to that queue is confirmed."""
     statistics, producer, other = target.statistics(), StompProducer(target), place(target, "off")
     waiting = []
     for _ in range(full):
@@ -185,7 +185,7 @@ def test_who_asks_for_nothing_is_stalled(target: Bench, pushed: int, size: int) 
     size=st.integers(200, 6000),
 )
 def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size: int) -> None:
-    """Producers send many times the queue's capacity without waiting: the queue exceeds its limit
+    """Producers send many times the queue's capacity without waiting. The queue exceeds its limit
     by at most one message of each, and every message arrives once, in its producer's order."""
     statistics, to = target.statistics(), place(target, "vm")
     crowd = [StompProducer(target) for _ in range(producers)]
@@ -212,7 +212,7 @@ def test_a_burst_does_not_get_past_the_limit(target: Bench, producers: int, size
 @case(SWITCHED_OFF, WAITS, needs=NEEDS)
 @both
 def test_flow_control_can_be_switched_off_for_a_queue(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit: the one without flow control accepts many times that; the
+    """Two queues have the same limit. The one without flow control accepts many times that; the
     other makes its producer wait."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     on, off = place(target, "vm"), place(target, "off")
@@ -254,8 +254,8 @@ def test_flow_control_can_be_switched_off_for_a_topic(target: Bench) -> None:
 @case(FILES, needs=NEEDS)
 @both
 def test_a_cursor_in_files_never_reaches_the_limit(target: Bench, protocol: str) -> None:
-    """Two queues have the same limit: the one with a file cursor accepts many times that, and its
-    messages arrive once, in order; the other keeps its limit."""
+    """Two queues have the same limit. The one with a file cursor accepts many times that, and its
+    messages arrive once, in order; the other keeps to its limit."""
     statistics, producer = target.statistics(), PRODUCERS[protocol](target)
     memory, files = place(target, "vm"), place(target, "file")
     size, limit = 1000, files.policy.memory_limit

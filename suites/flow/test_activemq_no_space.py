@@ -1,4 +1,4 @@
-"""ActiveMQ configured to refuse a send when there is no room, immediately or after a time-out.
+"""ActiveMQ configured to refuse a send for lack of room, immediately or after a time-out.
 
 (ActiveMQ documentation, "Configure Client-Side Exceptions"; fail.xml and timeout.xml in
 fixtures/brokers/activemq.)
@@ -49,7 +49,8 @@ def refused(
     bounds: tuple[Duration, Duration],
     since: int,
 ) -> None:
-    """The message must be refused within ``bounds`` after ``since``; over AMQP, with a reason."""
+    """Judge that the message is refused within ``bounds`` after ``since``; over AMQP, with a
+    reason."""
     producer.expect(offered, "refused", "a message for which there is no room", proves)
     target.judge_duration(
         proves, "until it was refused", producer.answered_at(offered) - since, bounds, since
@@ -72,8 +73,8 @@ def refused(
 def test_a_send_without_room_fails_at_once(
     target: Bench, protocol: str, gap: int, sizes: list[int]
 ) -> None:
-    """A queue is filled to its limit or slightly below or above. Below, one more message is
-    accepted; from the limit on it is refused immediately with the reason. The connection
+    """A queue is filled to its limit or slightly below or above. Below the limit it accepts one
+    more message; from the limit on it refuses it immediately, with the reason. The connection
     continues."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     data = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
@@ -103,7 +104,7 @@ def test_a_transaction_whose_send_finds_no_room_is_whole(
     target: Bench, before: int, behind: int
 ) -> None:
     """In a transaction, one SEND without receipt goes to a full queue, the rest have room. Either
-    the COMMIT is confirmed and all messages arrive, or it is not and none does."""
+    COMMIT is confirmed and all messages arrive, or it is not confirmed and none arrives."""
     _, _, full, count = full_of(target, "stomp")
     to, producer = place(target, "vm"), target.stomp()
     named = {"transaction": producer.transaction}
@@ -161,7 +162,7 @@ def test_a_send_without_room_fails_after_the_time(
 
 
 def earlier(target: Target) -> st.SearchStrategy[Duration]:
-    """Return how long before the time-out there is room; on real, slower hosts it is longer."""
+    """Return how long before the time-out to make room; longer on real, slower hosts."""
     return st.sampled_from(
         [ms(50), ms(500), ms(2900)]
         if target.clock is Clock.VIRTUAL
@@ -174,7 +175,7 @@ def earlier(target: Target) -> st.SearchStrategy[Duration]:
 @over(examples=6, always=lambda target: [{"early": ms(1500)}], early=earlier)
 def test_room_in_time_saves_a_send(target: Bench, protocol: str, early: Duration) -> None:
     """A consumer makes room at a full queue shortly before a waiting message's time-out. The
-    message is accepted immediately and arrives. One scenario: room ends the wait."""
+    message is accepted immediately and arrives. One scenario: freed room must end the wait."""
     _, producer, to, count = full_of(target, protocol)
     since = target.now()
     waiting = producer.offer(to, body(count, 20))

@@ -44,13 +44,13 @@ RESOURCE = "ResourceAllocationException"
 
 
 class Window:
-    """A producer with a window, as its client keeps account of it: bytes sent and acknowledged."""
+    """The client's account of a producer with a window: bytes sent and acknowledged."""
 
     def __init__(self, target: Bench, producer: OpenWireProducer, to: Place) -> None:
         self.target, self.producer, self.to = target, producer, to
         self.id = producer.producer(to)
         self.costs: list[int] = []
-        """Bytes of the window that each sent message takes, in order."""
+        """Bytes of the window that each sent message occupies, in order."""
         self.acks: list[int] = []
         """The acknowledged sizes, in order."""
 
@@ -66,7 +66,7 @@ class Window:
         self.producer.peer.publish(message)
 
     def room(self, size: int, within: Duration) -> bool:
-        """Wait for room for one more message: a client may send while any of the window is left."""
+        """Wait for room for one more message. A client may send while any of its window is left."""
 
         def there() -> bool:
             return self.outstanding < self.producer.window or self.producer.ended()
@@ -91,13 +91,13 @@ def corners(target: Target) -> list[dict[str, Any]]:
 )
 def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: int) -> None:
     """A producer with a window sends without waiting for Responses. Each accepted message gets a
-    ProducerAck with its size, but none from the queue's limit on; once there is room, all messages
-    are acknowledged and arrive in order. One scenario: only a full window can reopen."""
+    ProducerAck with its size, but none from the queue's limit on. Once the queue has room, all
+    messages are acknowledged and arrive in order. One scenario: only a full window can reopen."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, other = place(target, "vm"), place(target, "off")
     weight = Scale(target, producer, statistics).weight(size)
     limit = to.policy.memory_limit
-    fits = -(-limit // weight)  # as many as there are when the limit is reached
+    fits = -(-limit // weight)  # as many as the queue has at its limit
     books, most = Window(target, producer, to), 0
     while books.room(size, QUIET if len(books.costs) >= fits else PATIENCE):
         target.require(
@@ -140,7 +140,7 @@ def test_a_window_bounds_what_is_outstanding(target: Bench, window: int, size: i
 )
 def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: int) -> None:
     """Two of three producers of a connection wait at full queues, for a Response and for a
-    ProducerAck. The third continues, and room at one queue releases only its producer. One
+    ProducerAck. The third continues, and room at one queue releases only that queue's producer. One
     scenario: it takes both kinds of waiting on one connection."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     first, second, other = place(target, "vm"), place(target, "vm"), place(target, "off")
@@ -181,8 +181,8 @@ def test_producers_of_a_connection_are_slowed_one_by_one(target: Bench, window: 
 def test_a_producer_without_window_or_response_stalls_its_connection(
     target: Bench, pushed: int
 ) -> None:
-    """A producer without window sends to a full queue and asks for no Response. Nothing on its
-    connection is answered until there is room; another connection continues."""
+    """A producer without a window sends to a full queue and asks for no Response. The broker
+    answers nothing on its connection until the queue has room; another connection continues."""
     statistics, owner, stalled = (
         target.statistics(),
         StompProducer(target),
@@ -231,8 +231,9 @@ def refused(
 
 @case(AT_ONCE, needs={*BASE, "send-fail"})
 def test_a_message_without_room_fails_at_once(target: Bench) -> None:
-    """A message to a full queue gets an ExceptionResponse with ResourceAllocationException
-    immediately. The connection continues, and once there is room the message is accepted."""
+    """A message to a full queue immediately gets an ExceptionResponse with
+    ResourceAllocationException. The connection continues, and the queue accepts the message once it
+    has room."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for number in range(2):
@@ -262,7 +263,8 @@ def test_a_transaction_whose_message_finds_no_room_is_whole(
     target: Bench, before: int, behind: int
 ) -> None:
     """One message of a transaction goes to a full queue without requesting a Response; the rest
-    have room. Either the commit gets a Response and all arrive, or it does not and none does."""
+    have room. Either the commit gets a Response and all messages arrive, or it does not and none
+    arrives."""
     statistics, producer = target.statistics(), OpenWireProducer(target)
     full, to = place(target, "vm"), place(target, "vm")
     count = filled(target, producer, statistics, full, 1000)
@@ -305,7 +307,7 @@ def test_what_waited_for_room_ends_with_its_transaction(
     target: Bench, protocol: str, window: int, lost: bool
 ) -> None:
     """A message of a transaction waits at a full queue, and its transaction is rolled back or its
-    connection is lost. Once there is room, it does not arrive, and takes no memory."""
+    connection is lost. Once the queue has room, the message does not arrive and uses no memory."""
     statistics, producer = target.statistics(), OpenWireProducer(target, window=window)
     to, waiting = place(target, "vm"), target.stomp("1.1")
     count = filled(target, StompProducer(target), statistics, to, 1000)
@@ -339,9 +341,9 @@ def test_what_waited_for_room_ends_with_its_transaction(
     early=st.sampled_from([None, ms(1000), ms(2500)]),
 )
 def test_a_message_without_room_fails_after_the_time(target: Bench, early: Duration | None) -> None:
-    """A message to a full queue gets its ExceptionResponse at its time-out, or its Response as soon
-    as there is room. Another producer of the connection continues. One scenario: both ends of the
-    wait begin with the same full queue."""
+    """A message to a full queue gets an ExceptionResponse at its time-out, or a Response as soon as
+    the queue has room. Another producer of the connection continues. One scenario: both outcomes of
+    the wait begin with the same full queue."""
     statistics, producer, to = target.statistics(), OpenWireProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     wait, since = waits_for(target), target.now()

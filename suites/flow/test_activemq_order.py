@@ -1,4 +1,4 @@
-"""Under ActiveMQ's flow control a producer's messages stay in order even if only some had to wait.
+"""Under ActiveMQ's flow control a producer's messages stay in order even if only some must wait.
 
 (ActiveMQ documentation, "How do I preserve order of messages"; fixtures/brokers/activemq/flow.xml.)
 """
@@ -42,8 +42,8 @@ def out_of_place(numbers: list[int]) -> str:
     pushed=st.integers(1, 3),
 )
 def test_who_waits_is_not_overtaken_by_who_stalls(target: Bench, waiting: int, pushed: int) -> None:
-    """A producer sends to a full queue with a receipt, then without, then with one. Once a consumer
-    makes room, the messages arrive in that order."""
+    """A producer sends to a full queue with a receipt, without one, and again with one. Once a
+    consumer makes room, the messages arrive in that order."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "vm")
     count = filled(target, producer, statistics, to, 1000)
     for _ in range(waiting):
@@ -71,7 +71,7 @@ def test_who_waits_is_not_overtaken_by_who_comes_later(
     target: Bench, protocol: str, size: int
 ) -> None:
     """A producer sends many times a queue's capacity without waiting for answers, while a consumer
-    acknowledges. The messages arrive in order, as they do from a queue without flow control."""
+    acknowledges. The messages arrive in order, as from a queue without flow control."""
     count = 150
     detail = f"of {count} messages of {size} bytes"
     for kind in ("off", "vm", "off"):

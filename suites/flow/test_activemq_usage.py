@@ -1,8 +1,8 @@
 """ActiveMQ's broker-wide limits on memory, store and temporary store, and their flow control.
 
 (ActiveMQ documentation, "System usage" and "Disabling Flow Control";
-fixtures/brokers/activemq/usage.xml.) These cases use up the resources of a whole broker, so they
-run one after the other on separate targets, and each case restores the initial state.
+fixtures/brokers/activemq/usage.xml.) Each case uses up the resources of a whole broker, so the
+cases run one after another on separate targets, and each restores the initial state.
 """
 
 import pytest
@@ -43,8 +43,8 @@ NEEDS = {"stomp-1.2", "amqp", "system-usage", "statistics"}
 SIZE = 10_000
 """Bytes of a body: a few messages fill the available room."""
 FULL: Duration = seconds(4)
-"""After this time without an answer, the send waits for room: writing to a disk takes less time,
-even on a busy host."""
+"""A send without an answer after this time waits for room: even on a busy host, a write to disk
+takes less time."""
 MOST_BESIDES = 1500
 """Bytes that a message may take on disk beyond its body: its headers and its index entry."""
 SPARE = 250_000
@@ -56,7 +56,7 @@ def used(statistics: Statistics, kind: str) -> int:
 
 
 def empty(target: Bench, statistics: Statistics, kind: str) -> int:
-    """Return how much is in use before the case begins. Control: it is little."""
+    """Return the amount in use before the case begins. Control: at most half of the limit."""
     limit, deadline = broker_limit(target, kind), target.now() + PATIENCE
     while (before := used(statistics, kind)) > limit // 2 and target.now() < deadline:
         target.advance(QUIET)
@@ -74,8 +74,8 @@ def on_disk(
     proves: tuple[str, ...],
 ) -> tuple[int, str]:
     """Send messages until one is not answered. Return the number of accepted messages, and the
-    unanswered message. Require that this happens exactly at the limit of ``kind``, of which
-    ``before`` bytes were in use."""
+    unanswered message. Require that this happens at the limit of ``kind``, of which ``before``
+    bytes were in use."""
     limit, count = broker_limit(target, kind), 0
     least = (limit - before - SPARE) // (SIZE + MOST_BESIDES)
     while True:
@@ -95,7 +95,7 @@ def on_disk(
 
 @case(LIMITS, WAITS, ONE_BY_ONE, needs=NEEDS)
 def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
-    """Two queues without limits of their own fill the broker's memory: a producer to either queue
+    """Two queues without limits of their own fill the broker's memory. A producer to either queue
     then waits, and continues when its connection consumes messages."""
     statistics, producer = target.statistics(), StompProducer(target)
     limit, weight = broker_limit(target, "memory"), Scale(target, producer, statistics).weight(SIZE)
@@ -106,8 +106,8 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
         which = sum(sent) % 2
         producer.send(queues[which], body(sent[which], SIZE), proves=LIMITS)
         sent[which] += 1
-    # Memory in use at the start may have been freed since; the statistics' own queries briefly take
-    # some too.
+    # Memory in use at the start may have been freed since, and queries for statistics briefly use
+    # some.
     least, most = (limit - before) // weight, limit // weight + 1
     target.judge_count(
         LIMITS, "messages in all of the memory", sum(sent), (least, most), "messages"
@@ -134,7 +134,7 @@ def test_all_of_the_memory_can_be_used_up(target: Bench) -> None:
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
     """Persistent messages fill the store and their producer waits, while non-persistent ones are
-    accepted. Once the queue is consumed, the producer continues."""
+    accepted. Once the queue's messages are consumed, the producer continues."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, "vm")
     before = empty(target, statistics, "store")
@@ -152,7 +152,7 @@ def test_all_of_the_store_can_be_used_up(target: Bench) -> None:
 @case(LIMITS, WAITS, needs=NEEDS)
 def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
     """Non-persistent messages fill the temporary store and their producer waits, while persistent
-    ones are accepted. Once the queue is consumed, the producer continues."""
+    ones are accepted. Once the queue's messages are consumed, the producer continues."""
     statistics, producer, other = target.statistics(), StompProducer(target), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN)
     before = empty(target, statistics, "temp")
@@ -169,8 +169,8 @@ def test_all_of_the_temporary_store_can_be_used_up(target: Bench) -> None:
 @case(LIMITS, ONE_BY_ONE_ON_DISK, needs=NEEDS)
 @pytest.mark.parametrize("kind", ["store", "temp"])
 def test_who_waits_for_disk_does_not_hold_up_its_connection(target: Bench, kind: str) -> None:
-    """A SEND waits because the disk has no room for its kind of message; a SEND of the other kind
-    on the same connection is confirmed."""
+    """A SEND waits because the store for its kind of message is full; a SEND of the other kind on
+    the same connection is confirmed."""
     statistics, producer = target.statistics(), StompProducer(target)
     to, beside = place(target, PLAIN), place(target, PLAIN if kind == "temp" else "vm")
     before = empty(target, statistics, kind)
@@ -215,7 +215,7 @@ SMALL = st.sampled_from(
 @case(TO_THE_DISK, LIMITS, needs={*NEEDS, RECONFIGURABLE})
 @over(examples=4, where=SMALL, kind=st.sampled_from(["store", "temp"]))
 def test_a_small_disk_is_used_up(target: Bench, where: Where, kind: str) -> None:
-    """A broker's limit exceeds its disk: without flow control it accepts messages until the disk is
+    """A broker's limit exceeds its disk. Without flow control it accepts messages until the disk is
     full; then a producer waits, and all messages arrive."""
     statistics, producer, to = target.statistics(), StompProducer(target), place(target, "off")
     before = empty(target, statistics, kind)

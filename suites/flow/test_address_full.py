@@ -1,8 +1,8 @@
-"""AMQP at the exact byte that fills an address: refused, dropped, or no credit (ARTEMIS-PAGING-8).
+"""AMQP at the exact byte that fills an address: refusals, drops, or no credit (ARTEMIS-PAGING-8).
 
-First the charge for a message is measured. Then an address is filled to one byte below its limit,
-to the limit, and to one byte above. Each message is sent after the answer to the previous one,
-because in a burst only bounds are certain.
+Each case measures the charge for a message and then fills an address to one byte below its limit,
+to the limit, or to one byte above. It sends each message after the answer to the previous one,
+because for a burst only bounds are certain.
 """
 
 from hypothesis import strategies as st
@@ -30,7 +30,8 @@ def corners(target: Target) -> list[dict[str, object]]:
 
 
 def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[AmqpPeer, int]:
-    """Fill ``place`` with accepted messages that are charged ``total`` bytes; return how many."""
+    """Fill ``place`` with messages that are charged ``total`` bytes together; return their
+    number."""
     bodies = small_addresses.filling(total, small_addresses.overhead(target), sizes)
     peer, link = small_addresses.producer(target, place)
     for size in bodies:
@@ -43,9 +44,9 @@ def filled(target: Bench, place: Node, total: int, sizes: list[int]) -> tuple[Am
 @case(POLICIES, needs={"amqp", "address-full"})
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_fail_refuses_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """An address under FAIL is filled to its limit or one byte below or above. Below, one more
-    message is accepted; from the limit on it is refused and not queued. Other addresses still
-    accept messages."""
+    """An address under FAIL is filled to its limit or one byte below or above. Below the limit it
+    accepts one more message; from the limit on it refuses the message and does not queue it. Other
+    addresses still accept messages."""
     place = small_addresses.node(target, "fail")
     with bystander(target):
         peer, count = filled(target, place, limit_of(target) + gap, sizes)
@@ -108,7 +109,7 @@ def test_drop_loses_from_the_very_octet(target: Bench, gap: int, sizes: list[int
 )
 def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -> None:
     """A producer sends settled messages to a full address under FAIL or DROP. They are not queued,
-    its connection stays open, and it continues when there is room."""
+    its connection stays open, and it continues when the address has room."""
     place = small_addresses.node(target, kind)
     peer, count = filled(target, place, limit_of(target), [1000])
     link = peer.session.links[0]
@@ -130,7 +131,7 @@ def test_settled_messages_to_a_full_address_are_lost(target: Bench, kind: str) -
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
     """An address under BLOCK is filled to its limit or one byte below or above. A new producer gets
-    credit only below the limit; messages sent on earlier credit are accepted."""
+    credit only below the limit; messages that use earlier credit are accepted."""
     place = small_addresses.node(target, "block")
     peer, count = filled(target, place, limit_of(target) + gap, sizes)
     late, link = small_addresses.producer(target, place)
@@ -154,8 +155,8 @@ def test_credit_stops_at_the_very_octet(target: Bench, gap: int, sizes: list[int
 @case(NO_CREDIT, UNBLOCK, POLICIES, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=8, always=lambda target: [{"gap": 0}, {"gap": -1}], gap=st.sampled_from((0, -1)))
 def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
-    """A consumer empties an address under BLOCK that exceeds its limit: a waiting producer gets
-    credit as soon as the address is below the limit, and not at exactly the limit."""
+    """A consumer empties an address under BLOCK that exceeds its limit. A waiting producer gets
+    credit as soon as the address is below the limit, not at exactly the limit."""
     place = small_addresses.node(target, "block")
     extra = small_addresses.overhead(target)
     first = [1000, 300]
@@ -190,8 +191,8 @@ def test_credit_comes_back_at_the_very_octet(target: Bench, gap: int) -> None:
 def test_the_threshold_rejects_above_its_very_octet(
     target: Bench, gap: int, sizes: list[int]
 ) -> None:
-    """Under BLOCK with a reject threshold, an address is filled on earlier credit. One byte below
-    the threshold messages are accepted, one byte above they are rejected and not queued."""
+    """Under BLOCK with a reject threshold, an address is filled with earlier credit. One byte below
+    the threshold it accepts messages; one byte above it rejects them and does not queue them."""
     place = small_addresses.node(target, "reject")
     peer, count = filled(target, place, threshold_of(target) + gap, [*sizes, 9000])
     link = peer.session.links[0]
@@ -212,8 +213,8 @@ def test_the_threshold_rejects_above_its_very_octet(
 
 @case(REFUSED_AT_THRESHOLD, POLICIES, needs={"amqp", "address-full"})
 def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
-    """An address holds exactly the bytes of its reject threshold: the next message is rejected, as
-    one chapter of the manual says and another does not."""
+    """An address holds exactly the bytes of its reject threshold. The next message is rejected, as
+    one chapter of the manual says and another denies."""
     place = small_addresses.node(target, "reject")
     peer, count = filled(target, place, threshold_of(target), [9000])
     state = small_addresses.send(
@@ -233,8 +234,8 @@ def test_the_threshold_rejects_at_its_very_octet(target: Bench) -> None:
     sizes=st.lists(st.sampled_from([1, 300, 30_000]), min_size=MESSAGES, max_size=MESSAGES),
 )
 def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: list[int]) -> None:
-    """An address with max-size-messages accepts that many messages of any size. One more is refused
-    under FAIL, or lost under DROP, until one is acknowledged."""
+    """An address with max-size-messages accepts that many messages of any size. A further one is
+    refused under FAIL, or lost under DROP, until a message is acknowledged."""
     place = small_addresses.node(target, f"limited.{kind}")
     peer, link = small_addresses.producer(target, place)
     states = [
@@ -269,8 +270,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str, sizes: lis
 
 @case(THREE, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_credit_stops_at_the_last_message(target: Bench) -> None:
-    """Under BLOCK with max-size-messages a new producer gets credit with one message fewer than the
-    limit, and none at the limit."""
+    """Under BLOCK with max-size-messages a new producer gets credit while the address is one
+    message short of its limit, and none at the limit."""
     place = small_addresses.node(target, "limited.block")
     peer, link = small_addresses.producer(target, place)
     for number in range(MESSAGES - 1):

@@ -1,8 +1,8 @@
 """STOMP at the exact byte at which an address is full (ARTEMIS-PAGING-8).
 
 The charge for a SEND depends on its headers and on the broker's accounting. So each case first
-finds, on other addresses, which body fills the remaining bytes. The broker's management reports how
-many bytes the address holds before the SEND that is judged.
+finds, on other addresses, a body that fills the remaining bytes. The broker's management reports
+how many bytes the address holds before the judged SEND.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,14 +24,14 @@ ONLY_BLOCK = "ARTEMIS-FLOW-block-3"
 THREE = "ARTEMIS-PAGING-13"
 ENDS_WITH_CONNECTION = "ARTEMIS-CONCEPTS-topic-2"
 BY_NAME = "UNSUBSCRIBE by name"
-"""The end of a durable subscription."""
+"""Ends a durable subscription."""
 ENDINGS = {
     "UNSUBSCRIBE": POLICIES,
     "DISCONNECT": ENDS_WITH_CONNECTION,
     "a closed socket": ENDS_WITH_CONNECTION,
     BY_NAME: POLICIES,
 }
-"""How a subscription ends, and the requirement by which nothing is kept for it afterwards."""
+"""Each way to end a subscription, with the requirement that nothing is kept for it afterwards."""
 GAPS = (-1, 0, 1)
 fillings = st.lists(st.sampled_from([2, 300, 1000, 4000]), max_size=3)
 
@@ -60,8 +60,7 @@ def filled(
         peer.publish(to, small_addresses.body(number, size), proves=proves)
     scale, count = small_addresses.Scale(target, admin, to), len(sizes)
     while (left := total - (admin.size(to.name) if count else 0)) >= scale.weight(2):
-        # One after the other: a message may be charged a few bytes more or less than it was
-        # elsewhere.
+        # One after another: the charge may differ by a few bytes from that at other addresses.
         peer.publish(to, small_addresses.body(count, scale.sizes(left)[0]), proves=proves)
         count += 1
     held = admin.size(to.name)
@@ -71,7 +70,7 @@ def filled(
 
 
 def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, receipt: bool) -> None:
-    """A SEND to an address that is full under FAIL must get an ERROR and no RECEIPT."""
+    """Judge that a SEND to a full address under FAIL gets an ERROR and no RECEIPT."""
     name = peer.next_receipt()
     headers = [("destination", to.name), *to.send_headers, ("content-length", "2")]
     peer.send(
@@ -91,8 +90,8 @@ def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, rec
 def test_fail_refuses_from_the_very_octet(
     target: Bench, gap: int, sizes: list[int], receipt: bool
 ) -> None:
-    """SENDs fill an address under FAIL to its limit or one byte below or above. Below, it accepts
-    one more SEND; from the limit on it answers SEND with ERROR and drops the message."""
+    """SENDs fill an address under FAIL to its limit or one byte below or above. Below the limit it
+    accepts one more SEND; from the limit on it answers SEND with ERROR and drops the message."""
     to, admin = small_addresses.destination(target, "fail"), target.admin()
     with bystander(target, "1.2"):
         peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes)
@@ -159,8 +158,8 @@ def test_messages_count_whatever_their_size(target: Bench, kind: str) -> None:
 @case(POLICIES, needs={"stomp-1.2", "address-full", "transactions"})
 @over(examples=6, kind=st.sampled_from(["fail", "drop"]), end=st.sampled_from(["COMMIT", "ABORT"]))
 def test_a_transaction_does_not_get_past_a_full_address(target: Bench, kind: str, end: str) -> None:
-    """A SEND in a transaction to a full address is refused under FAIL, immediately or with COMMIT,
-    and lost under DROP. Nothing of the transaction is queued."""
+    """A SEND in a transaction to a full address is refused under FAIL, immediately or at COMMIT,
+    and lost under DROP. No message of the transaction is queued."""
     to = small_addresses.destination(target, f"limited.{kind}")
     filler = target.stomp()
     for number in range(MESSAGES):
@@ -205,7 +204,7 @@ def test_nothing_is_lost_under_block_over_stomp(
     target: Bench, producers: int, receipts: bool
 ) -> None:
     """Producers send twice the capacity of an address under BLOCK while a consumer receives
-    everything. Every message arrives once, in its producer's order. One scenario: producers and
+    everything. Every message arrives once, in its producer's order. One scenario: producers and a
     consumer use one address concurrently."""
     to = small_addresses.destination(target, "block")
     peers = [target.stomp() for _ in range(producers)]
@@ -274,9 +273,9 @@ def endings(target: Target) -> list[dict[str, Any]]:
 def test_a_subscription_that_ended_takes_no_room(
     target: Bench, ending: str, size: int, held: int
 ) -> None:
-    """The only subscription of a topic under FAIL ends, for which messages wait or not. Once the
-    broker notices, it accepts messages of twice the limit. A topic whose subscription acknowledges
-    nothing refuses them."""
+    """The only subscription of a topic under FAIL ends, with or without waiting messages. Once the
+    broker notices, the topic accepts twice its limit. A topic whose subscription acknowledges
+    nothing refuses as much."""
     topic, full = (small_addresses.destination(target, "fail", MULTICAST) for _ in range(2))
     count = 2 * limit_of(target) // size + 1
     standing = target.stomp()

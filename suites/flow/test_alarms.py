@@ -1,7 +1,7 @@
 """RabbitMQ's memory and disk alarms: who is blocked, who is notified, and what continues.
 
 (RabbitMQ: flow control.) An alarm affects the whole broker, so one case checks everything, on
-separate targets.
+targets of its own.
 """
 
 from brokerproof.suites.amqp091.steps import (
@@ -85,7 +85,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     told = "no" if deaf.take(UNBLOCKED) is None else "a"
     words = f"a client that does not understand connection.blocked got {told} connection.unblocked"
     target.record_finding(NOTIFIED, told == "no", words)
-    more = bodies(arrive(both, 1))  # now its ack counts, which makes room for one
+    more = bodies(arrive(both, 1))  # now the broker reads its ack: room for one message
     detail = f"after the alarm, {len(more)} messages reached the mixed connection"
     target.record_finding(MIXED_CONNECTION, len(more) == 1, detail)
     eventually(owner, lambda: owner.count(queue) >= 3)
@@ -125,7 +125,8 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
 
 
 def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> None:
-    """A connection that only consumes can consume, acknowledge, get more messages, and declare."""
+    """Judge that a connection that only consumes can acknowledge, get more messages, and
+    declare."""
     consumer.call("basic.qos", {"prefetch-count": 1}, proves=proves)
     tag = consumer.consume(queue, proves=proves)
     for _ in range(2):
@@ -137,8 +138,8 @@ def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> 
 
 
 def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) -> None:
-    """A connection that consumes also publishes. Then its acknowledgement has no effect, and it
-    receives nothing."""
+    """Publish on a connection that consumes: its acknowledgement has no effect, and it receives
+    nothing."""
     both.publish(b"mixed", queue)
     both.expect(BLOCKED, proves=proves)
     both.ack(tag)
@@ -151,8 +152,8 @@ def _mixed(target: Bench, both: Amqp091Peer, queue: str, tag: int, proves: str) 
 
 
 def _silent(target: Bench, queue: str, proves: str) -> Amqp091Peer:
-    """A connection with heartbeats publishes and is then silent for longer than allowed. It stays
-    open and receives the server's heartbeats."""
+    """Publish on a connection with heartbeats, then be silent for longer than allowed. The
+    connection stays open and receives the server's heartbeats."""
     peer = target.amqp091(heartbeat=HEART_BEAT // seconds(1))
     peer.publish(b"silent", queue)
     peer.expect(BLOCKED, proves=proves)

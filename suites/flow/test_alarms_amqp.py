@@ -2,8 +2,8 @@
 
 (RabbitMQ: flow control.) AMQP 1.0 has its own flow control, and RabbitMQ 4 uses it: a session's
 incoming-window of 0 (2.5.6). If a client sends nevertheless, or if the broker stops reading
-instead, the rule of the other protocols applies: the broker may accept the first message, which
-shows that the client publishes, but not the next one.
+instead, the other protocols' rule applies: the broker may accept the first message, which reveals
+the client as a publisher, but not the next one.
 """
 
 from brokerproof.harness.protocols.amqp10.endpoint_state import Session
@@ -22,7 +22,7 @@ CONNECTION_BLOCKED = "RABBITMQ-FLOW-conn-1"
 
 
 def _may_send(target: Bench, peer: AmqpPeer, link: Link) -> bool:
-    """True if the broker's windows and credit allow a transfer, now or soon."""
+    """True if window and credit allow a transfer now or soon."""
     return target.wait_until(
         lambda: link.credit > 0 and link.session.remote_incoming_window > 0, QUIET
     )
@@ -44,8 +44,8 @@ def _settled(peer: AmqpPeer, link: Link, deliveries: list[int]) -> list[int]:
 @case(BLOCKED_ON_MEMORY, BLOCKED_ON_DISK, CONNECTION_BLOCKED, needs={"alarms"})
 def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
     """Under a memory alarm and then a disk alarm a client sends what its windows allow. At most one
-    message is settled and delivered, another connection consumes, and after the alarm the rest
-    arrives once, in order. One scenario: an alarm blocks the whole broker."""
+    message is settled and delivered, another connection consumes, and after the alarm the remaining
+    messages arrive once, in order. One scenario: an alarm blocks the whole broker."""
     node = target.node()
     consumer = target.amqp()
     inlet = consumer.receiver(node, credit=100)
@@ -136,8 +136,8 @@ def test_sessions_are_told_of_an_alarm_by_their_window(target: Bench) -> None:
 
 @case(BLOCKED_ON_MEMORY, needs={"alarms", "amqp-alarm-window"})
 def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
-    """A client has sent messages when the alarm is announced. Its session stays, and each message
-    is settled, at the latest after the alarm."""
+    """A client's messages are in flight when the alarm is announced. Its session stays open, and
+    each message is settled, at the latest after the alarm."""
     node = target.node()
     peer = target.amqp()
     link = ready_sender(target, peer, node, 3)
@@ -145,7 +145,7 @@ def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
     try:
         sent = [
             peer.post(link, body) for body in numbered(3)
-        ]  # before anything that arrived meanwhile was read
+        ]  # before anything that arrived meanwhile is read
         target.advance(QUIET)
         target.record_finding(
             BLOCKED_ON_MEMORY,

@@ -1,9 +1,9 @@
 """Liveness through alarms that overlap and recur (RabbitMQ: flow control; heartbeats).
 
-A blocked client's silence is ignored until the last alarm is cleared. From then on it is measured
-from zero, after every alarm. Silence before the alarm is ignored too: the server closes the
-connection only after two heartbeats in a row are missed after the alarm. The server's own
-heartbeats keep their rhythm throughout.
+The server ignores a blocked client's silence until the last alarm is cleared, and measures it anew
+from then on. It ignores silence before the alarm too: it closes the connection only after two
+heartbeats in a row are missed after the alarm. The server's own heartbeats keep their rhythm
+throughout.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,9 +38,9 @@ OTHER = {"memory": "disk", "disk": "memory"}
 
 @dataclass(frozen=True)
 class Episode:
-    """An alarm under which a client is blocked. Before it, the client was silent for ``silent``
-    quarters of an interval. ``second``: the other alarm is raised too, and the first is cleared
-    before or after it. ``quiet``: quarters of silence under all alarms, and under the last."""
+    """An alarm that blocks a client. Before it, the client was silent for ``silent`` quarters of an
+    interval. ``second``: the other alarm is raised too, and the first is cleared before or after
+    it. ``quiet``: quarters of silence under all alarms, and under the last."""
 
     resource: str
     silent: int
@@ -125,9 +125,9 @@ def test_alarms_come_again_and_clients_live(
     target: Bench, told: bool, episodes: list[Episode]
 ) -> None:
     """A client with heartbeats is blocked by alarms that overlap and recur, and is silent before
-    and during them. It stays connected, gets heartbeats in time, or one notification of each block,
-    and its messages arrive after the last alarm. Silent after that, it is disconnected after two to
-    three intervals. One scenario: the sentences constrain the same course."""
+    and during them. It stays connected, gets heartbeats on time, or one notification of each block,
+    and its messages arrive after the last alarm. If it is silent from then on, it is disconnected
+    after two to three intervals. One scenario: the requirements constrain the same events."""
     owner = target.amqp091()
     name = queue_of(owner)
     peer = target.amqp091(
@@ -152,7 +152,7 @@ def test_alarms_come_again_and_clients_live(
             if told:
                 peer.expect(BLOCKED, proves=NOTIFIED)
 
-        target.advance(INTERVAL // 2)  # so that a check by the broker can find nothing
+        target.advance(INTERVAL // 2)  # so a check by the broker finds nothing
         peer.beat()
         blocked_through(target, episode, publish, goes_on)
         if told:
@@ -190,8 +190,9 @@ def test_alarms_come_again_and_clients_live(
 )
 def test_alarms_come_again_and_stomp_clients_live(target: Bench, episodes: list[Episode]) -> None:
     """A STOMP client with heartbeats is blocked by alarms that overlap and recur, and is silent
-    before and during them. It stays connected; silent after the last alarm, it is disconnected
-    after two to three intervals. One scenario: the sentences constrain the same course."""
+    before and during them. It stays connected. If it is silent after the last alarm, it is
+    disconnected after two to three intervals. One scenario: the requirements constrain the same
+    events."""
     to = target.destination()
     peer: StompPeer = target.stomp(heart_beat="2000,2000")
     note(target, episodes)

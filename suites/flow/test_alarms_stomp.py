@@ -1,8 +1,8 @@
 """STOMP under RabbitMQ's memory and disk alarms, over TCP and WebSocket: who is blocked.
 
 The chapter on flow control says how connections are blocked (their sockets are not read) but not at
-which frame; RabbitMQ's plugin accepts the SEND from which it learns that a client publishes. So one
-SEND under the alarm may be accepted, but not the next one.
+which frame. RabbitMQ's plugin accepts the SEND that reveals a client as a publisher. So one SEND
+under the alarm may be accepted, but not the next one.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def client(target: Bench, over: str, **options: Any) -> StompPeer:
 
 @contextmanager
 def short_of(target: Bench, resource: str) -> Iterator[None]:
-    """A resource of the broker is short for a while, and every connection has noticed it."""
+    """Make a resource of the broker short for a while, and let every connection notice it."""
     target.raise_alarm(resource)
     try:
         target.advance(QUIET * 2)
@@ -57,9 +57,9 @@ def confirmed(peer: StompPeer, receipt: str, proves: str) -> None:
 @case(BLOCKED_ON_MEMORY, BLOCKED_ON_DISK, CONNECTION_BLOCKED, needs={"alarms"})
 @TRANSPORTS
 def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
-    """Under a memory alarm and then a disk alarm at most the first SEND of a client is confirmed
-    and delivered, while other clients consume. After the alarm the rest is confirmed and arrives
-    once. One scenario: an alarm blocks the whole broker."""
+    """Under a memory alarm and then a disk alarm, at most the first SEND of a client is confirmed
+    and delivered, while other clients consume. After the alarm the remaining SENDs are confirmed
+    and their messages arrive once. One scenario: an alarm blocks the whole broker."""
     to = target.destination()
     consumer = client(target, over)
     consumer.subscribe(to, ack="client-individual")
@@ -107,8 +107,9 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
 @case(CONNECTION_BLOCKED, needs={"alarms"})
 @TRANSPORTS
 def test_a_blocked_stomp_client_may_be_silent(target: Bench, over: str) -> None:
-    """A client with heartbeats of a second sends a message under an alarm and is silent. It stays
-    connected and gets the broker's heartbeats; after the alarm its silence counts again."""
+    """A client with a heartbeat interval of a second sends a message under an alarm and is then
+    silent. It stays connected and gets the broker's heartbeats; after the alarm its silence counts
+    again."""
     to = target.destination()
     with short_of(target, "memory"):  # raising it may take longer than a client may be silent
         peer, control = (client(target, over, heart_beat="1000,1000") for _ in range(2))
@@ -137,7 +138,7 @@ def test_a_stomp_producer_waits_for_the_last_alarm(target: Bench, over: str) -> 
     to = target.destination()
     with short_of(target, "disk"):
         with short_of(target, "memory"):
-            # Not before: raising an alarm may take longer than a WebSocket may be idle.
+            # Only now: raising an alarm may take longer than a WebSocket may be idle.
             publisher = client(target, over)
             publisher.publish(to, b"first", receipt=False)
             target.advance(QUIET)

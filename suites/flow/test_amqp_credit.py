@@ -1,8 +1,8 @@
 """Artemis: the credit of AMQP producers (amqpCredits, amqpLowCredits), and full addresses.
 
-The raw peer keeps account of the remaining credit, which every flow of the broker updates. A
-producer that waits for each answer sees the exact moment of a refill; in a burst only the bound is
-certain (ARTEMIS-FLOW-amqp-1).
+The test client counts its remaining credit, which every flow of the broker updates. A producer that
+waits for each answer sees the exact moment of a refill; for a burst only the bound is certain
+(ARTEMIS-FLOW-amqp-1).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ FULL = "ARTEMIS-FLOW-amqp-2"
 OVERSHOOT = "ARTEMIS-FLOW-amqp-3"
 REFUSED = "ARTEMIS-FLOW-amqp-4"
 BODY = bytes(5000)
-"""Bytes of each message to an address that should fill up soon."""
+"""Bytes of each message to an address that should fill up quickly."""
 
 
 def limits(target: Bench, acceptor: str) -> tuple[int, int]:
@@ -29,7 +29,7 @@ def limits(target: Bench, acceptor: str) -> tuple[int, int]:
 
 
 def small(target: Target) -> st.SearchStrategy[Where]:
-    """Acceptors that state their credit: a fixture's, or drawn, from always full to never low."""
+    """Acceptors with a stated credit, a fixture's or a drawn one: from always full to never low."""
     fixed = st.just(Where("amqp-credits-10"))
     if RECONFIGURABLE not in target.identity.capabilities:
         return fixed
@@ -62,8 +62,8 @@ def _has_credit(link: Link, above: int = 0) -> Callable[[], bool]:
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
 def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
-    """A producer attaches without credit settings: the first flow grants the manual's
-    amqpCredits."""
+    """On an acceptor without credit settings, the first flow grants the amqpCredits of the
+    manual."""
     most, _ = limits(target, "amqp")
     peer, link = producer(target, "amqp")
     first = peer.expect(frame("flow", link=link), proves=CREDIT)
@@ -77,7 +77,7 @@ def test_a_producer_gets_the_documented_credit(target: Bench) -> None:
 def test_credit_is_filled_up_at_the_low_mark(
     target: Bench, where: Where, rounds: int, settled: bool
 ) -> None:
-    """A producer sends one message at a time: each costs one credit, and at amqpLowCredits, not
+    """A producer sends one message at a time, and each costs one credit. At amqpLowCredits, not
     before, a flow restores the credit to amqpCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
@@ -147,7 +147,7 @@ def test_no_more_credit_is_outstanding_than_was_said(
     target: Bench, where: Where, bursts: list[tuple[int, bool]]
 ) -> None:
     """A producer sends bursts of settled and unsettled messages. Its credit never exceeds
-    amqpCredits, and once everything is answered it exceeds amqpLowCredits."""
+    amqpCredits. Once the broker has answered everything, the credit exceeds amqpLowCredits."""
     most, low = limits(target, where.acceptor)
     peer, link = producer(target, where.acceptor)
     for size, settled in bursts:
@@ -200,7 +200,7 @@ def test_a_full_address_gives_no_credit_until_there_is_room(
 ) -> None:
     """Large messages fill an address under BLOCK before the credit is used up. All messages that
     the credit allows are accepted, and no producer gets more credit until a consumer makes room.
-    Credit that was not used then counts."""
+    Unused credit then counts."""
     node = full(target)
     most, low = limits(target, "amqp-credits-10")
     unused = min(unused, low)
@@ -257,7 +257,7 @@ def test_messages_are_rejected_above_the_threshold(target: Bench) -> None:
 
 @case(CREDIT, needs={"amqp", "amqp-credit", "address-full"})
 def test_a_producer_that_was_rejected_gets_credit_again(target: Bench) -> None:
-    """A producer uses up its credit at a full address under FAIL: once a consumer has consumed all
+    """A producer uses up its credit at a full address under FAIL. Once a consumer has consumed all
     messages, the producer gets credit and its message is accepted."""
     most, _ = limits(target, "amqp-credits-10")
     node = full(target, "fail")

@@ -1,4 +1,4 @@
-"""AMQP producers of a full address under BLOCK: how much they send, and what lets them go on.
+"""AMQP producers at a full address under BLOCK: how much they may send, and when they continue.
 
 Credit already granted stays valid (ARTEMIS-FLOW-amqp-3), so the bound is the credit outstanding on
 all links when the address became full. Waiting producers continue when a consumer makes room, and
@@ -24,7 +24,7 @@ OVERSHOOT = "ARTEMIS-FLOW-amqp-3"
 UNBLOCKS = "ARTEMIS-PAGING-12"
 ONE_COPY = "ARTEMIS-PAGING-9"
 TEN = "amqp-credits-10"
-"""An acceptor that grants ten credits, and more when three are left."""
+"""An acceptor that grants ten credits and refills them when three are left."""
 BODY = 5000
 """Bytes; five such messages exceed a full address."""
 
@@ -35,7 +35,7 @@ def number(who: int, count: int) -> int:
 
 
 class Crowd:
-    """Several producers at one address, each on its own connection, with unused credit."""
+    """Several producers at one address, each with its own connection and unused credit."""
 
     def __init__(self, target: Bench, place: Node, count: int) -> None:
         self.target, self.place = target, place
@@ -48,7 +48,8 @@ class Crowd:
             granted(target, peer, link)
 
     def spend(self, who: int) -> None:
-        """One producer sends as many messages as its credit allows, without waiting for answers."""
+        """Let one producer send as many messages as its credit allows, without waiting for
+        answers."""
         peer, link = self.members[who]
         while link.credit > 0:
             self.open[who].append(
@@ -81,8 +82,8 @@ def _credit_on_any(links: Sequence[Link]) -> Callable[[], bool]:
 @case(OVERSHOOT, NO_CREDIT, BLOCKS, UNBLOCKS, needs={"amqp", "amqp-credit", "address-full"})
 @over(examples=6, always=lambda target: [{"producers": 3}], producers=st.integers(1, 4))
 def test_producers_overrun_by_their_credit_and_no_more(target: Bench, producers: int) -> None:
-    """Several producers hold credit when another fills the address: all messages sent on that
-    credit are accepted and no more is granted until a consumer consumes everything. One scenario:
+    """Several producers hold credit when another fills the address. All messages that use this
+    credit are accepted, and no more is granted until a consumer consumes everything. One scenario:
     it takes a full address and its recovery."""
     place = small_addresses.node(target, "block")
     crowd = Crowd(target, place, producers)
@@ -158,7 +159,7 @@ def test_producers_go_on_by_themselves_whenever_there_is_room(target: Bench, rou
     same_session=st.booleans(),
 )
 def test_a_blocked_producer_is_no_blocked_consumer(target: Bench, same_session: bool) -> None:
-    """One connection sends to an address until it has no credit, and is its only consumer. It gets
+    """One connection is an address's only consumer, and sends to it until it has no credit. It gets
     its messages, and its acknowledgements give its producer credit again."""
     place = small_addresses.node(target, "block")
     peer, link = small_addresses.producer(target, place, TEN)
@@ -196,8 +197,8 @@ def test_all_queues_of_an_address_share_its_limit_and_one_copy(target: Bench, qu
     alone = _taken(target, single, its_link)
     place, consumers, peer, link = _with_consumers(target, queues)
     together = _taken(target, peer, link)
-    # 72 bytes for a reference matter little beside a body of 5000; a copy for each queue would at
-    # least halve the number.
+    # A reference adds 72 bytes to a body of 5000; a copy for each queue would at least halve the
+    # number.
     target.judge_count(
         ONE_COPY,
         f"messages accepted for {queues} queues, {alone} for one",
@@ -280,8 +281,8 @@ ANSWER: Match[Frame] = either(ending("detach"), ending("end"), ending("close"))
 def test_a_producer_that_ignores_its_credit_harms_nobody(
     target: Bench, kind: str, more: int
 ) -> None:
-    """A producer continues to send without credit: the broker accepts or refuses the messages or
-    ends the link, serves other clients, and queues exactly the accepted messages in order."""
+    """A producer continues to send without credit. The broker accepts or refuses the messages or
+    ends the link, serves other clients, and queues exactly the accepted messages, in order."""
     place = small_addresses.node(target, kind)
     with bystander(target):
         peer, link = small_addresses.producer(target, place, TEN)

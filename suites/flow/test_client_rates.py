@@ -2,9 +2,9 @@
 
 The manual relies on Artemis's client library; here the harness's own clients replace it
 (:mod:`brokerproof.harness.clients.rate_and_window_clients`), over STOMP and AMQP. As a control, an
-oracle that sees only frames judges that they keep their rate and window. The broker is judged on
-its part: a slow consumer's messages wait and are not lost, a window is filled but not exceeded at
-any rate, and no message waits behind a consumer that requests one at a time.
+oracle that sees only frames judges that they keep their rate and window. Of the broker, the cases
+require that a slow consumer's messages wait and are not lost, that a window is filled but not
+exceeded at any rate, and that no message waits behind a consumer that requests one at a time.
 """
 
 from collections.abc import Sequence
@@ -52,12 +52,12 @@ SPARE = PATIENCE // NS_PER_S + 4
 
 
 def sized(count: int, size: int) -> list[bytes]:
-    """Bodies of ``size`` bytes or a little more, each of which contains its number."""
+    """Bodies of ``size`` bytes or slightly more, each with its number."""
     return [message.ljust(size, b".") for message in numbered(count)]
 
 
 def takes(count: int, rate: int) -> Duration:
-    """Return the shortest time for ``count`` messages at this rate; the first takes no time."""
+    """Return the shortest time for ``count`` messages at this rate; the first needs none."""
     return (count - 1) * NS_PER_S // rate
 
 
@@ -82,7 +82,7 @@ def of_amqp(consumer: AmqpConsumer) -> list[bytes]:
 
 
 def keeps_its_rate(target: Bench, conn: int, rate: int) -> None:
-    """Control: no interval has too many settlements, which mark consumption."""
+    """Control: no interval has too many settlements. A settled message counts as consumed."""
     crowd = rates.crowd(rates.instants(rates.received(target.events, conn), ended=True), rate)
     target.control(crowd is None, f"our own consumer, with a rate of {rate}, consumed {crowd}")
 
@@ -93,7 +93,8 @@ def everything_comes(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """All ``sent`` messages must arrive in order, as quickly as the consumer consumes them."""
+    """Judge that all ``sent`` messages arrive in order, as quickly as the consumer consumes
+    them."""
     rate, began = options.consumer_max_rate, target.now()
     drive(
         target.world,
@@ -144,10 +145,10 @@ def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
 def buffer_fills(
     target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_byte: bool
 ) -> None:
-    """Soon the buffer must be as full as the window allows, although the rate is low."""
+    """Judge that the buffer is soon as full as the window allows, although the rate is low."""
 
     def least() -> int:
-        # The first message shows how much one occupies.
+        # The waiting messages show how much one occupies.
         return (
             window
             if to_the_byte
@@ -163,8 +164,8 @@ def buffer_fills(
     drive(target.world, [consumer], lambda: False, ms(100))
     keeps_its_rate(target, consumer.peer.conn, 1)
     course = rates.received(target.events, consumer.peer.conn)
-    # Credit for a number of messages was computed from the size of earlier ones: each message that
-    # is larger than the first, by the digits of its id, takes that much more.
+    # The client computed its credit from the size of the first message. Later ones may be larger,
+    # by the digits of their ids.
     sizes = [step.size for step in course if not step.ended]
     larger = 0 if to_the_byte else sum(max(0, size - sizes[0]) for size in sizes)
     wrong = rates.overrun(course, window + larger)
@@ -184,8 +185,8 @@ def buffer_fills(
 def test_at_a_low_rate_the_buffer_fills_to_the_window(
     target: Bench, window: int, size: int
 ) -> None:
-    """A consumer consumes one message a second from a queue with more than its window. Its window
-    is filled immediately and not overrun."""
+    """A consumer consumes one message a second from a queue that exceeds its window. Its window is
+    filled immediately and not overrun."""
     queue = stomp_queue(target, sized(window // size + SPARE, size))
     options = FlowOptions(consumer_window_size=window, consumer_max_rate=1)
     buffer_fills(target, StompConsumer(target.stomp(), queue, options), window, to_the_byte=True)
@@ -209,7 +210,7 @@ def everything_arrives(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """All messages must be sent at the rate and within the window, and be accepted."""
+    """Judge that all messages are sent at the rate and within the window, and are accepted."""
     rate, window = options.producer_max_rate, options.producer_window_size
     for body in sent:
         producer.offer(body)
@@ -276,7 +277,7 @@ def nothing_is_stranded(
     fast: StompConsumer | AmqpConsumer,
     sent: Sequence[bytes],
 ) -> None:
-    """Before the slow consumer receives a second message, the fast one must get all the others."""
+    """Judge that the fast consumer gets all other messages before the slow one gets a second."""
     drive(
         target.world,
         [slow, fast],
@@ -307,7 +308,7 @@ def test_nothing_waits_behind_a_consumer_with_a_low_rate(
     target: Bench, count: int, size: int
 ) -> None:
     """Two consumers of a queue have a consumerWindowSize of 0; one has a consumerMaxRate of 1. The
-    fast one gets all remaining messages in order, and none waits for the slow one."""
+    fast one gets all remaining messages in order; none waits for the slow one."""
     queue, sent = target.destination(), sized(count, size)
     slow = StompConsumer(
         target.stomp(), queue, FlowOptions(consumer_window_size=0, consumer_max_rate=1)
@@ -338,7 +339,7 @@ def test_nothing_waits_behind_a_receiver_with_a_low_rate(
 def test_rates_alone_decide_who_gets_what_at_a_window_of_zero(
     target: Bench, speeds: tuple[int, int], count: int
 ) -> None:
-    """Two consumers with a consumerWindowSize of 0 and their own rates share a queue's messages,
+    """Two consumers with a consumerWindowSize of 0 and different rates share a queue's messages,
     twice. Each gets the same messages both times. The chapter only permits this, so a difference is
     not a violation. Over real sockets the rates differ so much that a slow host changes nothing."""
     if not target.virtual:

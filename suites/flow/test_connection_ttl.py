@@ -1,4 +1,4 @@
-"""Connection TTL of the Artemis family: what CONNECTED answers, and when silence ends a connection.
+"""Connection TTL of the Artemis family: the answer in CONNECTED, and the close after a silence.
 
 The arithmetic is in harness/oracles/liveness.py with its sources. Both bounds of every interval are
 judged: closing early is as wrong as never closing.
@@ -56,8 +56,8 @@ FLOOR = "ARTEMIS-STOMP-ttl-7"
 TRICKLE = "ARTEMIS-STOMP-ttl-8"
 
 LONGEST_JUDGED_MS = 10**11
-"""Three years. A longer TTL is judged by CONNECTED's header, and by the connection still being open
-after a day."""
+"""Three years. A longer TTL is judged only by CONNECTED's header and by whether the connection is
+still open after a day."""
 
 
 def connect(target: Bench, plan: Silence) -> StompPeer:
@@ -91,9 +91,9 @@ def judge_silence(
 
 
 def corners(target: Target) -> Iterator[dict[str, Silence]]:
-    """On every acceptor: no client heartbeats; heartbeats far below, within and far above the
+    """For every acceptor: no client heartbeats; heartbeats far below, within and far above the
     bounds; and a STOMP 1.0 client, whose header is ignored."""
-    # The last one given is tried first and is what a failure shows, so the strangest come first.
+    # The last example runs first and is the one that a failure shows, so the strangest come first.
     if target.clock is Clock.VIRTUAL:  # two months of silence make the product exceed 32 bits
         yield {"plan": Silence(Where(target.identity.default_acceptor), "1.2", (3 * 10**9, 0))}
     if (
@@ -113,7 +113,7 @@ def corners(target: Target) -> Iterator[dict[str, Silence]]:
 
 
 def out_of_reach(target: Bench) -> set[str]:
-    """Return the statements that determine only TTLs for which a case cannot wait."""
+    """Return the statements whose TTLs are all too long for a case to wait."""
     plans = [example["plan"] for example in corners(target.target)]
     return {DEFAULT, BOUNDS, UPPER, LOWER}.difference(*(regime(target, plan) for plan in plans))
 
@@ -123,9 +123,9 @@ def out_of_reach(target: Bench) -> set[str]:
 def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
     target: Bench, plan: Silence
 ) -> None:
-    """CONNECT has any version, heart-beat header and acceptor parameters. CONNECTED has the
-    computed heartbeat, and the silent connection is closed inside its interval. One scenario: the
-    sentences are one formula."""
+    """CONNECT has any version and heart-beat header, on an acceptor with any parameters. CONNECTED
+    has the computed heartbeat, and the silent connection is closed inside its interval. One
+    scenario: the requirements are one formula."""
     peer = connect(target, plan)
     assert peer.connected is not None
     expected = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor)
@@ -161,7 +161,7 @@ def test_the_answer_is_the_arithmetic_and_silence_ends_inside_its_interval(
     examples=5, always=lambda target: [{"row": row} for row in CONNECT.rows()], row=CONNECT.drawn()
 )
 def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row: Row) -> None:
-    """A client whose CONNECT has drawn options besides heart-beat falls silent. CONNECTED has the
+    """A client whose CONNECT has other options besides heart-beat falls silent. CONNECTED has the
     computed heartbeat, and the connection is closed inside its interval."""
     version = str(row[combinations.VERSION])
     beats = int(str(row[combinations.BEATS])), int(str(row[combinations.ASKS]))
@@ -192,7 +192,8 @@ def test_the_ttl_is_the_same_whatever_else_a_client_asks_for(target: Bench, row:
 @case(DEFAULT, PRODUCT, BOUNDS, UPPER, LOWER, FLOOR, needs={"connection-ttl"})
 def test_the_examples_of_the_chapter(target: Bench) -> None:
     """CONNECTED answers the manual's example heart-beats with half the resulting TTL: 0,1000 for
-    1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: one formula."""
+    1000,0, and 0,15000 for 20000,0 with a maximum of 30000. One scenario: the requirements are one
+    formula."""
     examples: list[tuple[str, str, str, Requirements]] = [
         ("stomp", "1000,0", "0,1000", PRODUCT),
         ("stomp", "20000,0", "0,20000", PRODUCT),
@@ -235,7 +236,7 @@ def test_the_examples_of_the_chapter(target: Bench) -> None:
 
 
 def short_ttls(target: Target) -> st.SearchStrategy[Silence]:
-    """Silences of at most four seconds of real time, so that several fit into one example."""
+    """Silences of at most four seconds of real time: several fit into one example."""
     longest = LONGEST_REAL_TTL_MS * target.identity.clock_rate
     return silences(target).filter(lambda plan: 4 <= _ttl(target, plan) <= longest)
 
@@ -254,7 +255,7 @@ def test_any_data_within_the_ttl_keeps_the_connection(
     The connection stays open, and is closed inside its interval once the client is silent."""
     peer = connect(target, plan)
     ttl = target.negotiated(plan.heart_beat, plan.version, plan.where.acceptor).ttl_ms
-    # In real time a sender that aims at the last millisecond only proves that hosts are late.
+    # In real time the last millisecond cannot be hit: hosts are late.
     pause = ms(ttl) - 1 if target.virtual else ms(ttl) * 3 // 4
     unfinished = iter(b"SEND\ndestination:never-finished\n" * 4)
     for number in range(12 if target.virtual else 4):
@@ -285,7 +286,7 @@ def test_any_data_within_the_ttl_keeps_the_connection(
 
 @case(DEFAULT, needs={"connection-ttl", RECONFIGURABLE})
 def test_the_acceptor_wins_over_the_broker_wide_override(target: Bench) -> None:
-    """A client offers no heartbeats: its TTL is the acceptor's connectionTtl, else
+    """A client offers no heartbeats. Its TTL is the acceptor's connectionTtl, else
     connection-ttl-override, else a minute."""
     for acceptor, override, expected in [
         (None, -1, 60_000),
@@ -339,8 +340,9 @@ def test_the_server_beats_within_what_it_promised(target: Bench, where: Where, c
 
 @case(PRODUCT, needs={"connection-ttl"})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
-    """Eight connections with one TTL fall silent, spread over a check interval. Each is closed
-    inside its interval, and no later than the check interval that the closes reveal."""
+    """Eight connections with the same TTL fall silent, spread over a check interval. The broker
+    closes each inside its interval, at most one check interval after its TTL; the closes reveal the
+    check interval."""
     interval = ms(int(target.parameters()["connection_ttl_check_interval_ms"] or 0))
     bounds = target.silence_interval(target.negotiated((1000, 0)).ttl_ms)
     peers = [target.stomp("1.2", heart_beat="1000,0") for _ in range(SPREAD)]
@@ -349,7 +351,8 @@ def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
 
 @case(PRODUCT, MAY_SEND_ERROR, needs={"connection-ttl"})
 def test_what_is_said_when_the_ttl_ends(target: Bench) -> None:
-    """A silent connection may get an ERROR and is closed; an active one on its acceptor stays."""
+    """A silent connection may get an ERROR and is closed; an active one on the same acceptor stays
+    open."""
     silent = target.stomp("1.2", heart_beat="1000,0")
     busy = target.stomp("1.2", heart_beat="1000,0")
     ttl = target.negotiated((1000, 0)).ttl_ms

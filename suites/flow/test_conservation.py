@@ -1,7 +1,7 @@
 """Conservation: an address that was used and emptied is as large as a fresh one.
 
 Messages enter and leave in every possible way: accepted, released, rejected, returned by a close,
-refused, aborted, rolled back, paged, dropped, expired. When all are gone, the broker's management
+refused, aborted, rolled back, paged, dropped, expired. Once all are gone, the broker's management
 reports a size of 0, and the address accepts as many messages up to its limit as a fresh one.
 """
 
@@ -31,7 +31,7 @@ SHORT_MS = 500
 
 
 class Used:
-    """An address of one kind, and the ways in which messages enter and leave it."""
+    """An address of one kind, and ways for messages to enter and leave it."""
 
     def __init__(self, target: Bench, kind: str) -> None:
         self.target = target
@@ -127,8 +127,8 @@ class Used:
         peer.close_socket()
 
     def empty(self) -> None:
-        """Consume all messages, including redelivered ones. Then the size must be 0."""
-        for _ in range(ROUNDS):  # a later round takes late returns
+        """Consume all messages, including redelivered ones, until the size is 0."""
+        for _ in range(ROUNDS):  # a later round consumes late returns
             small_addresses.drain_queue(self.target, self.place, 0)
             state, free = self.target.admin().until(
                 self.place.address, lambda state: state.size == 0
@@ -199,8 +199,8 @@ KINDS = ("fail", "drop", "page", "limited.fail")
 def test_a_used_address_is_as_large_as_a_fresh_one(
     target: Bench, kind: str, ways: list[str]
 ) -> None:
-    """Messages enter and leave an address, and none is left. Its size is 0, which reveals even a
-    small leak, and it accepts as many messages up to its limit as a fresh address of its kind."""
+    """Messages enter and leave an address until none is left. Its size is 0 (even a small leak
+    would show), and it accepts as many messages up to its limit as a fresh address of its kind."""
     fresh = Used(target, kind).capacity()
     used = Used(target, kind)
     target.reached(kind)

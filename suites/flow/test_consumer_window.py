@@ -23,12 +23,12 @@ UNLIMITED = "ARTEMIS-STOMP-window-4"
 DEFAULTS = "ARTEMIS-STOMP-window-5"
 MODES = ("client", "client-individual")
 QUIET = ms(300)
-"""How long nothing must arrive before the broker counts as stopped."""
+"""If nothing arrives for this long, the broker counts as stopped."""
 
 
 @dataclass
 class Holder:
-    """A watched subscription: the messages it holds, and an account of its window."""
+    """A subscription under test: the messages it holds, and an account of its window."""
 
     target: Bench
     peer: StompPeer
@@ -69,7 +69,7 @@ class Holder:
                 )
                 return
             self._take(message)
-        # The same connection is proved to work, so silence then means that the window is closed.
+        # The connection is shown to work, so silence means that the window is closed.
         self.peer.settle()
         self.target.wait_until(
             lambda: any(MESSAGE.accepts(received) for received in self.peer.inbox), QUIET
@@ -129,7 +129,7 @@ def hold(
     mode: str,
     acceptor: str | None = None,
 ) -> Holder:
-    """Subscribe to a queue that has messages of these body sizes; ``window`` should apply."""
+    """Subscribe to a queue that has messages with these body sizes; ``window`` should apply."""
     to = target.destination()
     keeper = target.stomp("1.2", acceptor=acceptor)
     fill(target, to, sizes)
@@ -160,8 +160,8 @@ def plans(target: Target) -> st.SearchStrategy[Plan]:
             if mixed
             else [body] * count
         )
-        # A frame weighs its body plus one to three hundred bytes of headers, so aim around whole
-        # numbers of frames.
+        # A frame has one to three hundred bytes besides its body, so aim around whole numbers of
+        # frames.
         window = draw(st.integers(1, 4)) * (body + draw(st.integers(100, 320))) + draw(
             st.integers(-1, 1)
         )
@@ -191,7 +191,7 @@ def settlements(target: Target) -> Iterator[dict[str, Plan]]:
 @case(POSITIVE, needs={"consumer-window"})
 @over(examples=120, always=settlements, plan=plans)
 def test_messages_flow_until_their_octets_reach_the_window(target: Bench, plan: Plan) -> None:
-    """A subscription has a window above zero: deliveries begin only while the unacknowledged bytes
+    """A subscription has a window above zero. Deliveries begin only while the unacknowledged bytes
     are below the window, and an ACK frees the bytes of its messages."""
     headers = {"consumer-window-size": str(plan.window)}
     holder = hold(target, POSITIVE, list(plan.sizes), plan.window, headers, plan.mode)
@@ -206,11 +206,11 @@ def test_messages_flow_until_their_octets_reach_the_window(target: Bench, plan: 
 @case(POSITIVE, needs={"consumer-window"})
 @over(examples=20, mode=st.sampled_from(MODES), times=st.integers(1, 3))
 def test_the_window_is_exact_to_the_octet(target: Bench, mode: str, times: int) -> None:
-    """Frames of length L meet windows of k·L-1, k·L and k·L+1 bytes: k, k and k+1 arrive."""
+    """Frames have L bytes; windows have k·L-1, k·L and k·L+1 bytes. k, k and k+1 frames arrive."""
     sizes = [200] * (times + 3)
     scale = hold(target, POSITIVE, sizes, -1, {"consumer-window-size": "-1"}, mode)
     scale.collect()
-    # message-ids grow with use, so only frames of the same length reveal the weight of one
+    # message-ids grow with use, so only frames of equal length show the size of one
     lengths = {message.size for message in scale.held}
     target.control(len(lengths) <= 2, f"frames of equal bodies differ in length: {sorted(lengths)}")
     length = max(lengths)
@@ -234,7 +234,7 @@ def test_the_window_is_exact_to_the_octet(target: Bench, mode: str, times: int) 
 def test_a_window_of_zero_gives_one_message_per_settlement(
     target: Bench, mode: str, size: int, command: str
 ) -> None:
-    """A subscription has a window of 0: one message arrives, and the next only after ACK or
+    """A subscription has a window of 0. One message arrives, and the next only after ACK or
     NACK."""
     holder = hold(target, ZERO, [size] * 4, 0, {"consumer-window-size": "0"}, mode)
     for _ in range(3):
@@ -257,8 +257,8 @@ def test_a_window_of_minus_one_holds_nothing_back(target: Bench, mode: str, coun
 
 @case(NAMES, needs={"consumer-window"})
 def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
-    """SUBSCRIBE has activemq.prefetchSize, or also consumer-window-size, in either order. Both are
-    in bytes, and consumer-window-size applies."""
+    """SUBSCRIBE has activemq.prefetchSize, alone or with consumer-window-size, in either order.
+    Both are in bytes, and consumer-window-size takes precedence."""
     for headers, window in (
         ({"activemq.prefetchSize": "700"}, 700),
         ({"activemq.prefetchSize": "0"}, 0),
@@ -272,8 +272,8 @@ def test_both_header_names_are_octets_and_ours_wins(target: Bench) -> None:
 
 @case(DEFAULTS, needs={"consumer-window"})
 def test_the_default_window_is_the_acceptors(target: Bench) -> None:
-    """SUBSCRIBE has no window header: a client or client-individual subscription has the acceptor's
-    window, an auto subscription none; a header overrides the acceptor."""
+    """SUBSCRIBE has no window header. A client or client-individual subscription has the acceptor's
+    window, an auto subscription none. A header overrides the acceptor."""
     for acceptor, parameters in target.target.acceptors(target.overrides).items():
         window = parameters["stomp_consumer_window_size"]
         if not (
@@ -322,7 +322,7 @@ def test_what_is_delivered_again_is_charged_again(target: Bench, mode: str, wind
 def test_what_is_sent_while_the_window_is_shut_comes_later(
     target: Bench, mode: str, window: int
 ) -> None:
-    """Ten messages exceed the window of a subscription to an empty queue: the surplus arrives one
+    """Ten messages sent to an empty queue exceed its subscription's window. The surplus arrives one
     by one with the acknowledgements."""
     rule = ZERO if window == 0 else POSITIVE
     to, keeper = target.destination(), target.stomp("1.2")
@@ -343,7 +343,7 @@ def test_what_is_sent_while_the_window_is_shut_comes_later(
 
 @case(POSITIVE, needs={"consumer-window"})
 def test_windows_are_apart(target: Bench) -> None:
-    """Two subscriptions of one connection have windows: a closed one does not stop the other."""
+    """Two subscriptions of one connection have windows. A closed window does not stop the other."""
     first, second = target.destination(), target.destination()
     peer = target.stomp("1.2")
     fill(target, first, [500] * 6)

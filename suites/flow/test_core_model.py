@@ -1,9 +1,9 @@
 """Credit, acknowledgement and transactions of CORE sessions together, judged by a model.
 
-A plan is drawn. After each step the model knows which messages are delivered, which wait, and which
-consumers have credit left. At every stop two things are judged: no message was delivered without
-credit, out of order, or after its acknowledgement; and no consumer has credit while messages wait.
-Which of several consumers gets a message is the broker's choice.
+Each example draws a plan. After each step the model knows which messages are delivered, which wait,
+and which consumers have credit left. At every stop two things are judged: no message was delivered
+without credit, out of order, or after its acknowledgement; and no consumer has credit while
+messages wait. The broker may choose which of several consumers gets a message.
 """
 
 from dataclasses import dataclass, field
@@ -56,13 +56,13 @@ SITUATIONS = (
     OTHER_CONSUMER,
 )
 AT_ONCE, TRANSACTED = 0, 1
-"""Sessions by when their acknowledgements take effect."""
+"""Two sessions, by the time when their acknowledgements take effect."""
 MOST_CONSUMERS = 3
 """Consumers of one session."""
 MOST_ATTEMPTS = 6
-"""After this many deliveries nothing returns a message: brokers dead-letter it after about ten."""
+"""After this many deliveries no step returns a message: brokers dead-letter it after about ten."""
 STOPPED = ms(50)
-"""How long to wait for a surplus message at each stop; a later one is judged at the next."""
+"""At each stop, wait this long for a surplus message; a later one is judged at the next stop."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Consume:
 
 @dataclass(frozen=True)
 class Credit:
-    """A consumer gets credit in bytes: 0 withdraws the rest, and -1 removes the limit."""
+    """Give a consumer credit in bytes: 0 withdraws the rest, and -1 removes the limit."""
 
     which: int
     size: int
@@ -168,7 +168,7 @@ class Consumer:
 
 @dataclass
 class Run:
-    """A plan in progress. The open transaction has acknowledged the ``pending`` messages."""
+    """A plan in progress. The ``pending`` messages are acknowledged in the open transaction."""
 
     target: Bench
     name: str
@@ -186,7 +186,7 @@ class Run:
     stopped: int | None = None
 
     def step(self, step: Step) -> None:
-        """Take one step of the plan, at the broker and in the model, up to its stop."""
+        """Take one step of the plan, at the broker and in the model, and judge at its stop."""
         match step:
             case Publish():
                 self._publish(step)
@@ -446,7 +446,7 @@ def test_sessions_do_what_the_model_says(
 ) -> None:
     """Consumers of a queue begin and end in two sessions, one of them transacted, while credit,
     acknowledgements and transactions change as drawn and other clients interfere. After each step
-    the deliveries are those of the model. At the end, without the interference, every
+    the deliveries are those that the model predicts. At the end, without the interference, every
     unacknowledged message can be received.
 
     One scenario: the requirements are the model.

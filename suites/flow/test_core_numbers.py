@@ -1,8 +1,9 @@
-"""Every number in the packets and messages that a CORE client sends, at its boundaries.
+"""Boundary values of every number in the packets and messages that a CORE client sends.
 
 Each value is tried on its own connection, in a conversation that uses every packet with a number.
 The fields are taken from the codec's tables. A CORE broker closes the connection if it cannot read
-a packet, so a close is a refusal, unless it precedes the TTL's end. Silence is not.
+a packet, so a close counts as a refusal; silence does not, and neither does a close before the
+requested TTL.
 """
 
 from collections.abc import Mapping
@@ -67,7 +68,7 @@ FIELDS = {
 FAR_MS = 2**53 - 1
 """A time in the future for any broker's clock."""
 CREDIT = 5000
-"""More bytes than the two messages of a conversation have."""
+"""More bytes than the two messages of a conversation have together."""
 ARRIVAL, LIFE = "a message", "the check for silent clients"
 FORCED_ANSWER = "the answer to force-delivery"
 DECIDES = {
@@ -182,7 +183,7 @@ class Conversation:
             self._expect(answer, FORCED_ANSWER)
 
     def _live(self) -> None:
-        """Stay silent through two of the broker's checks for silent connections."""
+        """Stay silent for two of the broker's checks for silent connections."""
         if self.replaced.field.frame == "ping":
             parameters = self.target.parameters(self.peer.acceptor)
             self.target.advance(ms(2 * int(parameters["connection_ttl_check_interval_ms"] or 0)))
@@ -251,7 +252,7 @@ def test_a_number_works_or_is_refused(target: Bench, field: str, position: int) 
     exception or closes the connection, or every request is answered and every message arrives;
     another connection is still served.
 
-    One scenario: the stage at which it ends decides which sentence it breaks."""
+    One scenario: the stage at which it ends decides which requirement it breaks."""
     replaced = FIELDS[field].replaced(position)
     stage, detail = "", f"{replaced}: {Outcome.WORKED}"
     with bystander(target):

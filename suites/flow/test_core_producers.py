@@ -1,9 +1,9 @@
-"""Producers' credit in bytes, over CORE: requests, grants, and requests at a full address.
+"""Producers' credit in bytes over CORE: requests, grants, and full addresses.
 
-Keeping to the credit is the client's part (ARTEMIS-FLOW-block-5), and the case acts as the client.
-The broker's part is to grant credit, to wait before granting it, or to refuse. Cases wait for a
-missing grant slightly longer than for any that arrived, and judge the silence only after the
-connection has been shown to work.
+The client must keep to the credit (ARTEMIS-FLOW-block-5), and the case acts as the client. The
+broker grants credit, waits before it grants it, or refuses. Cases wait for a missing grant slightly
+longer than for any that arrived, and judge the silence only after the connection has been shown to
+work.
 """
 
 from functools import partial
@@ -73,8 +73,8 @@ def until_full(target: Bench, name: str) -> None:
 
 
 def full_queue(target: Bench, peer: CorePeer, kind: str) -> str:
-    """A queue at an address of this kind (block, fail, three.block …), filled with messages of 1000
-    bytes, and one more message if the broker accepts it."""
+    """Return a queue at an address of this kind (block, fail, three.block …), filled with messages
+    of 1000 bytes, and one more message if the broker accepts it."""
     name = queue(target, peer, target.full_address(kind))
     for number in range(-(-limit_of(target) // 1000) + 1):
         peer.send("send", {"message": sized(name, number, 1000), "sender": 0})
@@ -106,7 +106,7 @@ def drain(target: Bench, name: str, count: int, consumer: CorePeer | None = None
     always=lambda target: [{"asked": [1]}, {"asked": [MOST]}, {"asked": [65_536, 1, 65_536]}],
 )
 def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
-    """A producer repeatedly requests credit at an address without a limit: each request is granted
+    """A producer repeatedly requests credit at an address without a limit. Each request is granted
     in full, in order, and nothing more is granted."""
     peer = target.core()
     name = queue(target, peer)
@@ -128,7 +128,8 @@ def test_what_is_asked_for_is_granted(target: Bench, asked: list[int]) -> None:
 def test_a_producer_that_keeps_to_its_window_gets_everything_through(
     target: Bench, window: int, cost: int
 ) -> None:
-    """A producer keeps to its credit and requests more when low. All arrive once, in order."""
+    """A producer keeps to its credit and requests more when low. All messages arrive once, in
+    order."""
     peer = target.core()
     name = queue(target, peer)
     producer = Producer(peer, name, window)
@@ -182,7 +183,8 @@ def test_no_producer_is_given_more_than_the_room(target: Bench) -> None:
 
 
 def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) -> int:
-    """Return the bytes charged for a message of this cost at an address name of the same length."""
+    """Return the bytes charged for a message of this cost at an address with a name of this
+    length."""
     scratch = scratch_name(target, target.fresh_name(), len(name))
     peer.create_queue(scratch)
     peer.publish(sized(scratch, 0, cost))
@@ -196,8 +198,8 @@ def weight(target: Bench, admin: Admin, peer: CorePeer, name: str, cost: int) ->
     gap=st.sampled_from((-1, 0, 1)),
 )
 def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int) -> None:
-    """An address is filled to its limit or one byte below or above. Below, a byte of credit is
-    granted; from the limit on it is granted only after a message has been consumed."""
+    """An address is filled to its limit or one byte below or above. Below the limit a byte of
+    credit is granted; from the limit on it is granted only after a message has been consumed."""
     peer, admin = target.core(), target.admin()
     name = queue(target, peer, target.full_address("block"))
     weights = [weight(target, admin, peer, name, cost) for cost in (1000, 1001)]
@@ -224,7 +226,7 @@ def test_a_full_address_grants_nothing_until_it_has_room(target: Bench, gap: int
 
 @case(BLOCKS, needs=FULL)
 def test_a_limit_of_messages_blocks_too(target: Bench) -> None:
-    """An address has a limit of three messages: with two in it credit is granted, with three
+    """An address has a limit of three messages. With two in it credit is granted, with three it is
     not."""
     peer = target.core()
     name = queue(target, peer, target.full_address("limited.block"))
@@ -279,8 +281,8 @@ def test_producers_wait_for_room_and_go_on_by_themselves(
             continue
         sent = sum(consumer.sent for consumer in crowd)
         if sent < goal * producers:
-            # Less than a message below its limit, the remaining room may be too small for any
-            # producer.
+            # If the address is less than a message below its limit, no producer may fit into the
+            # remaining room.
             size = admin.size(name)
             if size < limit_of(target) - 1000:
                 granted = target.wait_until(could_send, PATIENCE)
@@ -345,8 +347,8 @@ def test_the_limit_counts_for_all_queues_of_the_address(target: Bench) -> None:
     policy=st.sampled_from(["block", "page", "drop", "fail"]),
 )
 def test_only_block_makes_producers_wait(target: Bench, policy: str) -> None:
-    """A producer requests credit at a full address: it waits under BLOCK, is granted credit under
-    PAGE and DROP, and is refused immediately under FAIL."""
+    """A producer requests credit at a full address. It waits under BLOCK, gets credit under PAGE
+    and DROP, and is refused immediately under FAIL."""
     peer = target.core()
     with bystander(target):
         name = full_queue(target, peer, policy)

@@ -39,11 +39,11 @@ def wrong(fault: str, held: list[Packet], other: Packet) -> dict[str, Any]:
 def test_a_refused_acknowledgement_settles_nothing(
     target: Bench, fault: str, one: bool, transacted: bool
 ) -> None:
-    """Two consumers of a session hold messages of a queue each, and the first message is
+    """Two consumers of a session each hold messages of a queue, and the first message is
     acknowledged, in a transaction or not. Then an acknowledgement names an unknown consumer or
-    message, one of the other consumer, or a settled one. It is refused; the session continues or
-    ends. Another session gets all other messages, and the first unless its acknowledgement took
-    effect."""
+    message, a message of the other consumer, or a settled one. It is refused; the session continues
+    or ends. Another session gets all other messages, and the first one unless its acknowledgement
+    took effect."""
     peer = target.core(auto_commit_acks=not transacted)
     names = [queue(target, peer) for _ in range(2)]
     held: list[list[Packet]] = []

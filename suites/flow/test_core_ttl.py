@@ -1,4 +1,4 @@
-"""How long the broker keeps a silent CORE connection: the TTL that the client's pings state.
+"""The broker keeps a silent CORE connection for the TTL that the client's pings state.
 
 Both bounds of the interval are judged: closing early is as wrong as never closing.
 """
@@ -16,14 +16,14 @@ KEPT = "ARTEMIS-TTL-core-2"
 NEVER = "ARTEMIS-TTL-core-3"
 
 TTL_MS = 10_000
-"""So long that a tenth of it exceeds the time a real broker may need to close."""
+"""A tenth of this exceeds the time that a real broker may need to close."""
 
 
 def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
     """Wait for the end of a connection that has fallen silent after a ping, and judge when it came.
 
-    The broker read the ping at some time between the sending and the answer. A real broker cleans
-    up sessions before it closes, so it is allowed one more check of its connections.
+    The broker read the ping at some time between its sending and the answer. A real broker cleans
+    up sessions before it closes, so one more check of its connections is allowed.
     """
     since = peer.spoke_at
     assert since is not None
@@ -56,7 +56,7 @@ def ttls(target: Target) -> st.SearchStrategy[int]:
 @case(CLOSED, needs={CORE})
 @over(examples=12, always=lambda target: [{"ttl_ms": 1000}], ttl_ms=ttls)
 def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> None:
-    """A client pings with a TTL and falls silent: the connection is closed inside its interval."""
+    """A client pings with a TTL and falls silent. The connection is closed inside its interval."""
     peer = target.core()
     peer.settle()
     ping(target, peer, ttl_ms)
@@ -65,8 +65,9 @@ def test_a_silent_connection_ends_with_its_ttl(target: Bench, ttl_ms: int) -> No
 
 @case(CLOSED, needs={CORE})
 def test_a_broker_with_timers_of_its_own_is_held_to_them(target: Bench) -> None:
-    """Eight connections ping with one TTL and fall silent, spread over a check interval. Each is
-    closed inside its interval, and no later than the check interval that the closes reveal."""
+    """Eight connections ping with the same TTL and fall silent, spread over a check interval. The
+    broker closes each inside its interval, at most one check interval after its TTL; the closes
+    reveal the check interval."""
     peers = [target.core() for _ in range(SPREAD)]
     interval = ms(int(target.parameters()["connection_ttl_check_interval_ms"] or 0))
     low, high = target.silence_interval(TTL_MS, peers[0].acceptor)

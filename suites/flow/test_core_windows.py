@@ -1,8 +1,8 @@
 """Consumers' windows in bytes over CORE, the protocol of the manual's chapter on flow control.
 
 The buffer belongs to the client, and the case acts as the client. The broker must deliver as much
-as the credit allows, and no more. Both are judged at every stop. A stop is certain, because the
-answer to a force-delivery follows everything that can be delivered.
+as the credit allows, and no more. Both are judged at every stop. The answer to a force-delivery
+shows the stop: it follows everything that can be delivered.
 """
 
 import itertools
@@ -31,15 +31,15 @@ IN_TURN = "ARTEMIS-FLOW-consumer-3"
 SAME_COURSE = "ARTEMIS-FLOW-consumer-4"
 OVERRIDDEN = "ARTEMIS-FLOW-consumer-5"
 HEAD = 25
-"""Bytes of a delivery's packet besides the message: its head, consumer and delivery count."""
+"""Bytes of a delivery's packet besides the message: header, consumer and delivery count."""
 DEFAULT, SMALL = 1024 * 1024, 2000
 """default-consumer-window-size in bytes: the default, and that of the addresses window-2000.#."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The costs of a backlog's messages. Each step has a number of messages, and the bytes of
-    credit above or below the amount with which exactly that many begin."""
+    """The costs of a backlog's messages. Each step has a number of messages, and how many bytes its
+    credit is above or below the end of the last of them."""
 
     costs: tuple[int, ...]
     steps: tuple[tuple[int, int], ...]
@@ -85,8 +85,8 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
     target.record_finding(BOUND, not early, f"a consumer without credit got {listed(early)}")
     balance, received = 0, 0
     for messages, over_by in plan.steps:
-        # As much as makes the last of so many messages end exactly there; at least 1, since 0 has
-        # another meaning.
+        # Credit up to the end of the last of these messages; at least 1, since 0 has another
+        # meaning.
         size = sum(cost + HEAD for cost in costs[received : received + messages])
         credit = max(1, size - balance + over_by)
         balance += credit
@@ -114,7 +114,7 @@ def test_what_is_delivered_is_what_there_is_credit_for(target: Bench, plan: Plan
 
 @case(BOUND, needs={CORE})
 def test_without_a_bound_everything_comes(target: Bench) -> None:
-    """A consumer has a window of -1: all waiting and all later messages arrive."""
+    """A consumer has a window of -1. All waiting and all later messages arrive."""
     peer = target.core()
     name = queue(target, peer)
     publish(peer, name, [5000] * 30)
@@ -196,8 +196,8 @@ def test_a_window_is_never_overrun_and_never_dries_up(
 def test_nothing_waits_behind_a_slow_consumer_without_a_buffer(
     target: Bench, count: int, cost: int
 ) -> None:
-    """Two consumers have no buffer; the slow one has received a message and stops. The fast one
-    gets all remaining messages in order."""
+    """Two consumers have no buffer; the slow one receives a message and stops. The fast one gets
+    all remaining messages in order."""
     slow, fast = target.core(), target.core()
     name = queue(target, fast)
     behind, ahead = Window(slow, name, 0), Window(fast, name, 0)
@@ -250,7 +250,8 @@ def test_a_slow_consumer_keeps_a_window_of_messages_from_the_other(
 
 
 def shares(target: Bench, course: list[int]) -> list[list[int]]:
-    """Return the shares of three bufferless consumers, which request in the order ``course``."""
+    """Return the shares of three consumers without a buffer that request in the order
+    ``course``."""
     peers: list[CorePeer] = [target.core() for _ in range(3)]
     name = queue(target, peers[0])
     windows = [Window(peer, name, 0) for peer in peers]
@@ -270,8 +271,8 @@ def shares(target: Bench, course: list[int]) -> list[list[int]]:
 @case(SAME_COURSE, needs={CORE})
 @over(examples=6, course=st.lists(st.integers(0, 2), min_size=4, max_size=12))
 def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int]) -> None:
-    """Three consumers without a buffer ask in some order: each gets the next message immediately,
-    and the same order gives the same shares."""
+    """Three consumers without a buffer request messages in some order. Each gets the next message
+    immediately, and the same order gives the same shares."""
     expected: list[list[int]] = [
         [position for position, who in enumerate(course) if who == number] for number in range(3)
     ]
@@ -284,8 +285,8 @@ def test_without_a_buffer_who_asks_gets_the_next(target: Bench, course: list[int
 
 @case(OVERRIDDEN, BOUND, needs={CORE, FIXTURES})
 def test_an_address_setting_names_another_window(target: Bench) -> None:
-    """A consumer is created without a window: the answer has the default of a mebibyte or that of
-    its address-setting; a consumer that keeps to it gets that much and no more."""
+    """A consumer is created without a window. The answer has the default window of a mebibyte or
+    that of its address-setting; a consumer that keeps to it gets that much and no more."""
     peer = target.core()
     plain, small = queue(target, peer), queue(target, peer, "window-2000.")
     reported = [

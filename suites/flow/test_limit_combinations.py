@@ -20,12 +20,12 @@ REJECTED = "ARTEMIS-FLOW-amqp-4"
 NO_CREDIT = "ARTEMIS-FLOW-amqp-2"
 
 BODY = 10_000
-"""Bytes of a body. As long as a broker charges at most 2,400 bytes more for a message, the number
-of messages that reaches a limit of :data:`SIZES` is the same."""
+"""Bytes of a body. If a broker charges at most 2,400 bytes more per message, the number of messages
+that reaches each limit of :data:`SIZES` is the same."""
 SIZES = {-1: None, 0: 0, 1: 1, 15_000: 2, 25_000: 3, 1_000_000: 100}
 """Limits in bytes, and the number of messages that reaches them."""
 MOST = 6
-"""How many messages are sent."""
+"""The number of messages sent."""
 NONE = -1
 BY_BYTES = "bytes are the first limit"
 BY_MESSAGES = "messages are the first limit, and there is one of bytes"
@@ -139,7 +139,8 @@ class Model:
 def test_the_first_limit_that_is_reached_counts(target: Bench, where: Where) -> None:
     """An address has limits in any combination, and six messages are sent to it. A full address
     refuses each under FAIL, drops it under DROP, and grants no credit under BLOCK; only under BLOCK
-    does it reject messages from its threshold on. One scenario: the limits of one address."""
+    does it reject messages from its threshold on. One scenario: the limits belong to one
+    address."""
     model = Model(target, where.overrides or {})
     place = target.node()
     peer, link = small_addresses.producer(target, place)

@@ -1,8 +1,8 @@
 """Addresses with limited pages: page-limit-bytes, page-limit-messages, page-full-policy.
 
-Pages may be written after the answer to the producer, so the limits are judged with bounds on both
-sides. It is certain that every accepted message is kept, that later messages are refused or
-dropped, and that there is room again once messages are consumed.
+A broker may write pages after its answer to the producer, so the limits are judged with bounds on
+both sides. It is certain that every accepted message is kept, that later messages are refused or
+dropped, and that consumed messages make room again.
 """
 
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ BYTES = "ARTEMIS-PAGING-14"
 COUNT = "ARTEMIS-PAGING-15"
 NEEDS = {"amqp", "address-full", "admin", "paging", "page-limits"}
 SLACK = 2
-"""Pages that may be in progress at the check: the one being written, and a newly opened one."""
+"""Unfinished pages at a check: the one being written, and a newly opened one."""
 PACE = ms(25)
 """Pause between messages near the limit."""
 
@@ -46,7 +46,7 @@ def fill(
 
 
 def taken_again(target: Bench, place: Node, policy: str) -> bool:
-    """True if a message is accepted, now or soon, since brokers clean up in the background."""
+    """True if a message is accepted now or soon: brokers clean up in the background."""
     peer, link = small_addresses.producer(target, place)
     deadline = target.now() + 3 * PATIENCE
     while target.now() < deadline:
@@ -113,11 +113,12 @@ def limited(
     size=st.sampled_from([1000, 2000, 3000]),
 )
 def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> None:
-    """An address under PAGE has page-limit-bytes: it accepts its memory plus about that many bytes
-    of pages, then refuses or drops messages by page-full-policy; accepted ones arrive in order."""
+    """An address under PAGE has page-limit-bytes. It accepts its memory limit plus about that many
+    bytes of pages, then refuses or drops messages by page-full-policy; accepted messages arrive in
+    order."""
     charged = size + small_addresses.overhead(target)
-    # A message takes more than its body in memory, slightly more on a page; a page is not filled to
-    # its last byte.
+    # In memory a message takes more than its body, on a page slightly more, and a page is not
+    # filled to its last byte.
     least = limit_of(target) // charged + page_limit_of(target) * (page_of(target) // charged)
     most = (
         limit_of(target) // size
@@ -137,8 +138,8 @@ def test_pages_fill_up_to_their_limit(target: Bench, policy: str, size: int) -> 
     size=st.sampled_from([300, 1000, 4000]),
 )
 def test_pages_take_so_many_messages(target: Bench, policy: str, size: int) -> None:
-    """An address under PAGE has page-limit-messages: it accepts its memory plus about that many
-    paged messages, then refuses or drops messages as page-full-policy says."""
+    """An address under PAGE has page-limit-messages. It accepts its memory limit plus about that
+    many paged messages, then refuses or drops messages by page-full-policy."""
     in_memory = -(-limit_of(target) // (size + small_addresses.overhead(target)))
     bounds = (
         in_memory + PAGED_MESSAGES - 1,

@@ -44,7 +44,7 @@ def test_an_alarm_on_one_node_blocks_publishing_on_all(target: Bench) -> None:
     def consumes() -> None:
         consumer.ack(first["delivery-tag"])
         received = arrive(consumer, 1)
-        # A consumer that missed it would take a message that later controls look for.
+        # A consumer that missed it would take a message that later controls need.
         words = f"under the alarm, a consumer at node a got {listed(bodies(received))}"
         target.require(OTHERS_GO_ON, bodies(received) == [b"two"], words)
 
@@ -63,7 +63,7 @@ def _node(target: Bench, name: str, acceptor: str) -> Node:
 
 
 def _publisher(at: Node) -> Amqp091Peer:
-    """A connection whose message is delivered, which shows that the node works without an alarm."""
+    """Return a connection whose message is delivered: the node works without an alarm."""
     publisher = at.target.amqp091(acceptor=at.acceptor)
     drained(at.owner, at.queue)
     publisher.publish(b"free", at.queue)
@@ -75,7 +75,7 @@ def _publisher(at: Node) -> Amqp091Peer:
 def _held(
     publisher: Amqp091Peer, at: Node, resource: str, proves: str, body: bytes = b"held"
 ) -> None:
-    """The publisher's next message must be held back, and the publisher must be notified."""
+    """Judge that the publisher's next message is held back, and that the publisher is notified."""
     target = at.target
     publisher.publish(body, at.queue)
     answer = publisher.expect(BLOCKED, proves=proves)
@@ -90,7 +90,8 @@ def _held(
 
 
 def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
-    """Publishers must continue, and no message may be lost. Messages may arrive in any order."""
+    """Judge that publishers continue and that no message is lost. Messages may arrive in any
+    order."""
     for publisher in publishers.values():
         publisher.expect(UNBLOCKED, proves=proves)
     there = eventually(at.owner, lambda: at.owner.count(at.queue) == len(publishers))
@@ -123,7 +124,7 @@ def _one_alarm(
 
 
 def _two_alarms(a: Node, b: Node, proves: str) -> None:
-    """A publisher that alarms on two nodes block must wait until both alarms are cleared."""
+    """Judge that a publisher blocked by alarms on two nodes waits until both are cleared."""
     target, publisher = a.target, _publisher(a)
     target.raise_alarm("memory", node="b")
     try:

@@ -32,16 +32,17 @@ FLOW = "flow"
 RATE = 1000
 """Messages per second that a queue accepts, on targets where this can be configured."""
 INITIAL = 400
-"""Messages that a connection may be ahead of a channel, and a channel of a queue
+"""A connection may be this many messages ahead of a channel, and a channel of a queue
 (``credit_flow_default_credit``)."""
 FLOOD: Duration = seconds(60)
-"""How long a broker is flooded at most in real time. In virtual time the API is up to date."""
+"""The longest flood in real time. In virtual time the API is always up to date."""
 SLOW = 500
 """Bytes of a body: enough to keep a queue busy."""
 
 
 def place(target: Target) -> Where:
-    """Slow queues: configured on targets that allow it, and slow anyway on the others."""
+    """Slow queues: by configuration if the target allows it; other brokers' queues are slow
+    anyway."""
     slow = (
         {"broker": {"queue_rate": RATE}} if RECONFIGURABLE in target.identity.capabilities else None
     )
@@ -91,7 +92,7 @@ class Flood:
 
 
 def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
-    """Flood until ``seen`` yields True, but for :data:`FLOOD` at most."""
+    """Flood until ``seen`` yields True, for at most :data:`FLOOD`."""
     deadline = target.now() + (FLOOD // 12 if target.virtual else FLOOD)
     for in_flow in seen:
         if in_flow or target.now() >= deadline or flood.acks > 80_000:  # a case may get 100,000
@@ -105,8 +106,8 @@ def _until(target: Bench, flood: Flood, seen: Iterator[bool]) -> bool:
 @over(examples=1, where=places)
 def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Where) -> None:
     """A connection publishes as fast as it can, and another now and then. The management API
-    reports the state flow only for the first, unless the queue keeps up, and in the end all
-    messages have been accepted. One scenario: both connections must publish at the same time."""
+    reports the state flow only for the first, unless the queue keeps up, and finally all messages
+    are accepted. One scenario: both connections must publish at the same time."""
     flooding, easy = target.amqp091(), target.amqp091()
     flood = Flood(target, flooding, queue_of(flooding, arguments={"x-max-length": 1000}))
     calm = queue_of(easy)
@@ -152,9 +153,9 @@ def test_a_connection_that_floods_its_queue_is_in_flow(target: Bench, where: Whe
 def test_how_far_a_connection_may_be_ahead_of_its_queue(
     target: Bench, where: Where, count: int
 ) -> None:
-    """A request follows a burst of messages on another channel of the connection. It is answered
-    immediately if the burst is within the channel's credit, otherwise once the queue has caught up
-    that far."""
+    """A request follows a burst of messages on another channel of the connection. The broker
+    answers it immediately if the burst is within the channel's credit, otherwise once the queue has
+    caught up enough."""
     peer, owner = target.amqp091(channels=2), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue)

@@ -1,6 +1,6 @@
 """RabbitMQ's STOMP heartbeats: whole seconds, one each half interval, a close after two misses.
 
-(RabbitMQ documentation, "Heartbeats"; the profile says how intervals are measured.)
+(RabbitMQ documentation, "Heartbeats"; the profile describes how intervals are measured.)
 """
 
 from typing import Any
@@ -66,7 +66,7 @@ def test_intervals_are_the_whole_seconds_of_what_was_asked_for(
 def test_a_client_that_misses_two_beats_is_given_up(
     target: Bench, promised: int, beats: int
 ) -> None:
-    """A client sends heartbeats as agreed and falls silent: the connection is closed two to three
+    """A client sends heartbeats as agreed and falls silent. The connection is closed two to three
     intervals later, and not before."""
     peer = target.stomp("1.2", heart_beat=f"{promised},0")
     every = ms(rules(target).rounded(promised))

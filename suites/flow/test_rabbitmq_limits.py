@@ -1,6 +1,6 @@
-"""RabbitMQ's thresholds, changed on a running broker, as far as they can be tested on any broker:
-the watermark throttles publishers but does not cap memory, and the disk limit may be a multiple of
-the memory (RabbitMQ: flow control)."""
+"""RabbitMQ's thresholds, changed on a running broker, in ways that work on any broker: the
+watermark throttles publishers but does not cap memory, and the disk limit may be a multiple of the
+memory (RabbitMQ: flow control)."""
 
 from brokerproof.harness.clients.rabbitmq_management_api import MANAGEMENT_API, ManagementPeer
 from brokerproof.harness.model.broker_io import ResourcesRead
@@ -17,7 +17,7 @@ BLOCKED, UNBLOCKED = (
     method("connection.unblocked", channel=0),
 )
 LITTLE = 30_000_000
-"""Bytes of memory that a running broker uses in any case."""
+"""Any running broker uses more than this many bytes of memory."""
 MACHINE = ResourcesRead(100_000_000, 8_000_000_000, disk_free=100_000_000_000)
 """Readings of its machine that a target may report."""
 

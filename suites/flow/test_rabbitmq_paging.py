@@ -1,7 +1,8 @@
 """RabbitMQ pages queues out before publishers are blocked, or never (the paging threshold).
 
-Classic queues paged out messages up to 3.13. Release 4 has no such threshold, so these cases are
-for targets with the ``memory-paging`` capability. The management API shows the messages in memory.
+Classic queues paged out messages up to release 3.13. Release 4 has no such threshold, so these
+cases are for targets with the ``memory-paging`` capability. The management API shows the messages
+in memory.
 """
 
 from collections.abc import Iterator
@@ -29,14 +30,15 @@ BLOCKED, UNBLOCKED = (
     method("connection.unblocked", channel=0),
 )
 LOOKS: Duration = ms(2500)
-"""How often queues are told to page (``memory_monitor_interval``)."""
+"""The broker checks this often whether queues must page (``memory_monitor_interval``)."""
 TOTAL = 8 * 1024**3
 PLENTY = 10**15
 
 
 def in_memory(target: Bench, queue: str) -> tuple[int, int]:
     """Return how many messages of a queue wait, and how many are in memory. Each request has its
-    own connection: RabbitMQ's API accepts at most 100 on one, and soon closes silent ones."""
+    own connection: RabbitMQ's API accepts at most 100 requests on one, and soon closes silent
+    ones."""
     api = target.management()
     reported = api.queue(queue)
     api.close_socket()
@@ -62,9 +64,9 @@ def in_memory(target: Bench, queue: str) -> tuple[int, int]:
 def test_where_paging_begins(
     target: Bench, watermark: float, ratio: float, above: int, short: bool
 ) -> None:
-    """Memory in use approaches the paging ratio of the watermark. One byte below it a queue stays
-    in memory, at it all messages are written out; with a ratio above 1.0, or while disk space is
-    short, none are. One scenario: the last step reads the pages of the first."""
+    """Memory in use reaches the paging ratio of the watermark. One byte below that a queue stays in
+    memory; at that point all its messages are written out. With a ratio above 1.0, or while disk
+    space is short, none are. One scenario: the last step reads the pages of the first."""
     limit = resources.memory_limit(watermark, TOTAL)
     at = min(-(-int(ratio * 1000) * limit // 1000), 2 * limit)
     used = at + above
@@ -111,8 +113,8 @@ def test_where_paging_begins(
 
 @case(SHORT_OF_DISK, PAGED_BEFORE_BLOCKING, needs=NEEDS | {"readings"})
 def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
-    """Memory is needed while disk space is short: nothing is written out until there is space, and
-    then everything is."""
+    """Memory is needed while disk space is short. Nothing is written out until disk space is free
+    again; then everything is."""
     peer = target.amqp091()
     queue = queue_of(peer)
     fill(peer, queue, [b"some bytes"] * 20)
@@ -138,7 +140,7 @@ def test_nothing_is_paged_while_the_disk_is_short(target: Bench) -> None:
     way=st.sampled_from(["get", "dead letters", "stomp", "amqp", "reject"]),
 )
 def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
-    """Messages written to disk leave their queue by get, dead-lettering, STOMP, AMQP 1.0 or
+    """Messages paged to disk leave their queue by get, dead-lettering, STOMP, AMQP 1.0 or
     redelivery, unchanged and in order. One scenario: each way out begins with the same paged
     queue."""
     peer = target.amqp091()
@@ -186,18 +188,18 @@ def test_what_was_written_out_comes_back_whole(target: Bench, way: str) -> None:
 # --- as far as any broker can be tested -----------------------------------------------------------
 
 HELD = 1000
-"""Messages of the queue that should be paged out, in real time; fewer in virtual time."""
+"""Real-time length of the queue that should be paged out; in virtual time it is shorter."""
 BODY = bytes(5000)
 """More than the 4096 bytes up to which RabbitMQ keeps bodies in the queue index, in memory."""
 ALONGSIDE = 12
-"""Number of queues with traffic. RabbitMQ divides memory by the time in which each queue would
-become empty; these are empty immediately."""
+"""Number of queues with traffic. RabbitMQ divides memory among queues by the time in which each
+would become empty; these become empty immediately."""
 LONG: Duration = seconds(15)
-"""How long to check that nothing is paged out: over three times the age of the API's numbers."""
+"""Check for this long that nothing is paged out: over three times the age of the API's numbers."""
 
 
 class Traffic:
-    """Traffic that gives queues a rate; ``held`` receives as many messages as it delivers."""
+    """Steady traffic through queues; ``held`` receives as many messages as it delivers."""
 
     def __init__(self, target: Bench, peer: Amqp091Peer, held: str) -> None:
         self._target, self._peer, self._held = target, peer, held
@@ -213,7 +215,8 @@ class Traffic:
             self._peer.get(queue, no_ack=True)
 
     def for_(self, duration: Duration, until: Iterator[bool], *, publishes: bool = True) -> bool:
-        """Let messages pass for this long, or until the condition, checked regularly, is true."""
+        """Keep the traffic going for this long, or until the regularly checked condition is
+        true."""
         end = self._target.now() + duration
         while self._target.now() < end:
             for _ in range(1 if self._target.virtual else 5):
@@ -242,9 +245,10 @@ def outside(target: Bench, queue: str) -> Iterator[bool]:
 
 @case(PAGED_BEFORE_BLOCKING, NEVER_PAGED, needs=NEEDS)
 def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
-    """The watermark is set above, below and above the memory in use. With a paging ratio above the
-    use, or above 1.0, the queue stays in memory; with 0.5 most of it is paged out, and publishers
-    continue. One scenario: the order of the steps is judged."""
+    """The watermark is set above, below and above the memory in use. If the paging threshold is
+    above the memory in use, or the ratio above 1.0, the queue stays in memory; with a ratio of 0.5
+    most of it is paged out, and publishers continue. One scenario: the order of the steps is
+    judged."""
     if "readings" in target.target.identity.capabilities:
         target.readings(ResourcesRead(100_000_000, TOTAL, disk_free=PLENTY))
     owner, publisher = target.amqp091(), target.amqp091()
@@ -255,7 +259,8 @@ def test_the_order_of_events_as_memory_is_needed(target: Bench) -> None:
     long = 3 * LOOKS if target.virtual else LONG
 
     def mark(parts: int, of: int, ratio: float) -> str:
-        """Set the watermark to a part of the memory in use, and set the ratio; describe both."""
+        """Set the watermark to a fraction of the memory in use, and set the ratio; describe
+        both."""
         used = in_use(target)
         target.set_limits(memory=used * parts // of, paging=ratio)
         return f"{used} bytes used, mark {used * parts // of}, ratio {ratio}"

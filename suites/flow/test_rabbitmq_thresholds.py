@@ -1,8 +1,8 @@
 """RabbitMQ's memory and disk thresholds to the exact byte, and when the broker checks them.
 
-(RabbitMQ: flow control.) A real machine's resources cannot be chosen, so these cases are for
-targets that simulate them (the ``readings`` capability). The cases run in virtual time, where they
-can act at an exact instant. ``test_rabbitmq_limits.py`` covers what real brokers allow.
+(RabbitMQ: flow control.) A case cannot choose a real machine's resources, so these cases are for
+targets that simulate them (the ``readings`` capability). They run in virtual time, where they can
+act at an exact instant. ``test_rabbitmq_limits.py`` has the cases that real brokers can run.
 """
 
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ def publisher(target: Bench) -> tuple[Amqp091Peer, str]:
 
 
 def held_back(peer: Amqp091Peer, queue: str) -> bool:
-    """Publish; return whether the broker announces that it holds the message back."""
+    """Publish; return True if the broker announces that it holds the message back."""
     peer.publish(b"probe", queue)
     return peer.watch_for(BLOCKED, within=ms(50)) is not None
 
@@ -66,8 +66,8 @@ def test_memory_is_short_above_the_mark(
     at_runtime: bool,
 ) -> None:
     """The watermark is a fraction of the memory or the address space, or a number of bytes. At the
-    watermark messages pass; one byte above it they wait until less is used. A new watermark applies
-    immediately. One scenario: each watermark replaces the previous one."""
+    watermark messages pass; one byte above it they wait until less memory is in use. A new
+    watermark applies immediately. One scenario: each watermark replaces the previous one."""
     limit = resources.memory_limit(watermark, total, space)
     used = max(0, limit + above)
     short = used > limit
@@ -120,8 +120,8 @@ def test_memory_is_short_above_the_mark(
     above=st.sampled_from([-1, 0, 1]),
 )
 def test_a_gibibyte_is_assumed(target: Bench, watermark: float, above: int) -> None:
-    """The machine's memory is unknown: the broker assumes 1024 MiB times the watermark, even above
-    1."""
+    """The machine's memory is unknown. The broker assumes 1024 MiB and applies the watermark, even
+    above 1."""
     limit = resources.memory_limit(watermark, None)
     peer, queue = publisher(target)
     target.set_limits(memory=watermark)
@@ -174,8 +174,8 @@ def test_disk_space_is_short_below_the_limit(
 )
 def test_the_disk_is_looked_at_more_often_near_the_limit(target: Bench, spare: int) -> None:
     """Free space falls below the limit just after a check. Messages pass until the next check,
-    after 10 s, or sooner near the limit, down to a tenth of a second. The broker notices freed
-    space 10 s later."""
+    which follows after 10 s, or sooner near the limit, down to a tenth of a second. The broker
+    notices freed space 10 s later."""
     limit = 50_000_000
     interval = resources.disk_interval(limit + spare, limit)
     early, late = publisher(target), publisher(target)

@@ -1,5 +1,6 @@
-"""Window, transactions and liveness of a STOMP session together. A plan is drawn, a model says
-after each step what may and what must have arrived, and a separate ledger records all messages."""
+"""Window, transactions and liveness of a STOMP session together. Each example draws a plan. After
+each step a model computes what may and what must have arrived; a separate ledger records all
+messages."""
 
 from dataclasses import dataclass, field
 
@@ -31,10 +32,10 @@ ONLY_BEATS = "the consumer does nothing but beat for as long as its TTL"
 SILENT = "a silent consumer leaves with messages"
 SITUATIONS = (SHUT, COMMITTED, WITHDRAWN, SMALL, ONLY_BEATS, SILENT)
 QUIET = ms(200)
-"""How long nothing must arrive before the broker counts as stopped."""
+"""If nothing arrives for this long, the broker counts as stopped."""
 BEAT_MS, REAL_BEAT_MS = 1500, 4000
-"""The heartbeat interval that the consumer promises, in virtual and in real time, where a step may
-take too long. The target's parameters derive its TTL from it."""
+"""The heartbeat interval that the consumer promises, in virtual and in real time, where steps may
+take longer. The target's parameters turn it into a TTL."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ class Run:
         self.producer.request("BEGIN", {"transaction": self.transaction})
 
     def step(self, step: Step) -> None:
-        """Take one step of the plan, in the world and in the model. The producer has a TTL too."""
+        """Take one step of the plan, in the world and in the model. Keep the producer alive too: it
+        has a TTL."""
         self.consumer.beat()
         self.producer.beat()
         match step:
@@ -236,8 +238,9 @@ def test_a_session_does_what_the_model_says(
     target: Bench, window: int, mode: str, silent: bool, steps: list[Step]
 ) -> None:
     """A client sends, acknowledges and waits as drawn, in transactions or not, with a window and
-    heartbeats. After each step exactly the model's messages have arrived; a silent consumer is
-    closed after its TTL and its messages are redelivered. One scenario: all concern one session."""
+    heartbeats. After each step exactly the messages that the model predicts have arrived. A silent
+    consumer is disconnected after its TTL and its messages are redelivered. One scenario: the
+    requirements concern one session."""
     to, beat_ms = target.destination(), BEAT_MS if target.virtual else REAL_BEAT_MS
     consumer, producer = target.stomp(heart_beat=f"{beat_ms},0"), target.stomp()
     consumer.subscribe(to, ack=mode, headers={"consumer-window-size": str(window)})

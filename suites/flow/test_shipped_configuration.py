@@ -1,4 +1,4 @@
-"""The configuration shipped with a release, which applies unless somebody changes it."""
+"""The configuration shipped with a release, which applies unless a user changes it."""
 
 from lxml import etree
 

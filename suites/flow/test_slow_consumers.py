@@ -1,6 +1,6 @@
-"""With a window of zero, or one credit at a time, no messages wait behind a slow consumer.
+"""With a window of zero, or one credit at a time, no message waits behind a slow consumer.
 
-The manual describes Artemis's own client. The broker's part is visible with
+The manual describes Artemis's own client. These cases test the broker's part with
 ``consumer-window-size`` over STOMP, and with link credit over AMQP.
 """
 
@@ -25,8 +25,8 @@ def holder(target: Bench, queue: Destination, window: int) -> StompPeer:
 
 
 def everything_but(target: Bench, fast: StompPeer, count: int) -> list[bytes]:
-    """Return the messages of a consumer that acknowledges each, until there are ``count`` or no
-    more arrive."""
+    """Acknowledge and return a consumer's messages until ``count`` have arrived or no more
+    arrive."""
     results: list[bytes] = []
     while len(results) < count:
         messages: list[Frame] = receive(target, fast, 1)
@@ -117,7 +117,7 @@ def test_a_slow_consumer_keeps_its_window_of_messages_from_the_other(
 @case(SAME_COURSE, needs={"stomp-1.2", "consumer-window"})
 @over(examples=6, order=st.lists(st.integers(0, 1), min_size=4, max_size=12))
 def test_acknowledgements_alone_decide_who_gets_what(target: Bench, order: list[int]) -> None:
-    """Two consumers with a window of zero acknowledge in a given order, on two queues. Each gets
+    """Two consumers with a window of zero acknowledge in the same order on two queues. Each gets
     the same messages both times. The chapter only permits this: a difference is no violation."""
     first, second = (_course(target, order) for _ in range(2))
     shares, again = ("; ".join(map(listed, course)) for course in (first, second))

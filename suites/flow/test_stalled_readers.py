@@ -1,8 +1,8 @@
-"""A client that stops reading: only what the broker writes to this client waits.
+"""A client that stops reading delays only its own traffic.
 
-Data that the stalled client does not read fills the buffers between it and the broker. Until the
-client reads again, its own messages wait; publishers are confirmed, other queues are served, and
-the client's heartbeats keep it alive. Then it gets all its messages, once.
+Unread data fills the buffers between the stalled client and the broker. Until the client reads
+again, only its own messages wait; publishers are confirmed, other queues are served, and the
+client's heartbeats keep it alive. Then it gets all its messages, once.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,10 @@ GIVEN_UP = "ARTEMIS-STOMP-ttl-3"
 
 LARGE = 16_384
 SOME, MANY = 16, 600
-"""Messages that fill the buffers of a link in virtual time, and of a real one on this machine."""
+"""Numbers of messages that fill the buffers of a virtual link, and of a real one on this
+machine."""
 NO_WINDOW = {"consumer-window-size": "-1"}
-"""Brokers that do not know this header have a larger prefetch."""
+"""Removes the window. Brokers that do not know this header have a large enough prefetch."""
 BEAT = ms(500)
 
 
@@ -52,8 +53,8 @@ def stalled(target: Bench, peer: StompPeer) -> Iterator[None]:
 
 
 def send(producer: StompPeer, to: Destination, count: int) -> tuple[int, str]:
-    """Send ``count`` large messages one by one, or fewer if one is not confirmed in time, because a
-    full place may make its producers wait. Return their number, and the missing receipt."""
+    """Send ``count`` large messages one by one. Stop if one is not confirmed soon, because a full
+    place may make its producers wait. Return their number, and the missing receipt."""
     for number in range(count):
         receipt = producer.next_receipt()
         producer.publish(to, numbered_body(number), {"receipt": receipt}, receipt=False)
@@ -65,9 +66,10 @@ def send(producer: StompPeer, to: Destination, count: int) -> tuple[int, str]:
 @case(DELIVERED, ANSWERED, needs={"stomp-1.2"})
 @pytest.mark.parametrize("ack", ["auto", INDIVIDUAL["1.2"]])
 def test_a_client_that_does_not_read_holds_up_nobody(target: Bench, ack: str) -> None:
-    """A consumer stops reading while more is sent to its queue than its link holds. Another queue's
-    publisher gets its receipts, and its consumer its messages. When the first reads again, it gets
-    every message once, and a publisher that had to wait for room gets its receipt."""
+    """A consumer stops reading while more is sent to its queue than its link holds. At another
+    queue the publisher gets its receipts and the consumer its messages. When the first consumer
+    reads again, it gets every message once, and a publisher that waited for room gets its
+    receipt."""
     count, crowded, other = overflow(target), target.destination(), target.destination()
     consumer, producer, neighbour = target.stomp(), target.stomp(), target.stomp()
     publisher = target.stomp()
@@ -119,8 +121,9 @@ def test_a_stalled_client_that_leaves_keeps_nothing(target: Bench, taken: int) -
 
 @case(SIGNS_OF_LIFE, DELIVERED, needs={"stomp-1.2", "connection-ttl", "heart-beat"})
 def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
-    """A consumer sends heartbeats as promised and reads nothing for several times its TTL, while it
-    is sent more than its link holds. It is not closed, and gets every message when it reads."""
+    """A consumer sends heartbeats as promised and reads nothing for several times its TTL, while
+    the broker has more for it than its link holds. It is not disconnected, and gets every message
+    when it reads."""
     count, queue = overflow(target), target.destination()
     consumer = target.stomp(heart_beat=f"{BEAT // ms(1) * 2},0")
     producer = target.stomp()
@@ -149,9 +152,9 @@ def test_a_client_that_beats_and_does_not_read_lives(target: Bench) -> None:
     SIGNS_EXPECTED, GIVEN_UP, needs={"stomp-1.2", "connection-ttl", "heart-beat", IN_VIRTUAL_TIME}
 )
 def test_a_stall_changes_nothing_about_heartbeats(target: Bench) -> None:
-    """A client with heartbeats in both directions does not read for a while, and reads again: the
-    server's heartbeats arrive as agreed. When it neither reads nor sends, it is disconnected after
-    its TTL, and its messages are redelivered. One scenario: a client whose link is full."""
+    """A client with heartbeats in both directions does not read for a while. When it reads again,
+    the server's heartbeats arrive as agreed. When it neither reads nor sends, it is disconnected
+    after its TTL, and its messages are redelivered. One scenario: both begin with a full link."""
     count, queue = overflow(target), target.destination()
     consumer, producer = target.stomp(heart_beat="1000,1000"), target.stomp()
     consumer.subscribe(queue, ack=INDIVIDUAL["1.2"], headers=NO_WINDOW)

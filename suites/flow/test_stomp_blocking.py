@@ -1,4 +1,4 @@
-"""Brokers that make STOMP producers wait under BLOCK: at which byte, and what ends the wait.
+"""Brokers that make STOMP producers wait under BLOCK: from which byte, and until when.
 
 The Artemis manual describes flow control of producers only for CORE and AMQP, so these cases are
 for targets with the ``stomp-blocking`` capability.
@@ -38,7 +38,7 @@ def consumer(target: Bench, to: Destination) -> StompPeer:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=8, always=corners, gap=st.sampled_from(GAPS), sizes=fillings)
 def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: list[int]) -> None:
-    """A SEND below the limit is confirmed; from the limit on it gets neither RECEIPT nor ERROR
+    """A SEND below the limit is confirmed. From the limit on a SEND gets neither RECEIPT nor ERROR
     until a consumer makes room; then it is confirmed and its message arrives in order."""
     to, admin = small_addresses.destination(target, "block"), target.admin()
     peer, count, held = filled(target, admin, to, limit_of(target) + gap, sizes, proves=BLOCKS)
@@ -68,8 +68,8 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
 def test_a_burst_does_not_get_past_the_limit(
     target: Bench, producers: int, size: int, receipts: bool
 ) -> None:
-    """Producers send far more than fits without waiting: the address exceeds its limit by at most
-    one message, and every message arrives once, in its producer's order."""
+    """Producers send far more than the address can hold without waiting. It exceeds its limit by at
+    most one message, and every message arrives once, in its producer's order."""
     to, admin = small_addresses.destination(target, "block"), target.admin()
     weight = small_addresses.Scale(target, admin, to).weight(size)
     peers = [target.stomp() for _ in range(producers)]
@@ -101,9 +101,10 @@ def test_a_burst_does_not_get_past_the_limit(
 
 @case(BLOCKS, UNBLOCKS, BEATS, ENDS, needs=NEEDS)
 def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
-    """A connection waits with a SEND to a full address; it still gets messages and heartbeats. Once
-    another client has made room, its next SEND is confirmed; silent for longer than its TTL, it is
-    closed. One scenario: all of it happens to one waiting connection."""
+    """A connection has a waiting SEND to a full address; it still gets messages and heartbeats.
+    Once another client has made room, this SEND and the next are confirmed. When the client then
+    falls silent, it is disconnected after its TTL. One scenario: all of it happens to one waiting
+    connection."""
     to, other = small_addresses.destination(target, "block"), target.destination()
     peer = target.stomp(heart_beat="10000,500")
     peer.subscribe(other)
@@ -136,7 +137,7 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
 @case(BLOCKS, UNBLOCKS, needs=NEEDS)
 @over(examples=4, queues=st.integers(2, 4))
 def test_a_topic_waits_for_its_last_subscription(target: Bench, queues: int) -> None:
-    """Several subscriptions of a full address hold their messages: a waiting producer continues
+    """Several subscriptions of a full address hold their messages. A waiting producer continues
     only when the last of them has acknowledged enough."""
     to = small_addresses.destination(target, "block", small_addresses.MULTICAST)
     holders = []

@@ -1,9 +1,9 @@
 """STOMP subscriptions' windows, acknowledgements and redeliveries together, judged by a model.
 
-A plan is drawn. After each step the model knows which messages are held, which wait, and whose
-window is open. At every stop two things are judged: no message arrived while the window was closed
-or after its own ACK; and every subscription with an open window receives messages while any wait.
-Which of several subscriptions gets a message is the broker's choice.
+Each example draws a plan. After each step the model knows which messages are held, which wait, and
+whose window is open. At every stop two things are judged: no message arrived while the window was
+closed or after its own ACK; and every subscription with an open window receives messages while any
+wait. The broker may choose which of several subscriptions gets a message.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ BACK = "ARTEMIS-REDELIVERY-back-1"
 FIFO = "ARTEMIS-GROUPING-fifo-1"
 MARK = "ARTEMIS-REDELIVERY-marked-1"
 TOPIC, DURABLE = "topic", "durable subscription"
-"""Nodes with one subscription: a topic's disappears when it ends, a durable one is kept."""
+"""Nodes with one subscription: a topic's disappears when it ends, a durable one remains."""
 CLIENT, CLIENT_INDIVIDUAL = "client", "client-individual"
 SHUT = "messages wait for a window that is shut"
 LARGER = "a message is larger than its window"
@@ -60,9 +60,9 @@ PAGED = "messages wait at an address that pages"
 GONE_UNREAD = "a client that does not read breaks off with messages"
 SITUATIONS = (SHUT, LARGER, RANGE, PASSED_OVER, BEHIND, THIRD, BOTH, GONE_UNREAD, STALLED)
 STOPPED = ms(50)
-"""How long to wait for a surplus message at each stop; a later one is judged at the next."""
+"""At each stop, wait this long for a surplus message; a later one is judged at the next stop."""
 MOST_ATTEMPTS = 6
-"""After this many deliveries nothing returns a message: brokers dead-letter it after about ten."""
+"""After this many deliveries no step returns a message: brokers dead-letter it after about ten."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class Publish:
 
 @dataclass(frozen=True)
 class Subscribe:
-    """One of two clients subscribes with a window in bytes, which ends its earlier subscription."""
+    """One of two clients subscribes with a window in bytes, after ending its earlier
+    subscription."""
 
     client: int
     mode: str
@@ -172,11 +173,11 @@ class Run:
     settled_by: dict[int, str] = field(default_factory=dict)
     """The requirement by which a message is consumed, by its number."""
     spared_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which the last ACK leaves a message unsettled, by its number."""
+    """The requirement by which the last ACK does not cover a message, by its number."""
     attempts: dict[int, int] = field(default_factory=dict)
 
     def step(self, step: Step) -> None:
-        """Take one step of the plan, at the broker and in the model, up to its stop."""
+        """Take one step of the plan, at the broker and in the model, and judge at its stop."""
         match step:
             case Publish():
                 self._publish(step)
@@ -191,7 +192,7 @@ class Run:
         self.stop(shown(step))
 
     def _stall(self, stall: Stall) -> None:
-        """Carry out steps without waiting for answers. Then only unread data is in flight."""
+        """Carry out steps without waiting for answers. The clients do not read meanwhile."""
         peers = [client.peer for client in self.clients]
         lost = None
         with stalls.stomp(self.target, peers, WINDOW) as filled:
@@ -257,7 +258,8 @@ class Run:
         self.spared_by |= dict.fromkeys(map(number_of, client.held), proves)
 
     def _leave(self, client: Client, lost: bool) -> bool:
-        """End a subscription unless a message has been delivered too often for that."""
+        """End a subscription, unless this would return a message that was already delivered too
+        often."""
         numbers = [number_of(message) for message in client.held]
         if any(self.attempts[number] >= MOST_ATTEMPTS for number in numbers):
             return False
@@ -309,7 +311,8 @@ class Run:
         return [client for client in self.clients if client.has_room]
 
     def _take(self, after: str) -> bool:
-        """Judge the messages that have arrived; return False, so that the caller waits on."""
+        """Judge the messages that have arrived. Return False, which makes the caller keep
+        waiting."""
         arrivals = []
         for client in self.clients:
             messages = client.peer.take_messages()
@@ -348,7 +351,7 @@ class Run:
             client.held.clear()
             client.peer.close_socket()
             client.account = None
-        self.target.advance(STOPPED)  # or CONNECT overtakes the close of a slow link
+        self.target.advance(STOPPED)  # otherwise CONNECT may overtake the close of a slow link
         self._drop_unless_kept()
         left = self.model.waiting
         if self.place == DURABLE:
@@ -377,7 +380,7 @@ UNREAD: list[Step] = [
     Stall((Ack(1, 0), Publish(2, 300), Ack(0, 0)), lost=True),
     Subscribe(0, CLIENT, 0),
 ]
-"""While they do not read, clients acknowledge and subscribe, and one of them disconnects."""
+"""Clients acknowledge and subscribe without reading, and one of them disconnects."""
 
 
 def corners(target: Target) -> list[dict[str, object]]:
@@ -465,8 +468,8 @@ def test_subscriptions_do_what_the_model_says(
 ) -> None:
     """Two clients subscribe to a queue, or one to a topic, acknowledge, and leave as drawn, with
     their own windows and modes, over each kind of link and while other clients interfere. After
-    each step they hold the model's messages. At the end, without the interference, every
-    unacknowledged message can be received.
+    each step they hold the messages that the model predicts. At the end, without the interference,
+    every unacknowledged message can be received.
 
     One scenario: the requirements are the model.
     """

@@ -1,8 +1,8 @@
 """Transactions at an address that blocks when full: they occupy its room until they end.
 
 The room of an address is the number of messages that it accepts. A transaction fills all or part of
-it, and the transaction's messages are charged once; a producer waits for the rest. However the
-transaction ends, the address has as much room as an unused one once everything is consumed.
+it, and its messages are charged once; at a full address a producer waits. However the transaction
+ends, the address has as much room as an unused one once everything is consumed.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def room(target: Bench, to: Destination, peer: StompPeer) -> int:
         since = target.now()
         receipt = offer(peer, to, small_addresses.body(taken, BODY))
         expected = frame("RECEIPT", {"receipt-id": receipt})
-        # A broker that was given no CPU in the meantime could not confirm, either.
+        # A broker that got no CPU time meanwhile could not confirm, either.
         if (
             peer.watch_for(expected, within=QUIET) is None
             and peer.watch_for(expected, within=target.world.lateness(since)) is None
@@ -87,7 +87,7 @@ def room(target: Bench, to: Destination, peer: StompPeer) -> int:
 
 
 def stops(reader: StompPeer) -> None:
-    """End a consumer; wait until the broker confirms that it has noticed."""
+    """End a consumer; wait until the broker confirms it."""
     reader.request("UNSUBSCRIBE", {"id": "0"})
     reader.close_socket()
 
@@ -168,7 +168,7 @@ class Transaction:
     plan=PLANS,
 )
 def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Plan) -> None:
-    """A transaction sends to an address under BLOCK, beyond its limit or not, and ends in one of
+    """A transaction sends to an address under BLOCK, up to or beyond its limit, and ends in one of
     four ways. Until then a producer waits if the address is full; it continues by itself when a
     rollback makes room. All committed messages arrive, and the address regains its room. One
     scenario: it takes a full address and its recovery."""
@@ -228,8 +228,8 @@ def test_a_transaction_gives_back_the_room_that_it_held(target: Bench, plan: Pla
 
 @case(REFILLED, needs={"amqp", "amqp-credit", "address-full", "transactions", IN_VIRTUAL_TIME})
 def test_credit_is_filled_up_within_a_transaction(target: Bench) -> None:
-    """A producer with ten credits posts 25 messages in one transaction. It is granted more credit
-    before the discharge; all messages arrive after it."""
+    """A producer with ten credits posts 25 messages in one transaction. The broker grants more
+    credit before the discharge; all messages arrive after it."""
     node = target.node()
     peer = target.amqp(acceptor="amqp-credits-10")
     control = transaction_steps.control(target, peer)

@@ -1,9 +1,9 @@
 """Undischarged transactions: once their connections end, none of their messages remains charged.
 
-A connection posts messages in a transaction and ends. Posts and close are written to the link
-together, so the broker may still be processing the posts when it reads the end. A post that is
-stored after the rollback is charged and never freed. Such a race needs many attempts: each end is
-tried at a fresh address, where the first post takes longest, and all are judged together.
+A connection posts messages in a transaction and closes. Posts and close are written to the link
+together, so the broker may still be processing the posts when it reads the close. A post that is
+stored after the rollback stays charged forever. Such a race needs many attempts: each is made at a
+fresh address, where the first post takes longest, and all are judged together.
 """
 
 from collections import Counter
@@ -20,14 +20,15 @@ FREE_AGAIN = "ARTEMIS-PAGING-9"
 CLOSE, EOF, RESET = "close", "EOF", "RESET"
 """A close that the broker answers, the end of the socket without a close, and a reset."""
 ENDS = (CLOSE, CLOSE, CLOSE, EOF, RESET) * 10
-"""How the connections end, in order. Measured: Artemis 2.56.0 keeps the charge after one to three
-of ten closes when it has just started, and after eight of ten later; so all 30 rarely miss it."""
+"""The ends of the connections, in order. Measured: Artemis 2.56.0 keeps the charge after one to
+three of ten closes when it has just started, and after eight of ten later. So 30 attempts rarely
+miss the fault."""
 POSTS = 10
 """Messages that each connection posts."""
 SIZE = 100
 """Bytes of a body."""
 LAST = 99
-"""The number of the message that is sent after an end."""
+"""The number of the message sent after a connection's end."""
 
 
 def post_and_end(target: Bench, node: Node, end: str) -> None:
@@ -63,12 +64,12 @@ def send_and_take(target: Bench, node: Node) -> None:
 @case(FREE_AGAIN, needs={"amqp", "amqp-transactions", "stomp-1.2", ADMIN})
 def test_their_messages_are_not_charged_when_their_connections_have_ended(target: Bench) -> None:
     """Connections post messages in transactions to empty addresses and end without a discharge,
-    each in one of three ways. A message sent to one of the addresses afterwards is charged and can
-    be consumed. Then the size of each address is 0 again."""
+    each in one of three ways. A message that is later sent to one of the addresses is charged and
+    can be consumed. Then the size of each address is 0 again."""
     admin, holder = target.admin(), target.amqp()
     places = [(target.node(), end) for end in ENDS]
     for node, _ in places:
-        holder.receiver(node)  # without credit: a queue without consumers may be deleted
+        holder.receiver(node)  # keeps the queue: one without consumers may be deleted
         before = admin.address(node.address)
         empty = before.size == 0 and before.messages == 0
         target.control(empty, f"a fresh address should be empty; it has {before}")

@@ -1,9 +1,9 @@
 """Producers that wait at full addresses under BLOCK, over AMQP, STOMP and CORE.
 
-All producers continue when there is room, and none is forgotten (ARTEMIS-FLOW-block-1,
-ARTEMIS-PAGING-12). Room is made in one step: with one disposition a consumer settles everything
-that its address holds. Nothing that happens later could resume a producer by accident. Which
-producer continues first is the broker's choice.
+All producers continue when their address has room, and none is forgotten (ARTEMIS-FLOW-block-1,
+ARTEMIS-PAGING-12). A consumer makes room in one step: one disposition settles everything that its
+address holds. So no later event could resume a producer by accident. The broker may choose which
+producer continues first.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,8 +69,8 @@ def _held(target: Bench) -> Held:
 
 @dataclass
 class Waiter:
-    """A producer that waits at ``at``. ``went_on`` returns whether the producer has been granted
-    what it needs, or whether its messages have been accepted."""
+    """A producer that waits at ``at``. ``went_on`` returns True once the producer has its credit,
+    or its messages have been accepted."""
 
     way: str
     at: Held
@@ -92,7 +92,7 @@ def _by_detached_link(target: Bench, at: Held) -> Waiter:
 
 
 def _by_ended_session(target: Bench, at: Held) -> Waiter:
-    """A link of a second session, which goes away when that session ends."""
+    """A link of a second session that ends."""
     peer = target.amqp()
     place: Node = small_addresses.same(at.to)
     session = peer.begin(1)
@@ -101,7 +101,7 @@ def _by_ended_session(target: Bench, at: Held) -> Waiter:
 
 
 def _by_send(target: Bench, at: Held) -> Waiter:
-    """Two SENDs in one write: the first is held back, the second is queued after it."""
+    """Two SENDs in one write: the broker holds back the first; the second waits after it."""
     peer: StompPeer = target.stomp()
     first, second = peer.next_receipt(), peer.next_receipt()
     headers = [("destination", at.to.name), *at.to.send_headers]
@@ -186,8 +186,8 @@ def test_all_who_wait_go_on_when_there_is_room(
     target: Bench, waiting: Waiting, leaving: int | None, emptied: list[int]
 ) -> None:
     """Producers of several kinds wait at full addresses, and one of them leaves. Some of the
-    addresses are emptied, each with one frame. All producers of these continue by themselves; those
-    of other addresses do not, and the one that left is granted nothing."""
+    addresses are emptied, each with one frame. All producers at these continue by themselves;
+    producers at other addresses do not, and the one that left gets no credit."""
     places = {number: _held(target) for number in {place for place, _ in waiting}}
     waiters = [WAYS[way].open(target, places[place]) for place, way in waiting]
     target.advance(QUIET)
@@ -249,9 +249,9 @@ BOTH = {"global_max_size_bytes": 20_000, "global_max_messages": COUNT}
 @case(UNBLOCKS, NO_CREDIT, needs={"amqp", "amqp-credit", "address-full", RECONFIGURABLE})
 @over(examples=6, where=crowded, small=st.booleans())
 def test_room_at_one_address_is_room_for_all(target: Bench, where: Where, small: bool) -> None:
-    """The limit of all addresses together is reached, by large messages or by many, at an address
-    whose producers do not wait. Producers of another address with its own limit get no credit until
-    a consumer has emptied the first; then all of them do."""
+    """At an address whose producers do not wait, large messages or many messages reach the limit of
+    all addresses together. Producers of another address, which has its own limit, get no credit
+    until a consumer has emptied the first; then all of them get credit."""
     limits = (where.overrides or {})["broker"]
     size = 10 if small and "global_max_messages" in limits else BODY
     full = target.node()

@@ -1,7 +1,7 @@
-"""The policy of a full address, for messages sent in any way (ARTEMIS-PAGING-8).
+"""The policy of a full address applies to messages sent in any way (ARTEMIS-PAGING-8).
 
-The policy belongs to the address. A producer may have the address as its target or name it in each
-message; it may send in a transaction, settled or not, over AMQP, STOMP or CORE.
+A producer may have the address as its target or name it in each message. It may send in a
+transaction, settled or not, over AMQP, STOMP or CORE.
 """
 
 import itertools
@@ -34,7 +34,7 @@ EATEN = 2
 
 ANSWERED = Match[Packet]("an answer", lambda reply: reply.name in ("null-response", "exception"))
 Send = Callable[[int], str | None]
-"""Send the message of that number. Return the producer's answer: "accepted", another, or None."""
+"""Send the message with that number. Return the broker's answer: "accepted", another, or None."""
 
 
 @dataclass(frozen=True)
@@ -187,9 +187,9 @@ def test_the_policy_counts_however_a_message_comes(
     target: Bench, kind: str, by: list[str], eaten: bool
 ) -> None:
     """Messages are sent to a full address in several ways. Under FAIL and above a reject threshold
-    each is refused and not queued, and its producer is informed if it asks; under DROP each is
-    accepted and dropped; under PAGE all arrive, after the earlier ones, even if its memory has room
-    again. One scenario: any one policy."""
+    each is refused and not queued, and its producer is informed if it asks. Under DROP each is
+    accepted and dropped. Under PAGE all arrive, after the earlier ones, even if the address's
+    memory has room again. One scenario: each example judges one policy."""
     to = small_addresses.destination(target, kind)
     place = small_addresses.same(to)
     senders = [
@@ -217,7 +217,8 @@ def test_the_policy_counts_however_a_message_comes(
             target.record_finding(tuple(judged), fine, detail)
         if kind == PAGE:
             kept.append(number)
-    # Under DROP the last filling messages may already be lost: do not wait long for them.
+    # Under DROP the last of the messages that fill the address may already be lost: do not wait
+    # long for them.
     certain = len(kept) - (kind == DROP)
     received = small_addresses.drain_queue(target, place, certain)
     if kind == DROP and 0 < len(received) < count:
