@@ -1,1 +1,1 @@
-"""Conformance as real client libraries see it: stomp.py, Proton, pika."""
+"""Conformance as seen by real client libraries: stomp.py, Proton, pika."""

@@ -1,4 +1,4 @@
-"""Steps of cases for stomp.py: text to escape, descriptions of messages, heartbeat checks."""
+"""Steps for stomp.py cases: text to escape, descriptions of messages, heartbeat checks."""
 
 from hypothesis import strategies as st
 

@@ -53,8 +53,8 @@ def test_pika_sends_and_receives(target: Bench, count: int, size: int) -> None:
 @case(PREFETCH_LIMIT, PREFETCH_REPLENISHED, needs={"amqp091"})
 @over(examples=4, prefetch=st.sampled_from([1, 5]), multiple=st.booleans())
 def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple: bool) -> None:
-    """pika consumes with a prefetch: it gets exactly that many messages, and as many again after
-    each acknowledgement."""
+    """pika consumes with a prefetch. It gets exactly that many messages, and once it has
+    acknowledged them, as many again."""
     peer = target.pika()
     peer.open_channel()
     queue = peer.declare(exclusive=True)
@@ -83,7 +83,7 @@ def test_pika_has_as_much_as_its_prefetch(target: Bench, prefetch: int, multiple
     PUBLISHER_CONFIRMS, MANDATORY_RETURNED, REJECT_PUBLISH, needs={"amqp091", ARGUMENTS, CONFIRMS}
 )
 def test_pika_gets_confirms_and_returns(target: Bench) -> None:
-    """pika publishes with confirms: it gets basic.ack for a routed message, basic.nack for one to a
+    """pika publishes with confirms. It gets basic.ack for a routed message, basic.nack for one to a
     full queue, and basic.return and then basic.ack for a mandatory one without a queue."""
     peer = target.pika()
     peer.open_channel(confirms=True)

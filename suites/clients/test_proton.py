@@ -85,7 +85,7 @@ def test_what_proton_sends_it_gets_again(
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp"})
 @over(examples=20, count=st.integers(0, 4), credit=st.integers(1, 8))
 def test_proton_drains(target: Bench, count: int, credit: int) -> None:
-    """Proton drains a queue: it gets the waiting messages, up to its credit, and then the remaining
+    """Proton drains a queue. It gets the waiting messages, up to its credit, and then the remaining
     credit is used up."""
     node = target.node()
     producer, peer = target.proton(), target.proton()
@@ -122,10 +122,10 @@ def test_proton_drains(target: Bench, count: int, credit: int) -> None:
     ],
 )
 def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
-    """Proton settles a message as accepted, released or modified (if the broker has that). It is
-    consumed, or the next connection gets it with the correct delivery-count.
+    """Proton settles a message as accepted, released or modified (if the broker supports it). The
+    message is consumed, or the next connection gets it with the correct delivery-count.
 
-    One scenario: each example judges the requirements of its outcome.
+    One scenario: each example judges the requirements on its outcome.
     """
     if outcome.startswith("modified") and "amqp-modified" not in target.capabilities:
         outcome = "released"
@@ -164,9 +164,9 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
 @case(BARE_MESSAGE, REMOTE_INCOMING_WINDOW, MESSAGES_NOT_MIXED, SETTLED, needs={"amqp"})
 @over(examples=10, size=st.sampled_from([500, 1500, 2500]), window=st.sampled_from([4096, 8192]))
 def test_messages_come_through_a_small_window(target: Bench, size: int, window: int) -> None:
-    """Proton's session window has room for a few frames, and each message has several. They arrive
-    whole as Proton opens the window, and the broker never exceeds it. One scenario: whole messages
-    show that all four sentences are kept."""
+    """Proton's session window has room for a few frames, and each message has several. The messages
+    arrive whole as Proton opens the window, and the broker never exceeds it. One scenario: whole
+    messages show that all four requirements are kept."""
     node = target.node()
     producer, peer = target.proton(max_frame_size=512), target.proton(max_frame_size=512)
     session = peer.session(incoming_bytes=window)

@@ -26,13 +26,13 @@ KEPT_ON_ROLLBACK = "AMQP10-TXN-10"
 
 
 def heard(*names: str) -> Match[ProtonEvent]:
-    """Match a callback of a container by any of these names."""
+    """Match a container callback with any of these names."""
     return Match(" or ".join(names), lambda event: event.name in names)
 
 
 def encoded(message: Any) -> bytes:
-    """Return the bytes of a Proton message with one data section. The body is a view of memory that
-    is freed with the message."""
+    """Return the bytes of a Proton message with one data section. Its body is only a view of memory
+    that is freed with the message."""
     return bytes(message.body)
 
 
@@ -61,7 +61,7 @@ def test_a_blocking_connection_sends_and_receives(target: Bench, sizes: list[int
     unchanged and in order and accepts them; both close."""
     node, peer, other = target.node(), target.proton_blocking(), target.proton_blocking()
     sender = peer.sender(node.address, capabilities=node.capabilities)
-    most = (sender.link.remote_max_message_size or 2**20) - 100  # the rest is around the body
+    most = (sender.link.remote_max_message_size or 2**20) - 100  # the overhead besides the body
     sent = [bytes([number]) * min(size, most) for number, size in enumerate(sizes)]
     for body in sent:
         peer.publish(sender, body, proves=SETTLED)
@@ -102,7 +102,7 @@ def test_what_a_blocking_connection_releases_comes_again(target: Bench) -> None:
 @case(NO_TRANSFER_WITHOUT_CREDIT, BARE_MESSAGE, SETTLED, needs={"amqp", "sockets"})
 def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
     """A Container sends 300 messages, more than its first credit; all are accepted. Another
-    receives and accepts them in order, no more than its credit."""
+    receives and accepts them in order, never more than its credit."""
     node, sent = target.node(), numbered(300, 100)
     peer, other = target.proton_container(), target.proton_container()
     peer.send_all(node.address, sent, capabilities=node.capabilities)
@@ -129,7 +129,7 @@ def test_a_container_sends_as_credit_allows_and_receives(target: Bench) -> None:
 @case(DRAIN_ANSWERED, DRAIN_IS_PROMPT, needs={"amqp", "sockets"})
 @over(examples=4, count=st.integers(0, 3), credit=st.integers(4, 8))
 def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
-    """A Container drains a queue with fewer messages than its credit: it gets the messages, and the
+    """A Container drains a queue with fewer messages than its credit. It gets the messages, and the
     remaining credit is used up."""
     node = target.node()
     fill(target, node, numbered(count))
@@ -155,8 +155,9 @@ def test_a_container_drains(target: Bench, count: int, credit: int) -> None:
     count=st.integers(1, 3),
 )
 def test_a_container_has_transactions(target: Bench, commit: bool, count: int) -> None:
-    """In one transaction a Container sends messages and accepts others. After a commit the former
-    are in their queue and the latter consumed; after an abort it is the other way round."""
+    """In one transaction a Container sends messages and accepts others. After a commit the sent
+    messages are in their queue and the accepted ones are consumed; after an abort the sent ones are
+    gone and the accepted ones return."""
     there, back = target.node(), target.node()
     fill(target, back, numbered(count))
     peer = target.proton_container()

@@ -3,8 +3,8 @@
 The client is the library itself. The same cases run over sockets with the library's own threads,
 and in virtual time without them. The library chooses the frames it sends (STOMP instead of CONNECT,
 sorted headers, content-length on every body, a heartbeat whenever it has been silent for the agreed
-time), so these cases judge whether the broker serves a real client. An expectation sees a frame, as
-it was on the wire, only after the library has delivered it.
+time), so these cases judge whether the broker serves a real client. An expectation sees a frame
+only after the library has delivered it, but as it was on the wire.
 """
 
 import pytest
@@ -82,7 +82,8 @@ HEADER_TEXT = {
     ),
 }
 OF_THESE = {"1.1": "\n:\\", "1.2": "\r\n:\\"}
-"""The characters of HEADER_TEXT's escapes, which follow its first id, in the same order."""
+"""The escaped character that each further requirement of HEADER_TEXT is about, in the same
+order."""
 COLON_IN_VALUE = {"1.0": "STOMP10-FRAME-03"}
 BODY = {
     "1.0": ("STOMP10-SEND-05",),
@@ -143,7 +144,7 @@ def test_it_connects(target: Bench, version: str) -> None:
 @case(RECEIPT_ID)
 def test_every_call_that_asks_gets_its_receipt(target: Bench, version: str) -> None:
     """stomp.py sends each of its frames with a receipt header. Each is answered with RECEIPT. The
-    transaction's message goes to a queue without a subscription, so that none is in flight when the
+    transaction's message goes to a queue without a subscription, so none is in flight when the
     client unsubscribes."""
     queue, peer = target.destination(), target.stomppy(version)
     peer.publish(target.destination(), b"1", proves=RECEIPT_ID[version])
@@ -188,7 +189,7 @@ def test_it_leaves_in_order(target: Bench, version: str) -> None:
 def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
     """One stomp.py sends five messages to another in auto mode. They arrive in order, each with its
     destination, a unique message-id and the id of the subscription (in 1.0 with its body). One
-    scenario: the sentences describe one frame."""
+    scenario: the requirements describe one frame."""
     queue = target.destination()
     consumer, producer = target.stomppy(version), target.stomppy(version)
     consumer.subscribe(queue, id="mine")
@@ -224,7 +225,7 @@ def test_what_one_sends_the_other_gets(target: Bench, version: str) -> None:
 
 @case(UNSUBSCRIBED)
 def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
-    """stomp.py unsubscribes with a receipt after its first message: messages sent later go to the
+    """stomp.py unsubscribes with a receipt after its first message. Messages sent later go to the
     next consumer."""
     queue, consumer = target.destination(), target.stomppy(version)
     consumer.subscribe(queue)
@@ -248,8 +249,8 @@ def test_after_unsubscribe_nothing_comes(target: Bench, version: str) -> None:
 @over(examples=40, text=texts(), name=st.sampled_from(["x-word", "слово", "naïve_𝄞"]))
 def test_header_text_survives(target: Bench, version: str, text: str, name: str) -> None:
     """stomp.py sends a header value with every character that its version escapes. Another stomp.py
-    gets the same value. One scenario: one header has every escape; further ones have one each,
-    which shows the faulty escape."""
+    gets the same value. One scenario: one header has every escape; further headers have one each
+    and show which escape is wrong."""
     value = text.replace("a", "\r") + "\r>" if version == "1.2" else text
     queue = target.destination()
     consumer, producer = target.stomppy(version), target.stomppy(version)
@@ -277,7 +278,7 @@ def test_header_text_survives(target: Bench, version: str, text: str, name: str)
     pieces=st.lists(st.sampled_from((":", "a", "b c", "/", "=", "::")), min_size=1, max_size=8),
 )
 def test_a_colon_belongs_to_a_1_0_value(target: Bench, version: str, pieces: list[str]) -> None:
-    """stomp.py sends a 1.0 header value with colons: another stomp.py gets the same value."""
+    """stomp.py sends a 1.0 header value with colons. Another stomp.py gets the same value."""
     value = f"<{':'.join(pieces)}>"
     queue = target.destination()
     consumer, producer = target.stomppy(version), target.stomppy(version)
@@ -468,8 +469,8 @@ def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: 
 @case(LATE_BEATS_BORNE, needs={"client-clocks", "heart-beat"})
 @pytest.mark.parametrize("period", [500, 700])
 def test_while_it_beats_the_session_lives(target: Bench, version: str, period: int) -> None:
-    """stomp.py sends only its heartbeats, each slightly late, as timers are. After many agreed
-    periods the session still works."""
+    """stomp.py sends only its heartbeats, each slightly late, as timers usually are. After many
+    agreed periods the session still works."""
     peer = target.stomppy(version, heart_beat=(period, 0))
     assert peer.connected is not None
     asked = int((peer.connected.get("heart-beat") or "0,0").partition(",")[2])
@@ -503,7 +504,7 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
     peer.stop_beating()
     bounds = target.silence_interval(expected.ttl_ms)
     target.wait_until(lambda: peer.ended is not None, ms(period) + bounds[1] + seconds(3))
-    # Only now is the last heartbeat known: one may have been on its way when the loop was told to
+    # Only now is the last heartbeat known: one may have been in flight when the loop was asked to
     # end.
     since = peer.spoke_at
     assert since is not None
@@ -523,8 +524,8 @@ def test_when_it_stops_beating_the_session_ends(target: Bench, period: int) -> N
 @case(SERVER_BEATS, AT_LEAST_EVERY, needs={"client-clocks", "heart-beat"})
 @pytest.mark.parametrize("period", [500, 800])
 def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, period: int) -> None:
-    """stomp.py asks for a heartbeat at an interval, and closes a connection that is silent for one
-    and a half of it. Heartbeats arrive as agreed, and the connection stays open."""
+    """stomp.py asks for heartbeats, and closes a connection that is silent for one and a half
+    intervals. Heartbeats arrive as agreed, and the connection stays open."""
     peer = target.stomppy(version, heart_beat=(2 * period, period))
     assert peer.connected is not None
     promised = int((peer.connected.get("heart-beat") or "0,0").partition(",")[0])
@@ -549,7 +550,7 @@ def test_it_is_content_with_the_beats_it_gets(target: Bench, version: str, perio
         peer.ended is None,
         f"stomp.py sends heartbeats, so the server should stay: {peer.instead()}",
     )
-    if target.virtual:  # on a slow host stomp.py itself may be late, and close without reason
+    if target.virtual:  # on a slow host stomp.py itself may be late and close without reason
         target.control(
             peer.left is None or not on_time,
             "the server sent heartbeats on time, yet stomp.py closed the connection",
@@ -590,7 +591,7 @@ def test_beats_and_messages_share_a_connection(target: Bench, version: str) -> N
         f"the server {'stayed' if peer.ended is None else 'left'}",
         uncertain=late,
     )
-    if target.virtual:  # on a slow host stomp.py itself may be late, and close without reason
+    if target.virtual:  # on a slow host stomp.py itself may be late and close without reason
         target.control(
             peer.left is None or not on_time,
             "the server sent heartbeats on time, yet stomp.py closed the connection",

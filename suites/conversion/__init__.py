@@ -1,1 +1,1 @@
-"""Conformance suite: messages that are sent over one protocol and received over another."""
+"""Conformance: messages sent over one protocol and received over another."""

@@ -16,12 +16,12 @@ CONVERSION = {"stomp", "amqp", "crossing", "conversion"}
 
 @dataclass(frozen=True)
 class Queue:
-    """One queue with its name in each protocol."""
+    """A queue with its name in each protocol."""
 
     destination: Destination
     node: Node
     name: str = ""
-    """In AMQP 0-9-1."""
+    """The name in AMQP 0-9-1."""
 
 
 def queue(target: Bench, owner: Amqp091Peer | None = None) -> Queue:

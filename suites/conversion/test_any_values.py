@@ -1,7 +1,7 @@
 """An accepted message arrives over each protocol of a broker, whatever its headers contain.
 
-A plain message sent after it arrives too. A value that one protocol can express may be unknown to
-another, or may resemble one of the broker's own values.
+So does a plain message sent after it. A value of one protocol may be unknown to another, or
+resemble one of the broker's own values.
 """
 
 import math
@@ -35,7 +35,7 @@ NAMES = {
 }
 
 OTHERS = ("message-id", "subscription", "destination", "ack", "x-death", "a:b\n")
-"""Names of headers to which a broker, or another protocol, gives its own meaning."""
+"""Names of headers that have a meaning of their own in a broker or in another protocol."""
 OWN = ("_AMQ_INGRESS_TIMESTAMP", "_AMQ_SCHED_DELIVERY", "JMSXDeliveryCount", "x-delay", "CC")
 _NUMBERS = {
     **{"ubyte": 2**8 - 1, "ushort": 2**16 - 1, "uint": 2**32 - 1, "ulong": 2**64 - 1},
@@ -177,15 +177,15 @@ def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient], count
 
 
 def judge(target: Bench, receiver: str, arrives: str) -> None:
-    """Judge whether every message that the broker accepts reaches ``receiver``, and whether a plain
-    message sent after it does too. Control: plain messages alone arrive."""
+    """Judge that every message that the broker accepts reaches ``receiver``, and so does a plain
+    message sent after it. Control: plain messages alone arrive."""
     names = messages_for(target.target, receiver)
     owner = target.amqp091() if "amqp091" in target.capabilities else None
     for sender in dict.fromkeys(MESSAGES[name][0] for name in names):
         consumer, _ = through_a_queue(target, queue(target, owner), receiver, sender, {})
         count = len(consumer.receive(2))
         target.control(count == 2, f"{count} of 2 plain messages over {sender} arrived")
-    # All are in flight together, because one that never arrives costs the whole wait.
+    # All are in flight together, because each one that never arrives costs a whole wait.
     consumers = {
         name: through_a_queue(target, queue(target, owner), receiver, *MESSAGES[name])
         for name in names
@@ -218,7 +218,7 @@ def by_place(names: Iterable[str]) -> str:
 @case(BY_STOMP, needs={"stomp-1.2"})
 def test_any_message_reaches_a_stomp_consumer(target: Bench) -> None:
     """A message has a value of any type in a header or property, or a name that STOMP uses. It is
-    refused, or arrives over STOMP with the plain message behind it."""
+    refused, or arrives over STOMP, followed by the plain message."""
     judge(target, "stomp", BY_STOMP)
 
 
@@ -256,7 +256,7 @@ MARK = "mark:a\nb"
 ESCAPED = {"1.1": "STOMP11-ENC-02", "1.2": "STOMP12-ENC-02"}
 SET_BY_SERVER = (DESTINATION, UNIQUE_MESSAGE_ID, BY_SUBSCRIPTION, ACKNOWLEDGED_BY, ESCAPED)
 PLACES = {"stomp": "", "amqp": "application_properties", "amqp091": "headers", "openwire": ""}
-"""Where messages have properties, by protocol; nowhere else in STOMP and OpenWire."""
+"""By protocol, the places where messages have properties. STOMP and OpenWire have only one."""
 
 
 @case(*SET_BY_SERVER, needs={"anycast", "stomp"})
@@ -264,7 +264,7 @@ def test_no_property_takes_the_place_of_the_servers_headers(target: Bench, versi
     """Messages of each protocol have a property with the name of a header that the server sets, a
     name that brokers use internally, or one with a colon and a line end. Each is sent twice, and a
     plain one follows. The server's headers are as in the plain MESSAGE, and the line end starts no
-    further line. One scenario: the sentences describe one frame."""
+    new line. One scenario: the requirements describe one frame."""
     owner = target.amqp091() if "amqp091" in target.capabilities else None
     consumers: dict[str, QueueClient] = {}
     for sender in [name for name in PLACES if name in senders_for(target.target, "stomp")]:

@@ -70,7 +70,8 @@ def test_text_of_stomp_is_a_string(target: Bench, text: str) -> None:
     body=BODIES,
 )
 def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
-    """A body with content-length is sent over STOMP: over AMQP it is data of the same bytes."""
+    """A body with content-length is sent over STOMP. Over AMQP it arrives as data of the same
+    bytes."""
     delivery = to_amqp(target, body)
     detail = (
         f"{body[:40]!r} with content-length arrived as {kind(delivery)}, {delivery.message.body!r}"[
@@ -91,7 +92,7 @@ def test_octets_of_stomp_are_data(target: Bench, body: bytes) -> None:
     body=st.one_of(TEXTS, BODIES),
 )
 def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | bytes) -> None:
-    """A string or data is sent over AMQP: over STOMP 1.0 the same bytes arrive, with a
+    """A string or data is sent over AMQP. Over STOMP 1.0 the same bytes arrive, with a
     content-length if they were data."""
     frame = to_stomp(target, message(body), "1.0")
     data = body if isinstance(body, bytes) else body.encode()

@@ -81,7 +81,7 @@ def test_durability_and_priority_go_to_stomp(
 @case(HEADER_CONVERSION, needs=CONVERSION)
 @over(examples=8, expires=st.integers(FAR, FAR + 10**12))
 def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
-    """A message expires at a time in the far future: STOMP's expires and AMQP's
+    """A message expires at a time in the far future. STOMP's expires and AMQP's
     absolute-expiry-time have the same value, in both directions."""
     properties = to_amqp(target, b"x", {"expires": str(expires)}).message.fields("properties")
     value = properties.get("absolute-expiry-time")
@@ -100,9 +100,9 @@ def test_an_instant_of_expiry_crosses(target: Bench, expires: int) -> None:
     ttls=st.tuples(st.sampled_from([60_000, 3_600_000]), st.sampled_from([100_000, 10_000_000])),
 )
 def test_a_time_to_live_crosses(target: Bench, ttls: tuple[int, int]) -> None:
-    """Two messages with different ttls are sent over AMQP. Over STOMP each has an expires, as far
-    apart as the ttls and the sends. A message sent over STOMP with such an expires arrives over
-    AMQP with the remaining ttl."""
+    """Two messages with different ttls are sent over AMQP. Over STOMP each has an expires header,
+    and the two values differ as much as the ttls and the times of sending. A message sent over
+    STOMP with such a header arrives over AMQP with the remaining ttl."""
     sent: list[int] = []
     instants: list[int] = []
     for ttl in ttls:

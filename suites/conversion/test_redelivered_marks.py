@@ -9,13 +9,13 @@ from brokerproof.suites.steps.queues import QUIET
 
 MARKED = "AMQP091-RED-01"
 HOLDERS = ("stomp", "amqp091")
-"""Over AMQP 1.0, RabbitMQ's queue is of a different kind."""
+"""AMQP 1.0 is missing because RabbitMQ's queue is of a different kind there."""
 SENT = 4
 
 
 def hold(target: Bench, reader: QueueClient, plan: list[tuple[str, int]], lost: bool) -> int:
-    """Consumers in turn hold the oldest messages and settle none. Return the largest number that
-    one of them held. Each consumer begins when all messages wait again."""
+    """Let consumers hold the oldest messages in turn and settle none. Each begins once all messages
+    wait again. Return the largest number that one of them held."""
     had, name = [], reader.name
     for protocol, count in plan:
         client = CLIENTS[protocol](target, name)

@@ -40,9 +40,9 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
     target: Bench, mode: str, count: int, acked: list[int], how: str
 ) -> None:
     """A STOMP subscription gets messages sent over AMQP, acknowledges some (in client mode
-    cumulatively) and ends: an AMQP receiver gets exactly the remaining messages.
+    cumulatively) and ends. An AMQP receiver gets exactly the remaining messages.
 
-    One scenario: the mode of each example selects the requirement on ACK.
+    One scenario: the mode of an example selects the requirement on ACK.
     """
     through = queue(target)
     sent = numbered(count)
@@ -62,7 +62,7 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
         done |= set(range(number + 1)) if mode == "client" else {number}
     if how == "UNSUBSCRIBE":
         peer.request("UNSUBSCRIBE", {"id": "0"})
-        # STOMP does not say whose the messages are until the connection ends.
+        # Until the connection ends, STOMP leaves it open who owns the messages.
         peer.close_socket()
     else:
         peer.close_socket(CloseHow(how))
@@ -96,8 +96,8 @@ def test_what_stomp_does_not_acknowledge_amqp_gets(
 )
 def test_what_amqp_does_not_accept_stomp_gets(target: Bench, fates: list[str]) -> None:
     """An AMQP receiver accepts, releases or fails messages sent over STOMP, or keeps some and
-    detaches. A STOMP subscription gets exactly those not accepted, unchanged; failed ones have
-    redelivered:true if the broker has that header."""
+    detaches. A STOMP subscription gets exactly the messages that were not accepted, unchanged;
+    failed ones have redelivered:true if the broker has that header."""
     through = queue(target)
     sent = numbered(len(fates))
     producer = target.stomp()

@@ -1,10 +1,10 @@
-"""Amounts as a parameter: how many messages, consumers, links or operations a case uses.
+"""Amounts as a parameter: the number of messages, consumers, links or operations in a case.
 
 A case draws a ``position`` and asks :func:`at` for the amount there. Position 0 is the largest
 amount that the run's effort allows; a property always uses it. Further amounts are 0, 1, 2, and one
 below, at and one above each power of two from 2^5 to 2^16 and each size by which the target's
-family batches, caches, prefetches or pages. They end at a quarter of the largest, so that several
-draws cost less than the largest once. A case reports the amount it used through
+family batches, caches, prefetches or pages. They end at a quarter of the largest: several of them
+cost less than the largest. A case reports the amount it used through
 :meth:`~brokerproof.harness.cases.bench.Bench.used_amount`; ``brokerproof requirements --amounts
 RUN`` prints the largest of each case.
 """
@@ -21,11 +21,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FAR: Mapping[str, int] = {"smoke": 1_100, "normal": 10_000, "deep": 100_000}
 """The largest amount in virtual time, by effort."""
 FAR_IN_REAL_TIME: Mapping[str, int] = {"smoke": 300, "normal": 1_100, "deep": 10_000}
-"""The largest amount in real time, where concurrent cases share the broker and the machine."""
+"""The largest amount in real time: there, concurrent cases share the broker and the machine."""
 POWERS = range(5, 17)
 BATCHES: Mapping[str, tuple[int, ...]] = {
-    # Credit of an AMQP producer and the level at which it is refilled (since 2.6, AmqpSupport); how
-    # many messages QueueImpl delivers in one turn (MAX_DELIVERIES_IN_LOOP) and browses ahead.
+    # Credit of an AMQP producer and the level at which it is refilled (since 2.6, AmqpSupport);
+    # messages that QueueImpl delivers in one turn (MAX_DELIVERIES_IN_LOOP) and browses ahead.
     "artemis": (30, 100, 300, 1000),
     # maxPageSize of a destination, prefetch of a durable topic, maxAuditDepth of a cursor, prefetch
     # of a queue.
@@ -55,7 +55,7 @@ def at(
     target: Bench, position: int, *, least: int = 0, most: int | None = None, piped: bool = False
 ) -> int:
     """Return the amount at ``position`` (modulo their number), between ``least`` and ``most``.
-    ``piped``: the amount is written at once, which takes a broker little real time."""
+    ``piped``: all is sent in one write, which takes a broker little real time."""
     if not target.virtual:
         far = max(FAR_IN_REAL_TIME[target.effort], FAR["smoke"] if piped else 0)
         most = far if most is None else min(most, far)
@@ -64,8 +64,8 @@ def at(
 
 
 def over_amounts(examples: int = 20) -> Callable[[Function], Function]:
-    """Make a property of a case that has a ``position`` among :func:`values`. The largest amount is
-    always run. The first example is small, because it is recorded."""
+    """Make a property of a case that has a ``position`` among :func:`values`. The largest amount
+    always runs. The first example is small, because it is recorded."""
 
     def decorate(function: Function) -> Function:
         return over(

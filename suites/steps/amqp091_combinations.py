@@ -1,7 +1,7 @@
 """One AMQP 0-9-1 consumer with drawn options, and a neighbour without options on another channel.
 
 Whatever the options of basic.qos, basic.consume and basic.publish are, the consumer gets each
-message once and holds as many as its prefetch allows. An exclusive consumer is the only one. The
+message once and holds as many as its prefetch allows. An exclusive consumer has no rival. The
 neighbour gets all of its own messages.
 """
 
@@ -148,6 +148,6 @@ class Play:
         return bool(deliveries)
 
     def _judge_rival(self) -> None:
-        """A second consumer of the queue must be refused."""
+        """Judge that a second consumer of the queue is refused."""
         self.peer.send("basic.consume", {"queue": self.queue}, channel=RIVAL)
         self.peer.refused(EXCEPTION, 403, channel=RIVAL, proves=self.sentences.alone)

@@ -216,7 +216,8 @@ class Play:
                 self.peer.disposition(delivery)
 
     def _judge_surplus(self, link: Link) -> None:
-        """While credit is left, nothing more may arrive; each message must have arrived once."""
+        """Judge that nothing more arrives while credit is left, and that each message arrived
+        once."""
         self.peer.flow(link, link_credit=10)
         self.peer.settle()
         self.arrived += self._numbers(collect(self.target, self.peer, link, 0))
@@ -225,7 +226,8 @@ class Play:
         self.target.record_finding(self.sentences.arrives, once, detail)
 
     def _judge_rest(self, link: Link) -> None:
-        """A link without options must find the messages that this link left, once and in order."""
+        """Judge that a link without options gets the messages that this link left, once and in
+        order."""
         copies = self.row[TAKES] == "copy"
         self.peer.detach(link)
         due = [number for number in range(MESSAGES) if copies or number not in self.due]
@@ -244,7 +246,7 @@ class Play:
         self.target.record_finding(self.sentences.fits, max(sizes) <= SMALLEST_FRAME, detail)
 
     def _numbers(self, deliveries: list[Delivery]) -> list[int]:
-        """Return the numbers with which the bodies begin. A control: bodies are not judged here."""
+        """Return the numbers with which the bodies begin. Bodies are only a control here."""
         numbers = [body.partition(b" ")[0] for body in bodies(deliveries)]
         damaged = sum(not number.isdigit() for number in numbers)
         detail = f"{damaged} of {len(numbers)} bodies lack their number; with {self.words}"

@@ -1,8 +1,8 @@
-"""Boundary values of every number that a client can send, and the reactions that are allowed.
+"""Boundary values of every number that a client can send, and the allowed reactions.
 
 The fields are taken from the codecs' tables (:func:`fields`), so fields added there are tested too.
-A case plays one whole conversation for each value, with one number replaced. Its :class:`Outcome`
-says whether it was refused with an error or completed. Silently ignoring the number is neither.
+For each value a case plays a whole conversation with one number replaced. The :class:`Outcome` says
+whether the conversation was refused with an error or completed. Silence is neither.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ from brokerproof.suites.api import over
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 POWERS = (7, 8, 15, 16, 31, 32, 53, 62, 63, 64)
-"""Exponents of 2 at which an integer width, a sign bit or an exact float of some language ends."""
+"""Exponents of 2 where some language's integer width, sign bit or exact floats end."""
 RANGES: Mapping[str, tuple[int, int]] = {
     # AMQP 1.0
     "ubyte": (0, 2**8 - 1),
@@ -44,7 +44,7 @@ ANY = (-(2**64) - 1, 2**64 + 1)
 
 
 CORNERS = 6
-"""How many values of :func:`around` are always tried."""
+"""The number of values of :func:`around` that are always tried."""
 
 
 def around(low: int, high: int) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ def around(low: int, high: int) -> tuple[int, ...]:
     for text 2^31 and 2^63 - 1, and the low end. Then come the values one below, at and one above 0
     and each power of :data:`POWERS` with either sign."""
     middle = (low + high + 1) // 2
-    edge = middle or -1  # of a signed type: 0 is in the list already
+    edge = middle or -1  # for signed types, 0 is already in the list
     wide = 2**32 if high == 2**63 - 1 else 2**31 if high > 2**64 else edge - 1
     longest = (2**63 - 1,) if high > 2**64 else ()
     points = {0, *(sign * 2**power for power in POWERS for sign in (1, -1))}
@@ -114,14 +114,14 @@ class Replaced:
 
 
 class Outcome(StrEnum):
-    """How a conversation with a replaced number went."""
+    """The result of a conversation with a replaced number."""
 
     WORKED = "it worked"
     REFUSED = "it was refused with an error"
     CUT = "the connection ended without an error"
     SILENT = "nothing arrived"
     FLOODED = "frames came without a pause"
-    """The broker behaved as this number demands, so the conversation was broken off."""
+    """The broker floods the client, as this number demands, so the conversation was cut short."""
 
 
 POSITIONS = 64
@@ -140,7 +140,7 @@ class ConversationOver(Exception):
 
 def over_boundaries(function: Function) -> Function:
     """Make a property of a case that has a ``position`` among the values of :func:`around`. The
-    corners are always run, and some of the rest."""
+    corners always run, and some of the other values."""
     return over(
         examples=10,
         always=lambda target: [{"position": position} for position in range(CORNERS)],

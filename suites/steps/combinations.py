@@ -1,8 +1,8 @@
 """Combinations of a frame's fields that cover every pair of values.
 
 A :class:`Table` lists the fields of a step, each with its values. :meth:`Table.rows` is a covering
-array: each compatible pair of values of two fields is in one of its rows. So a few rows are enough
-to find the faults that need two options together.
+array: each compatible pair of values of two fields is in one of its rows. So a few rows find the
+faults that need two options together.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """CORE clients that manage windows like the manual's own client, and common steps for their cases.
 
-The raw peer requests and grants nothing by itself. Here a consumer with a window grants credit for
-consumed messages, and a producer with a window requests more as its credit runs low (manual,
+The raw client requests and grants nothing by itself. Here a consumer with a window grants credit
+for consumed messages, and a producer with a window requests more as its credit runs low (manual,
 chapter on flow control).
 """
 
@@ -14,7 +14,7 @@ from brokerproof.suites.api.core import CorePeer, Packet, delivery, packet
 from brokerproof.suites.steps.positive_control import beside
 
 QUIET: Duration = ms(300)
-"""How long to wait for a surplus packet after the last expected one."""
+"""Wait this long for a surplus packet after the last expected one."""
 CORE, FIXTURES = "core", "core-fixtures"
 """Capabilities: an acceptor ``core``; and the addresses of our broker.xml."""
 
@@ -44,7 +44,7 @@ def numbers(delivered: Sequence[Packet]) -> list[int]:
 
 
 def publish(peer: CorePeer, address: str, costs: Sequence[int]) -> None:
-    """Send numbered messages of these costs, one after the other. All must be accepted."""
+    """Send numbered messages of these costs, one after another. All must be accepted."""
     for number, cost in enumerate(costs):
         peer.publish(sized(address, number, cost), wait=number == len(costs) - 1)
 
@@ -83,15 +83,15 @@ class Window:
             peer.credit(size, consumer)
 
     def wants(self) -> None:
-        """Request a message: without a buffer, each waiting ``receive`` call requests one."""
+        """Request a message, as each ``receive`` call does that waits without a buffer."""
         if self.size == 0:
             self.peer.credit(1, self.consumer)
 
     def consumed(self, delivered: Packet) -> None:
-        """Acknowledge a message that was taken from the buffer, and grant its bytes when due.
+        """Acknowledge a message from the buffer, and grant its bytes when due.
 
-        The bytes are granted even without a buffer, so that this message's overdraft does not use
-        up the next credit of 1.
+        Grant the bytes even without a buffer: otherwise this message's overdraft would use up the
+        next credit of 1.
         """
         self.peer.acknowledge(delivered, one=True)
         self._consumed += delivered.size - (self.size == 0)

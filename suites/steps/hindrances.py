@@ -1,4 +1,4 @@
-"""Hindrances while a property is judged: clients that misbehave or wait, slow or wrapped links.
+"""Hindrances during a property: misbehaving or waiting clients, slow or wrapped links.
 
 A property with hindrances as a parameter must hold during and after them. Each hindrance is a
 context manager and lasts for its block.
@@ -16,7 +16,7 @@ from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps import small_addresses
 
 NEVER_DELIVERED = b"0 . is in no queue"
-"""A body that no consumer may get. Models read its number as 0, which no message has."""
+"""A body that no consumer may get. Models read it as number 0, which no message has."""
 LARGE, SOME = 16_384, 16
 """Size of a body in bytes, and how many such messages fill a link in virtual time."""
 SLOW = LinkFaults(latency=ms(7), jitter=ms(5), fragment=40)
@@ -25,7 +25,8 @@ NO_WINDOW = {"consumer-window-size": "-1"}
 
 @contextmanager
 def _stalled_reader(target: Bench, to: Destination) -> Iterator[None]:
-    """A consumer of another queue stops reading, so its link fills. Finally it gets everything."""
+    """A consumer of another queue stops reading, so its link fills. At the end it gets
+    everything."""
     other = target.destination()
     reader, producer = target.stomp(), target.stomp()
     reader.subscribe(other, headers=NO_WINDOW)
@@ -134,7 +135,7 @@ HINDRANCES: Mapping[str, Hindrance] = {
 
 
 def names(target: Target) -> list[str]:
-    """Return the hindrances that the target can have; in real time there are none."""
+    """Return the hindrances that work on the target; in real time none do."""
     capabilities = target.identity.capabilities
     if target.clock is not Clock.VIRTUAL:
         return []
@@ -168,7 +169,8 @@ def history(*steps: object, rounds: int = 1) -> dict[str, object]:
 
 
 def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Return every history without hindrances, and the first with each hindrance and with two."""
+    """Return every history without hindrances, and the first one with each hindrance and with
+    two."""
     known = names(target)
     return [
         *({**history, "hindered_by": []} for history in histories),
@@ -179,8 +181,8 @@ def each_once(target: Target, histories: Sequence[dict[str, object]]) -> list[di
 
 @contextmanager
 def hindered(target: Bench, by: Sequence[str], to: Destination) -> Iterator[None]:
-    """Hinder the broker inside the block. The property, which declares :func:`situations`, judges
-    the queue ``to``."""
+    """Hinder the broker inside the block, in which the property judges the queue ``to``. The
+    property must declare :func:`situations`."""
     with ExitStack() as stack:
         if len(by) > 1:
             target.reached(TWO)

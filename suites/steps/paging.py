@@ -1,7 +1,7 @@
 """Paging addresses: fill them, check that they page, consume everything.
 
-The broker's management reports whether an address paged. If the address did not page, the case
-proves nothing and nothing is judged.
+The broker's management reports whether an address paged. If it did not page, the case judges
+nothing.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queues import QUIET
 
 SIZE = 1000
-"""Size of a body in bytes: a full address or a page holds about ten or fifteen of them."""
+"""Size of a body in bytes. A full address or a page holds ten to fifteen of them."""
 
 
 def send(
@@ -25,7 +25,7 @@ def send(
     size: int = SIZE,
     headers: dict[str, str] | None = None,
 ) -> None:
-    """Send messages that contain their numbers, in order; the receipt of the last confirms all."""
+    """Send messages that contain their numbers, in order. The receipt of the last confirms all."""
     for number in numbers:
         peer.publish(
             to, small_addresses.body(number, size), headers or {}, receipt=number == numbers[-1]
@@ -81,7 +81,8 @@ class Taker:
         self.peer.subscribe(to, ack="client-individual", headers=more)
 
     def take(self, count: int, *, within: Duration = PATIENCE) -> list[int]:
-        """Acknowledge until ``count`` messages arrived or none arrives ``within``; return all."""
+        """Acknowledge until ``count`` messages have arrived or none arrives ``within``; return
+        all."""
         while len(self.found) < count and self._some(within):
             self._acknowledge(count - len(self.found))
         return self.found

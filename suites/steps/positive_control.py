@@ -6,10 +6,10 @@ from typing import Protocol, TypeVar
 
 
 class Settles(Protocol):
-    """A peer that can tell whether its session works."""
+    """A peer that can check its session."""
 
     def settle(self) -> None:
-        """Wait for the answer to some request."""
+        """Send a request and wait for the answer."""
 
 
 P = TypeVar("P", bound=Settles)

@@ -1,7 +1,7 @@
 """Small destinations of ActiveMQ (fixtures/brokers/activemq), and producers that fill them.
 
-A broker may choose how much it charges for a message, so the charge is measured first, by querying
-the broker. Then limits can be hit exactly.
+Brokers charge different amounts for a message, so the charge is measured first, by querying the
+broker. Then a case can hit a limit exactly.
 """
 
 from abc import abstractmethod
@@ -32,14 +32,14 @@ from brokerproof.suites.api.stomp import Destination, StompPeer, frame
 from brokerproof.suites.steps.small_addresses import SMALLEST, body, number_of
 
 QUIET: Duration = ms(400)
-"""How long to wait for an answer that should not arrive."""
+"""Wait this long for an answer that should not arrive."""
 PLAIN = ""
 """The kind of place that the configuration does not mention: the broker's limits apply."""
 
 PROMPTLY: Duration = ms(500)
-"""How long a broker may take to answer if nothing makes it wait."""
+"""A broker must answer within this time if nothing makes it wait."""
 POLLING: Duration = ms(100)
-"""How often a real broker may check whether a time-out has passed."""
+"""Real brokers may check for expired time-outs only this often."""
 
 Answer = Literal["taken", "refused"]
 
@@ -89,12 +89,12 @@ def waits_for(target: Bench) -> Duration:
 
 
 def slack(target: Bench, wait: Duration) -> Duration:
-    """Return how late a broker may report the end of this duration (0 in virtual time)."""
+    """Return how late a broker may react to the end of this duration (0 in virtual time)."""
     return 0 if target.virtual else POLLING + target.punctuality(wait)
 
 
 def broker_limit(target: Bench, kind: str) -> int:
-    """Return the broker's limit of memory, store or temp store, at most the size of its disk."""
+    """Return the broker's limit of memory, store or temp store; at most its disk's size."""
     parameters = target.parameters()
     limit, disk = parameters[f"{kind}_usage_limit"], parameters.get("disk_space")
     assert isinstance(limit, int)
@@ -128,7 +128,7 @@ class Producer:
         return self.peer.conn
 
     def answered_at(self, offered: Any) -> Instant:
-        """Return when the answer arrived, which may be long ago. It must have arrived."""
+        """Return when the answer arrived, perhaps long ago. It must have arrived."""
         return next(
             event.at_ns
             for event in reversed(self.target.events)
@@ -176,8 +176,9 @@ class Producer:
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant
     ) -> bool:
-        """The message sent at ``since`` must be accepted, because there was room ``early`` before
-        its time-out. If the host was late by a large part of ``early``, nothing is proved."""
+        """Judge that the message sent at ``since`` is accepted, because its place had room
+        ``early`` before the time-out. If the host was late by a large part of ``early``, the
+        finding is uncertain."""
         received = self.heard(offered)
         busy = self.target.world.lateness(since) > early // 4
         detail = (
@@ -189,7 +190,7 @@ class Producer:
         )
 
     def waits(self, offered: Any, proves: Requirements, why: str) -> bool:
-        """No answer may arrive, and the connection must stay open."""
+        """Judge that no answer arrives and the connection stays open."""
         received = self.heard(offered, QUIET)
         held = received is None and not self.ended()
         what = "was not answered" if received is None else f"was {received}"
@@ -390,7 +391,7 @@ CONSUMERS: dict[str, type[StompConsumer | AmqpConsumer]] = {
     "stomp": StompConsumer,
     "amqp": AmqpConsumer,
 }
-"""Consumers by protocol: messages sent over one protocol are only read over the same one."""
+"""Consumers by protocol. Messages are only read over the protocol that sent them."""
 
 
 def _uses_at_least(size: int) -> Callable[[DestinationUsage], bool]:
@@ -398,7 +399,7 @@ def _uses_at_least(size: int) -> Callable[[DestinationUsage], bool]:
 
 
 class Scale:
-    """What is charged for a message beyond the bytes of its body, measured with two sizes."""
+    """The charge for a message beyond the bytes of its body, measured with two sizes."""
 
     SIZES = (300, 1000)
 

@@ -1,7 +1,7 @@
 """Clients of one queue, with the same interface for every protocol.
 
-The clients send confirmed messages, receive, settle and leave. Cases about whole histories use
-them, so that one history runs over every protocol of a target and between any two protocols.
+The clients send confirmed messages, receive, settle and leave. Cases about whole histories use them
+to run one history over every protocol of a target and between any two protocols.
 """
 
 from abc import ABC, abstractmethod
@@ -41,8 +41,8 @@ class Arrived:
 
 
 def wait_while_frames_come(target: Bench, peer: Any, enough: Callable[[], bool]) -> None:
-    """Wait until ``enough()`` is true, as long as frames keep arriving at ``peer`` within PATIENCE:
-    a slow broker is not a silent one."""
+    """Wait until ``enough()`` is true, as long as frames keep arriving at ``peer`` within PATIENCE.
+    A slow broker is not a silent one."""
     before = -1
     while not target.wait_until(lambda: peer.ended is not None or enough(), PATIENCE) and (
         len(peer.inbox) > before
@@ -51,14 +51,14 @@ def wait_while_frames_come(target: Bench, peer: Any, enough: Callable[[], bool])
 
 
 class QueueClient(ABC):
-    """One connection that sends to the queue ``name`` and consumes from it."""
+    """A connection that sends to the queue ``name`` and consumes from it."""
 
     transacts = True
-    """True if it can send in a transaction."""
+    """True if the client can send in transactions."""
     confirmed_by: str | None = None
     """The requirement that every message is confirmed; None: the confirmation is only a control."""
     fields: Mapping[str, Any] = {}
-    """Headers, sections or properties of the messages that it sends."""
+    """Headers, sections or properties of the messages that the client sends."""
     peer: Any
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
@@ -85,7 +85,7 @@ class QueueClient(ABC):
 
     @abstractmethod
     def waiting_here(self) -> int:
-        """Return how many messages are in the inbox."""
+        """Return the number of messages in the inbox."""
 
     @abstractmethod
     def settle(self, count: int) -> None:
@@ -106,8 +106,8 @@ class QueueClient(ABC):
         return [message.body for message in arrived]
 
     def _await(self, count: int, here: Callable[[], int]) -> None:
-        """Wait until ``here()`` is ``count``, as long as frames keep arriving within PATIENCE.
-        ``here()`` is called only once that many frames are in the inbox."""
+        """Wait until ``here()`` is ``count``, as long as frames keep arriving within PATIENCE. Call
+        ``here()`` only once that many frames are in the inbox."""
         peer = self.peer
         wait_while_frames_come(
             self.target, peer, lambda: len(peer.inbox) >= count and here() >= count
@@ -147,7 +147,7 @@ class StompQueueClient(QueueClient):
 
     mode = "client"
     commits = False
-    """True: it also acknowledges in transactions."""
+    """True if it also acknowledges in transactions."""
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)
@@ -377,7 +377,7 @@ class CoreQueueClient(QueueClient):
         self._units.call("commit" if commit else "rollback", {})
 
     def join(self, window: int | None = None) -> None:
-        # Its settlements grant no more.
+        # Settling grants no more credit.
         self.peer.create_consumer(self.name)
         self.peer.credit(-1 if window is None else window * FRAME)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from brokerproof.suites.api import Target, listed
 
 IN_VIRTUAL_TIME = "reconfigurable"
-"""A capability of the reference broker alone. A real broker returns the messages of a lost
-connection or a closed channel slightly later; the STOMP model does not wait for that.
+"""A capability of the reference broker only. Real brokers return the messages of a lost connection
+or a closed channel slightly later, and the STOMP model does not wait for that.
 """
 MEMORY, PAGED, SOON_PAGED = "memory", "page", "limited.page"
 """Places of a queue: an address in memory, one that pages after some bytes, and one that pages
@@ -24,7 +24,7 @@ READ_AHEAD = 8000
 
 
 def place_names(target: Target) -> list[str]:
-    """Return the names of the target's places; those that differ most come first."""
+    """Return the names of the target's places, the most different ones first."""
     paged = "address-full" in target.identity.capabilities
     return [MEMORY, SOON_PAGED, PAGED] if paged else [MEMORY]
 
@@ -88,7 +88,8 @@ class QueueModel:
 
     def disorder(self) -> str:
         """Return the fault in the order of messages that arrived since the last call, or an empty
-        string. Call it when nothing is in transit: several connections may be read out of order."""
+        string. Call this when nothing is in transit: several connections may be read out of
+        order."""
         arrivals = list(self._arrived.values())
         self._arrived.clear()
         numbers = sorted(number for arrived in arrivals for number in arrived)

@@ -22,12 +22,12 @@ from brokerproof.suites.steps.refusals import refusal
 Consumer = StompPeer | StompPyPeer
 
 INDIVIDUAL = {"1.0": "client", "1.1": "client-individual", "1.2": "client-individual"}
-"""The ack mode in which a consumer holds single messages, by version; 1.0 has only ``client``."""
+"""By version, the ack mode in which a consumer settles single messages; 1.0 has only ``client``."""
 QUIET: Duration = ms(300)
-"""How long to wait for a surplus message after the last expected one."""
+"""Wait this long for a surplus message after the last expected one."""
 SENTINEL = b"the last one"
 SENTINEL_AGAIN: Duration = seconds(2)
-"""How long to wait for a sentinel before another one is sent."""
+"""Wait this long for a sentinel message before sending another."""
 
 
 def bodies(messages: Iterable[Frame]) -> list[bytes]:
@@ -87,8 +87,8 @@ def publish_late(
 def receive(
     target: Bench, peer: Consumer, count: int, *, within: Duration = PATIENCE
 ) -> list[Frame]:
-    """Return the next ``count`` messages, without waiting for a surplus. Return fewer if some do
-    not arrive in time or the connection ends."""
+    """Return the next ``count`` messages, without waiting for a surplus; fewer if some are late or
+    the connection ends."""
 
     def enough() -> bool:
         return (
@@ -102,7 +102,7 @@ def receive(
 
 
 def receive_and_acknowledge(target: Bench, peer: StompPeer, count: int) -> list[Frame]:
-    """Receive like :func:`receive`, but acknowledge, so that even a small window is enough."""
+    """Receive like :func:`receive`, but acknowledge: even a small window is enough."""
     messages: list[Frame] = []
     while len(messages) < count:
         arrived = receive(target, peer, 1)
@@ -164,7 +164,8 @@ def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str
 
 def unsettled_comes_back(target: Bench, version: str, ack: str, *, leaves: bool = False) -> bool:
     """True if a message that a lost consumer never settled reaches the next consumer (``leaves``:
-    the lost consumer had unsubscribed). If it does not, a missing message proves no settlement."""
+    the lost consumer had unsubscribed). If it does not, a missing message does not prove a
+    settlement."""
     queue, consumer = target.destination(), target.stomp(version)
     consumer.publish(queue, b"unsettled")
     held(target, consumer, queue, 1, ack)
@@ -207,8 +208,8 @@ def subscribed_again(
 ) -> StompPeer:
     """Return a connection subscribed to a durable subscription whose last consumer is gone.
 
-    A refused SUBSCRIBE is repeated on new connections, because no document says how soon a broker
-    notices that the old one has ended. Control: a SUBSCRIBE is confirmed within PATIENCE.
+    Repeat a refused SUBSCRIBE on new connections: no document says how soon a broker notices that
+    the old one has ended. Control: a SUBSCRIBE is confirmed within PATIENCE.
     """
     until = target.now() + PATIENCE
     while True:
@@ -229,9 +230,9 @@ def subscribed_again(
 def left_in(target: Bench, queue: Destination, version: str, count: int) -> list[bytes]:
     """Return the bodies that a new consumer gets from the queue; ``count`` are expected.
 
-    A sentinel sent after them shows that the consumer is served and that the wait was long enough.
-    If it does not arrive, another is sent: a broker that has not yet noticed that a consumer in
-    ``auto`` mode has left may have delivered the first sentinel to that consumer.
+    A sentinel message sent after them shows that the consumer is served and that the wait was long
+    enough. If it does not arrive, send another: a broker may have delivered the first to a lost
+    consumer in ``auto`` mode whose end it had not noticed yet.
     """
     target.require_capability("anycast")
     consumer = target.stomp(version)

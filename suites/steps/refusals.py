@@ -1,10 +1,9 @@
-"""Frames that cannot be processed: required and allowed answers, and proof of no harm elsewhere.
+"""Frames that cannot be processed: required and allowed answers, and no harm to others.
 
-The specifications differ in how much they require. After a failed SEND or SUBSCRIBE, 1.1 and 1.2
-demand an ERROR and the end of the connection (STOMP11-SEND-07, STOMP12-SEND-07, …). For every other
-frame an ERROR is a MAY, but a frame that was not processed must not be confirmed (STOMP11-RCPT-01,
-STOMP12-RCPT-01). If a reset may have discarded the ERROR (STOMP11-CONNECT-05, STOMP12-LINGER-02),
-the bench reports no violation.
+The requirements differ. After a failed SEND or SUBSCRIBE, 1.1 and 1.2 demand an ERROR and a close
+(STOMP11-SEND-07, STOMP12-SEND-07, …). For every other frame an ERROR is a MAY, but a frame that was
+not processed must not be confirmed (STOMP11-RCPT-01, STOMP12-RCPT-01). If a reset may have
+discarded the ERROR (STOMP11-CONNECT-05, STOMP12-LINGER-02), the bench reports no violation.
 """
 
 from contextlib import AbstractContextManager
@@ -15,7 +14,7 @@ from brokerproof.suites.api.stomp import ERROR, Frame, HeadersLike, StompPeer, f
 from brokerproof.suites.steps.positive_control import beside
 
 QUIET = ms(300)
-"""How long to wait for an answer that must not arrive, once the broker answered later frames."""
+"""Wait this long for a forbidden answer, once the broker has answered later frames."""
 
 
 def bystander(target: Bench, version: str) -> AbstractContextManager[StompPeer]:
@@ -31,7 +30,7 @@ def offend(peer: StompPeer, command: str, headers: HeadersLike = (), body: bytes
 
 
 def refusal(peer: StompPeer, receipt: str) -> str | None:
-    """Return what a frame with this receipt got instead of its RECEIPT; None if it got that."""
+    """Return the answer to a frame with this receipt; None if it is the RECEIPT."""
     answer = peer.watch_for(either(frame("RECEIPT", {"receipt-id": receipt}), ERROR))
     if answer is None:
         return peer.instead()
@@ -50,12 +49,12 @@ def refused(
     behaviour: str = "",
 ) -> bool:
     """Send a frame that cannot be processed and judge the answer. Return True if the broker
-    confirmed it. ``behaviour`` names what the broker does with such a frame.
+    confirmed it. ``behaviour`` is the behaviour under which the reaction is recorded.
 
     ``refuses`` are the requirements that hold if the frame is not confirmed. ``answers`` require an
-    ERROR and the end of the connection after a frame that the broker cannot process, so they
-    require nothing of a broker that processed it. Without ``answers`` silence is legal, so a frame
-    that must be answered follows: its answer shows that the first was handled.
+    ERROR and a close after a frame that the broker cannot process, so they require nothing of a
+    broker that processed it. Without ``answers`` silence is legal, so a frame that must be answered
+    follows: its answer shows that the broker has handled the first.
     """
     receipt = offend(peer, command, headers, body)
     confirmed = frame("RECEIPT", {"receipt-id": receipt})

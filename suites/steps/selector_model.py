@@ -1,8 +1,8 @@
 """An independent model of selectors: expressions as small trees, with their text and value.
 
 Drawn expressions are unambiguous in SQL-92: logic has three values, a comparison with a missing
-header is unknown, and strings and numbers are never equal. The expressions avoid what documents
-leave open (division, adding strings) and shapes that have their own cases. So NOT precedes
+header is unknown, and strings and numbers are never equal. The expressions avoid operations that
+documents leave open (division, adding strings) and shapes that have their own cases: NOT precedes
 parentheses, and headers that may be missing are on the left.
 """
 
@@ -112,7 +112,7 @@ class Null:
 
 @dataclass(frozen=True)
 class Number:
-    """A literal, the priority, or a calculation, written with no more parentheses than needed."""
+    """A literal, the priority, or a calculation, written with as few parentheses as possible."""
 
     sign: str
     """``""`` for a literal, ``p`` for the priority, else one of + - * and ``neg``."""
@@ -217,7 +217,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Not:
-    """``NOT (…)``, or NOT without parentheses if the tree says so."""
+    """``NOT (…)``, or NOT without parentheses if the tree requires it."""
 
     of: Any
     bare: bool = False
@@ -320,7 +320,7 @@ def expressions() -> st.SearchStrategy[Any]:
 
 
 def spelled(text: str, choice: int) -> str:
-    """Return ``text`` with keywords in any case, which means the same. Keep strings and names."""
+    """Return ``text`` with keywords in upper or lower case; strings and names stay unchanged."""
     words = {"AND", "OR", "NOT", "IN", "IS", "LIKE", "NULL", "BETWEEN", "ESCAPE", "TRUE", "FALSE"}
     spell = (str, str.lower, str.title)[choice % 3]
     pieces = []

@@ -2,8 +2,8 @@
 another subscription, a transaction, and possibly a refused frame at the end.
 
 A consumer holds messages of a queue and settles some of them, in some combinations within a
-transaction that also sends to a second queue. Then the transaction ends, or the connection is lost,
-or a frame is refused. Later consumers of both queues show the effects: exactly the settled messages
+transaction that also sends to a second queue. Then the transaction ends, the connection is lost, or
+a frame is refused. Later consumers of both queues show the effects: exactly the settled messages
 are gone, the transaction took effect completely or not at all, and a refused frame had no effect.
 """
 
@@ -53,7 +53,8 @@ COMMIT, ABORT, LOST = "COMMIT", "ABORT", "lost connection"
 RED, BLUE = "colour = 'red'", "colour = 'blue'"
 COUNT = 9
 AGING, ROUND = seconds(900), seconds(50)
-"""How long deliveries and transactions stay open, in rounds in which the client sends."""
+"""Number of rounds, in each of which the client sends, for which deliveries and transactions stay
+open."""
 
 
 class Scene:
@@ -213,8 +214,8 @@ class Scene:
         self.target.record_finding(name, kept, detail)
 
     def set_aside(self) -> None:
-        """Judge nothing else: the broker may accept the frame that should end the connection, and
-        may refuse a NACK in a transaction."""
+        """Judge nothing more: a broker may accept the frame that should end the connection, and may
+        refuse a NACK in a transaction."""
         detail = f"{self.words}: the broker behaves differently"
         judged = {self._keeps(), KEPT[self.version]}
         if self.command == "NACK":

@@ -11,12 +11,12 @@ Peer = TypeVar("Peer", bound=Conversation[Any])
 SPREAD = 8
 """Number of connections whose silences begin evenly spread over one check interval."""
 GRACE: Duration = seconds(3)
-"""How long to wait beyond the interval before concluding that the broker never closes."""
+"""Wait this long beyond the interval before concluding that the broker never closes."""
 
 
 def unread_for(target: Bench, peer: Conversation[Any]) -> Duration:
-    """Return how long a broker may have left our last bytes unread: a busy broker may process a
-    login seconds late and measure the silence only from then. 0 in virtual time."""
+    """Return how long a broker may have left a client's last bytes unread: a busy broker may
+    process a login seconds late and measure the silence only from then. 0 in virtual time."""
     return 0 if target.virtual else peer.answered_after
 
 
@@ -31,7 +31,7 @@ def judge_close(
     """Wait for the close of a connection silent ``since``; ``agreed`` names the agreed time."""
     target.expect_interval(proves, "close of the silent connection", since, bounds)
     target.wait_until(lambda: peer.ended is not None, since + bounds[1] + GRACE - target.now())
-    # A broker that was given no CPU in the meantime could not close, either.
+    # A broker that got no CPU time meanwhile could not close, either.
     if not target.wait_until(lambda: peer.ended is not None, target.world.lateness(since)):
         waited = (target.now() - since) // ms(1)
         detail = f"silent for {waited} ms with {agreed}, but not disconnected"
@@ -57,12 +57,12 @@ def judge_spread_closes(
     rounding: Duration = 0,
     closed: Callable[[Peer], Instant | None] = closed_at,
 ) -> None:
-    """Let :data:`SPREAD` connections fall silent, one after the other over one check ``interval``,
-    and judge when each is closed.
+    """Let :data:`SPREAD` connections fall silent, spread over one check ``interval``, and judge
+    when each is closed.
 
-    A broker that checks at intervals closes them after silences that differ by at least seven
-    eighths of its interval. So eight sevenths of that difference limit the interval of its timers,
-    and the close may be at most that much later than the lower bound, whatever ``bounds`` allow.
+    If the broker checks at intervals, the silences before its closes differ by at least seven
+    eighths of its interval. So the interval is at most eight sevenths of that difference, and each
+    close may be at most that much later than the lower bound, whatever ``bounds`` allow.
     ``rounding`` is how much longer than the lower bound the agreed time may be. ``closed`` returns
     when the broker closed a connection (None if it did not).
     """
@@ -79,7 +79,7 @@ def judge_spread_closes(
     silences = []
     for peer, instants in zip(peers, spoken, strict=True):
         end = closed(peer)
-        # A late client may have written to a connection that was already closed.
+        # A late client may have written to a connection that the broker had already closed.
         before = [instant for instant in instants if end is not None and instant < end]
         if end is not None and before:
             silences.append((before[-1], end - before[-1]))

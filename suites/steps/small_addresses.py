@@ -1,8 +1,8 @@
 """Small addresses, by kind (harness/targets/full_addresses.py), and the charge for a message there.
 
-A broker may choose how much it charges for a message, so the charge is measured first: by querying
-the broker's management or, if there is none, by searching for the largest message after which
-another one is still accepted. Then thresholds can be hit exactly.
+Brokers charge different amounts for a message, so the charge is measured first: by querying the
+broker's management or, without one, by searching for the largest message after which another one is
+still accepted. Then a case can hit a threshold exactly.
 """
 
 from bisect import bisect_left, bisect_right
@@ -51,7 +51,7 @@ def page_limit_of(target: Bench) -> int:
 
 
 SMALLEST = 256
-"""From this size on, each byte of a body costs one; the length of shorter ones takes less."""
+"""From this size on, each byte of a body costs one; shorter bodies have a shorter length field."""
 
 
 def node(target: Bench, kind: str, routing: RoutingType = ANYCAST) -> Node:
@@ -98,7 +98,7 @@ def send(target: Bench, peer: AmqpPeer, link: Link, data: bytes) -> str | None:
 
 
 def overhead(target: Bench) -> int:
-    """Measure what is charged for an AMQP message beyond its body (from :data:`SMALLEST` on)."""
+    """Measure the charge for an AMQP message beyond its body (from :data:`SMALLEST` on)."""
     result = _asked(target) if ADMIN in target.capabilities else _searched(target)
     target.record_note(f"an AMQP message is charged the bytes of its body and {result} more")
     return result
@@ -150,7 +150,7 @@ def scratch_name(target: Bench, rest: str, length: int) -> str:
 
 
 class Scale:
-    """Measures the charge for SENDs to a STOMP destination, on addresses with names of the same
+    """Measures the charge for SENDs to a STOMP destination at addresses with names of the same
     length, because names may be charged too."""
 
     def __init__(self, target: Bench, admin: Admin, to: Destination) -> None:
@@ -191,7 +191,7 @@ class Scale:
 
 
 def room_again(target: Bench, address: str) -> None:
-    """Wait until acknowledged messages are no longer charged, which may take brokers a while."""
+    """Wait until acknowledged messages are no longer charged; brokers may need a while."""
     if ADMIN in target.capabilities:
         state, free = target.admin().until(address, lambda state: state.size == 0)
         target.control(free, f"everything is acknowledged and the address still holds {state}")

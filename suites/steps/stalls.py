@@ -1,8 +1,8 @@
 """Peers that stop reading during a plan and resume later.
 
 First a filler, a separate queue with large bodies, fills the link of each peer. So no message of
-the plan is in transit during the stall, and a model does not need to know who will receive it:
-deliveries become due when the peers read again.
+the plan is in transit during the stall, and a model need not know who will receive it: deliveries
+become due when the peers read again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ LARGE, SOME = 60_000, 4
 """Size of a body in bytes, and how many such messages fill a link in virtual time."""
 FILLER = "filler"
 STEP: Duration = ms(20)
-"""Longer than anything takes to reach the broker."""
+"""Long enough for anything to reach the broker."""
 CHANNEL, CONSUMER = 9, 99
 """Channel and consumer of a filler in AMQP, and in CORE."""
 

@@ -23,7 +23,7 @@ FIRST, LAST = "subscribes first", "subscribes last"
 EARLIER, LATER = "before the SUBSCRIBE", "after the SUBSCRIBE"
 RED = "colour = 'red'"
 PAST, FAR = "1000", "4102444800000"
-"""Instants of expiry: in 1970 and in 2100."""
+"""Expiry times: in 1970 and in 2100."""
 MESSAGES, BYTES = 12, 200
 """Messages to each subscription, and the bytes of their bodies. All fit into any default window."""
 
@@ -119,7 +119,7 @@ class Subscription:
     held: list[Frame] = field(default_factory=list)
     arrived: list[int] = field(default_factory=list)
     most: int | None = None
-    """How many unacknowledged messages closed a window that no document describes."""
+    """The number of unacknowledged messages that closed an undocumented window."""
 
     @property
     def has_all(self) -> bool:
@@ -282,7 +282,8 @@ class Play:
 
     def _collect(self, subscription: Subscription) -> bool:
         """Take messages until the window is closed or all have arrived; :meth:`_take` judges later
-        ones at the next stop. Return False if the subscription stalls; the rest is judged anyway.
+        ones at the next stop. Return False if the subscription stalls; the other messages are
+        judged anyway.
         """
 
         def is_over() -> bool:
@@ -293,7 +294,7 @@ class Play:
 
         if not self.target.wait_until(is_over, PATIENCE) or self.peer.ended is not None:
             if subscription.held and self.peer.ended is None and not self.sentences.windows:
-                subscription.most = len(subscription.held)  # acknowledgements must open it
+                subscription.most = len(subscription.held)  # acknowledgements must open the window
                 return True
             missing = sorted(set(subscription.due) - set(subscription.arrived))
             whose = (
@@ -313,7 +314,7 @@ class Play:
         return True
 
     def _stall_sentence(self, subscription: Subscription) -> str:
-        """Return the requirement that is broken if due messages do not arrive."""
+        """Return the requirement that missing messages break."""
         if subscription is self.second:
             return self.sentences.windows.get(None, self.sentences.arrives)
         return self._window_sentence() or self.sentences.arrives
@@ -343,7 +344,7 @@ class Play:
         subscription.window.held.clear()
 
     def _judge_surplus(self) -> None:
-        """Judge all arrivals: each due message arrives once, and no other message does."""
+        """Judge that each due message has arrived once, and no other message has."""
         if self.first.mode != AUTO:
             self._acknowledge(self.first)
         self.peer.settle()
@@ -372,7 +373,8 @@ class Play:
         self.peer.settle()
 
     def _judge_rest(self) -> None:
-        """A subscription without options must find the remaining messages, once and in order."""
+        """Judge that a subscription without options gets the remaining messages, once and in
+        order."""
         gone = self._expires if self.row.get(EXPIRES) == PAST else lambda number: False
         due = [n for n in range(MESSAGES + 1) if n not in self.first.due and not gone(n)]
         version = self.row.get(VERSION) or "1.2"

@@ -39,7 +39,7 @@ def waited_for(target: Target, *durations_ms: int) -> list[int]:
 
 
 def periods(*corners_ms: int) -> Callable[[Target], st.SearchStrategy[int]]:
-    """Draw heartbeat intervals in milliseconds, near those for which a case can wait."""
+    """Draw heartbeat intervals in milliseconds, near lengths for which a case can wait."""
     return lambda target: near(waited_for(target, *corners_ms), low=1)
 
 

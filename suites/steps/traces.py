@@ -1,4 +1,4 @@
-"""Read a case's trace: findings of oracles, and signs of life."""
+"""Read a case's trace: oracles' findings, and signs of life."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

@@ -48,8 +48,8 @@ def padded_send(to: Destination, size: int) -> bytes:
 
 
 class Victim:
-    """A STOMP session over a WebSocket that will violate the protocol, and a queue that shows
-    whether the session is still served."""
+    """A STOMP session over WebSocket that will violate the protocol, and a queue that shows whether
+    the session is still served."""
 
     def __init__(self, target: Bench, *, acceptor: str | None = None) -> None:
         self.target = target
@@ -67,14 +67,14 @@ class Victim:
             self._witness.message()
 
     def tell_on(self) -> None:
-        """Send a well-formed SEND after the violation; it must not be served
+        """Send a valid SEND after the violation; the server must not process it
         (:meth:`judge_failed`)."""
         self.socket.message(send_frame(self.to, b"behind"))
 
     def judge_failed(self, failed: str | tuple[str, ...], code: int | None, what: str) -> None:
-        """The connection must have ended (``failed``), after a Close with this ``code``
-        (RFC6455-CLOSE-05), and later frames must not have been served (RFC6455-CLOSE-07). Only
-        cited requirements are judged."""
+        """Judge that the connection ended (``failed``) after a Close with this ``code``
+        (RFC6455-CLOSE-05), and that later frames were not processed (RFC6455-CLOSE-07). Only cited
+        requirements are judged."""
         target, socket = self.target, self.socket
         target.wait_until(lambda: socket.ended is not None, PATIENCE)
         ended = socket.ended
@@ -91,7 +91,7 @@ class Victim:
         while first not in (
             b"behind",
             b"after",
-        ):  # the violation itself may have been a SEND that was served in time
+        ):  # the violation itself may have been a SEND that was processed first
             first = self._witness.message().body
         if ended is not None and "RFC6455-CLOSE-07" in target.cited:
             words = f"{what}, and then a SEND: {shown(first)} arrived first"

@@ -2,7 +2,7 @@
 
 Producers send in one write or in transactions; consumers join, settle cumulatively, and leave while
 they hold messages. At the end one consumer receives everything, and
-:mod:`brokerproof.harness.oracles.accounting` reveals losses, duplicates and reordering.
+:mod:`brokerproof.harness.oracles.accounting` finds losses, duplicates and reordering.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,10 @@ from brokerproof.suites.steps.queue_model import MEMORY
 from brokerproof.suites.steps.queues import QUIET
 
 MOST_COMERS = 5
-"""Consumers that join and leave while holding messages. No message may be delivered ten times,
-because a broker may then move it away (max-delivery-attempts)."""
+"""The most consumers that join and leave while holding messages: a broker may dead-letter a message
+that is delivered ten times (max-delivery-attempts)."""
 WINDOWS_OF_MESSAGES = ("amqp", "amqp091", "openwire")
-"""Protocols whose consumers have windows of messages."""
+"""Protocols whose consumers have windows counted in messages."""
 AT_PAGES = 8
 """The most messages that a consumer holds at a paging address: brokers read ahead only so far."""
 
@@ -51,7 +51,7 @@ class Sentences:
     once: str
     gone: str
     order: str | None
-    """None if no sentence requires an order; ``unordered`` is the behaviour that records it."""
+    """None if no requirement demands an order; the behaviour ``unordered`` then records it."""
     back: str
     confirmed: str | None = None
     """The requirement that each message is confirmed."""
@@ -76,9 +76,9 @@ class Sentences:
 
 @dataclass(frozen=True)
 class Course:
-    """A history: ``waiting`` messages are sent before anybody consumes, each settlement covers
-    ``stride`` messages, and ``comers`` consumers join and leave (if ``lost``, by losing their
-    connections). If ``narrow``, the first consumer may hold a third of the messages."""
+    """A history: ``waiting`` messages are sent before the first consumer joins, each settlement
+    covers ``stride`` messages, and ``comers`` consumers join and leave (if ``lost``, by losing
+    their connections). If ``narrow``, the first consumer may hold a third of the messages."""
 
     waiting: int
     stride: int
@@ -106,7 +106,7 @@ class History:
         self.options = options
         """How connections are opened."""
         self.returns = True
-        """False: the messages that a lost consumer held may be gone."""
+        """False if the messages that a lost consumer held may be gone."""
         self.transacted: set[Key] = set()
         self.ledger = Ledger(order_after_return=sentences.order_after_return)
         self.producer = CLIENTS[producer](target, name, **options)
@@ -162,7 +162,7 @@ class History:
         self.ledger.update(Returned(name, failed=lost, noticed=not lost))
 
     def close(self, stride: int, at_once: int) -> Books:
-        """Let one last consumer settle everything, ``stride`` messages at a time, and close the
+        """Let a last consumer settle everything, ``stride`` messages at a time, and close the
         books."""
         name, client = self.join()
         due = len(self.ledger.must_come())
@@ -259,7 +259,7 @@ def premise(history: History, lost: bool) -> bool:
         name, client = history.join()
         arrived = history.take(name, client, 1)
         if not owed and not holds and not arrived:
-            history.leave(name, client, False)  # or it takes a message of the history
+            history.leave(name, client, False)  # otherwise it would take a message of the history
             return False
         target.control(arrived == 1, f"one message was sent and {arrived} arrived")
         if not holds:
@@ -301,9 +301,9 @@ def course(
 def corners(
     protocols: Callable[[Target], list[str]], ends: int, **others: object
 ) -> Callable[[Target], list[dict[str, object]]]:
-    """The histories that are always played: each protocol at either end, settled all together and
-    in parts, before a consumer disconnects properly or is lost. Each protocol has one history with
-    the largest amount (two if it is the only protocol); the others have a few hundred messages."""
+    """The histories that always run: each protocol at either end, settled all together and in
+    parts, before a consumer disconnects properly or is lost. Each protocol has one history with the
+    largest amount (two if it is the only protocol); the others have a few hundred messages."""
 
     def always(target: Target) -> list[dict[str, object]]:
         names = protocols(target)

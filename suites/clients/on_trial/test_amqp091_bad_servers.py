@@ -37,7 +37,7 @@ def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
 
 
 def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) -> None:
-    """Judge that bytes which are not a frame make the client close and send nothing more."""
+    """Judge that these invalid bytes make the client close and send nothing more."""
     trial, consume = consuming(target)
     seen = len(trial.server.methods)
     trial.server.send_frame(type, consume.channel, codec.encode_method("basic.qos-ok"), end=end)
@@ -81,19 +81,21 @@ def delivery(consumer: bytes = b"") -> FRAME:
 @case(UNKNOWN_TYPE, QUIET_BEHIND_TYPE, needs=TRIAL)
 @pytest.mark.parametrize("type", [0, 9])
 def test_a_frame_of_an_unknown_type_ends_it(target: Bench, type: int) -> None:
-    """A frame of type 0 or 9 arrives: the client ends the connection and sends nothing more."""
+    """On a frame of type 0 or 9 the client ends the connection and sends nothing more."""
     judge_no_frame(target, type, codec.END, UNKNOWN_TYPE, QUIET_BEHIND_TYPE)
 
 
 @case(WRONG_END, QUIET_BEHIND_END, needs=TRIAL)
 def test_a_frame_without_its_end_ends_it(target: Bench) -> None:
-    """A frame does not end with CE: the client ends the connection and sends nothing more."""
+    """On a frame that does not end with CE the client ends the connection and sends nothing
+    more."""
     judge_no_frame(target, METHOD, 0, WRONG_END, QUIET_BEHIND_END)
 
 
 @case(TOO_LARGE, needs=TRIAL)
 def test_a_frame_above_frame_max_is_an_error(target: Bench) -> None:
-    """A body of 6,000 bytes arrives in one frame; frame-max is 4096. The client closes with 501."""
+    """A body of 6,000 bytes arrives in one frame, but frame-max is 4096. The client closes with
+    501."""
     header = (HEADER, codec.encode_content_header(6000))
     judge_exception(target, [delivery(), header, (BODY, b"x" * 6000)], (501,), TOO_LARGE)
 
@@ -107,21 +109,22 @@ def test_methods_of_class_connection_belong_to_channel_0(target: Bench) -> None:
 
 @case(UNKNOWN_METHOD, needs=TRIAL)
 def test_a_method_that_nobody_knows_is_an_error(target: Bench) -> None:
-    """A method with an unknown number arrives: the client sends connection.close with any code."""
+    """On a method with an unknown number the client sends connection.close with any code."""
     judge_exception(target, [(METHOD, b"\0\x3c\xff\xff")], (), UNKNOWN_METHOD)
 
 
 @case(UNREADABLE, needs=TRIAL)
 def test_a_method_that_cannot_be_read_is_an_error(target: Bench) -> None:
-    """A basic.deliver ends within its fields: the client sends connection.close with any code."""
+    """On a basic.deliver that ends within its fields the client sends connection.close with any
+    code."""
     judge_exception(target, [(METHOD, delivery()[1][:-4])], (), UNREADABLE)
 
 
 @case(NOT_WHOLE, needs=TRIAL)
 @pytest.mark.parametrize("fault", ["body alone", "no header", "two headers", "wrong class"])
 def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> None:
-    """A body arrives without its method, a method without its header, two headers, or a header
-    of another class. The client closes with 505, or with 501 for the class, or 503 for a body
+    """A body arrives without its method, a method without its header, two headers, or a header of
+    another class. The client closes with 505; 501 is also accepted for the class, 503 for a body
     alone."""
     frames = {
         "body alone": [(BODY, b"x")],
@@ -135,7 +138,7 @@ def test_contents_that_are_not_whole_are_errors(target: Bench, fault: str) -> No
 
 @case(ON_CHANNEL_0, needs=TRIAL)
 def test_content_on_channel_0_is_an_error(target: Bench) -> None:
-    """A content header arrives on channel 0: the client closes with 504."""
+    """On a content header on channel 0 the client closes with 504."""
     judge_exception(target, [TEN], (504,), ON_CHANNEL_0, channel=0)
 
 

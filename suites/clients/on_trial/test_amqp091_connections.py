@@ -1,4 +1,4 @@
-"""How an AMQP 0-9-1 client begins and ends a connection."""
+"""How an AMQP 0-9-1 client opens and closes a connection."""
 
 import pytest
 
@@ -19,8 +19,8 @@ NAMED = ("product", "version", "platform", "information")
 
 @case(HEADER, CHOSEN, PROPERTIES, needs=TRIAL)
 def test_a_client_begins(target: Bench) -> None:
-    """A client connects: it begins with the protocol header, and answers start with a mechanism and
-    a locale from the server's lists, and with properties that identify it.
+    """A connecting client begins with the protocol header, and answers start with a mechanism and a
+    locale from the server's lists, and with properties that identify the client.
 
     One scenario: the first two things that a client sends.
     """
@@ -42,8 +42,8 @@ def test_a_client_begins(target: Bench) -> None:
 @pytest.mark.parametrize("channels", [0, 1, 7, 65535])
 @pytest.mark.parametrize("frame", [0, 4096, 131072])
 def test_tune_ok_keeps_the_limits_of_the_server(target: Bench, channels: int, frame: int) -> None:
-    """A server proposes limits (0 means none): tune-ok has none that is higher, and no frame-max
-    below 4096. Then the application opens a channel."""
+    """A server proposes limits (0 means none). No limit in tune-ok is higher, and frame-max is at
+    least 4096. Then the application opens a channel."""
     trial = target.amqp091_client()
     agreed = trial.connect(channel_max=channels, frame_max=frame)
     most, largest = agreed["channel-max"], agreed["frame-max"]
@@ -58,9 +58,9 @@ def test_tune_ok_keeps_the_limits_of_the_server(target: Bench, channels: int, fr
 
 @case(CLOSE_OK, NOTHING_BEHIND, needs=TRIAL)
 def test_a_close_of_the_server_is_answered(target: Bench) -> None:
-    """A server closes the connection that a client consumes from, and ends it a while later. The
-    client sends close-ok, and nothing after it except frames already in flight; the application
-    learns of the end."""
+    """A server sends connection.close to a consuming client, and ends TCP a while later. The client
+    sends close-ok, and nothing after it except frames already in flight; the application learns of
+    the close."""
     trial = target.amqp091_client()
     trial.connect()
     trial.consume()
@@ -84,8 +84,8 @@ def test_a_close_of_the_server_is_answered(target: Bench) -> None:
 
 @case(DISCARDED, NOTHING_BEHIND, needs=TRIAL)
 def test_a_client_that_closes_says_and_hears_no_more(target: Bench) -> None:
-    """The application closes its connection: a message that arrives after connection.close does not
-    reach it, and the client sends nothing more. Control: a message before the close reaches it."""
+    """Once the application has closed its connection, no message that arrives reaches it, and the
+    client sends nothing more. Control: a message before the close reaches it."""
     trial = target.amqp091_client()
     trial.connect()
     consume = trial.consume()

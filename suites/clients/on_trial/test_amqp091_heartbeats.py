@@ -1,7 +1,7 @@
 """Heartbeats of an AMQP 0-9-1 client: those it sends and those it waits for.
 
-A finding that a client disconnected is certain only if something was sent to the client in time,
-because our own process may have paused.
+A finding that a client disconnected is certain only if the harness sent something on time, because
+its own process may have paused.
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ def still_receives(trial: Amqp091Trial) -> None:
 @case(SENT, needs=TRIAL)
 @pytest.mark.parametrize("interval", [1, 3])
 def test_a_client_with_nothing_to_send_beats(target: Bench, interval: int) -> None:
-    """A client that has nothing to send for four intervals is never silent for longer than one."""
+    """A client with nothing to send for four intervals is never silent for longer than one."""
     trial = target.amqp091_client()
     trial.connect(interval)
     trial.server.beat_every(INTERVAL // 2, target.now() + 5 * seconds(interval))
@@ -91,8 +91,8 @@ def test_any_octet_in_time_keeps_a_client(target: Bench, signs: str) -> None:
 
 @case(NONE_AGREED, needs=TRIAL)
 def test_no_heart_beats_were_agreed(target: Bench) -> None:
-    """Neither side wants heartbeats, and the server is silent for eight seconds. The client sends
-    nothing and does not disconnect; then it gets a message."""
+    """Neither side wants heartbeats, and the server is silent for eight seconds. Meanwhile the
+    client sends nothing and does not disconnect; then it gets a message."""
     trial = target.amqp091_client()
     agreed = trial.connect(0)
     target.control(agreed["heartbeat"] == 0, f"tune-ok says {agreed['heartbeat']} s")
@@ -108,10 +108,10 @@ def test_no_heart_beats_were_agreed(target: Bench) -> None:
 @pytest.mark.parametrize("interval", [1, 8])
 @pytest.mark.parametrize("after", ["connected", "message"])
 def test_a_client_leaves_a_silent_server(target: Bench, interval: int, after: str) -> None:
-    """The server falls silent after open-ok or after a message: the client disconnects without a
-    handshake, not before two intervals, and within five intervals and fifteen seconds.
+    """The server falls silent after open-ok or after a message. The client disconnects without a
+    handshake, not before two intervals, and within five intervals plus fifteen seconds.
 
-    One scenario: the end of a silent connection.
+    One scenario: the requirements describe one end.
     """
     trial = target.amqp091_client()
     trial.connect(interval)

@@ -40,8 +40,8 @@ def still_works(trial: Amqp091Trial, channel: int = 1) -> None:
 @case(FRAME_MAX, BODY_SIZE, needs=TRIAL)
 @pytest.mark.parametrize("size", [0, 1, 4088, 4089, 8176, 50_000])
 def test_bodies_are_cut_as_agreed(target: Bench, size: int) -> None:
-    """With a frame-max of 4096, the application publishes a body and then another one: both arrive
-    whole, in frames no larger than that, after a header with their size."""
+    """With a frame-max of 4096, the application publishes two bodies. Both arrive whole, in frames
+    no larger than that, each after a header with its size."""
     trial = connected(target, frame_max=4096)
     for body in (bytes(position % 251 for position in range(size)), b"next"):
         sent = trial.published(body, proves=BODY_SIZE)
@@ -87,7 +87,7 @@ def test_a_delivery_is_acknowledged_once_where_it_came(target: Bench) -> None:
     second = trial.consume("r", channel=2)
     for body, consume in zip((b"1", b"2", b"3", b"4"), (first, first, second, second), strict=True):
         tag = trial.server.deliver(consume, body)
-    # A client may serve its channels concurrently: the last one sent need not be the fourth.
+    # A client may serve its channels concurrently, so the messages may arrive in another order.
     got = [trial.driver.expect(event_named("message")) for _ in range(4)]
     (last,) = (one for one in got if body_of(one) == body)
     trial.driver.done("ack", message=last.detail["number"])
@@ -120,7 +120,7 @@ def test_what_needs_no_acknowledgement_gets_none(target: Bench) -> None:
 @case(CHANNEL_MAX, OPENED_ONCE, needs=TRIAL)
 def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
     """With a channel-max of 3, the application opens three channels, asks for a fourth, closes one
-    and asks again: every number is between 1 and 3 and free, and the last channel works."""
+    and asks again. Every channel has a free number between 1 and 3, and the last channel works."""
     trial = connected(target, channel_max=3)
     opened = [trial.server.methods[-1].channel, *(trial.open_channel(n).channel for n in (2, 3))]
     trial.driver.tried("channel", channel=4)
@@ -140,7 +140,7 @@ def test_channels_have_free_numbers_up_to_channel_max(target: Bench) -> None:
 
 @case(CLOSE_OK, OPENED_ONCE, needs=TRIAL)
 def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
-    """The server closes one of two channels: the client sends close-ok, the application learns of
+    """The server closes one of two channels. The client sends close-ok, the application learns of
     it, and the other channel and a new one work."""
     trial = connected(target)
     lost = trial.consume()
@@ -160,8 +160,8 @@ def test_a_channel_that_the_server_closes_is_given_up(target: Bench) -> None:
 
 @case(DISCARDED, needs=TRIAL)
 def test_a_closing_channel_hands_out_nothing(target: Bench) -> None:
-    """The application closes a channel: a message that arrives after channel.close, before
-    close-ok, does not reach it. Control: a message before the close does."""
+    """The application closes a channel. A message that arrives after channel.close and before
+    close-ok does not reach it. Control: a message before the close does."""
     trial = connected(target)
     consume = trial.consume()
     trial.server.deliver(consume, b"early")
@@ -179,10 +179,11 @@ def test_a_closing_channel_hands_out_nothing(target: Bench) -> None:
 
 @case(PAUSES, FLOW_OK, needs=TRIAL)
 def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
-    """The server pauses the flow and resumes it; flow-ok answers both. If the application publishes
-    during the pause, the client holds the message back or has reported the pause.
+    """The server pauses the flow and resumes it; the client answers both with flow-ok. If the
+    application publishes during the pause, the client holds the message back or has reported the
+    pause.
 
-    One scenario: an answer and its effect.
+    One scenario: flow-ok, and the pause that it promises.
     """
     trial = connected(target)
     trial.published(b"control")
@@ -252,10 +253,10 @@ def test_the_application_learns_that_a_consumer_was_cancelled(target: Bench) -> 
 
 @case(BLOCKED, BEATS, needs=TRIAL | {"amqp091-blocked"})
 def test_a_blocked_client_goes_on_beating(target: Bench) -> None:
-    """The server blocks a connection for four heartbeat intervals: the application learns of the
+    """The server blocks a connection for four heartbeat intervals. The application learns of the
     block and of its end, and the client is never silent for longer than an interval.
 
-    One scenario: what is reported, and what must continue.
+    One scenario: the reports and the heartbeats belong to one block.
     """
     trial = connected(target, heartbeat=1)
     trial.server.beat_every(seconds(1) // 2, target.now() + seconds(6))

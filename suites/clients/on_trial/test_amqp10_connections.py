@@ -1,4 +1,4 @@
-"""How an AMQP 1.0 client begins a connection, keeps to the connection's limits, and ends it."""
+"""How an AMQP 1.0 client opens a connection, keeps to its limits, and closes it."""
 
 from functools import partial
 
@@ -26,7 +26,7 @@ UNATTACHED = "AMQP10-SESS-05"
 
 @case(HEADER, MECHANISM, OPEN_FIRST, OPEN_CHANNEL, needs=TRIAL)
 def test_a_client_begins(target: Bench) -> None:
-    """A client connects and logs in: it sends a protocol header, picks an offered mechanism, and
+    """A client that connects and logs in sends a protocol header, picks an offered mechanism, and
     sends open on channel 0 before any other frame.
 
     One scenario: the first things that a client sends.
@@ -49,8 +49,8 @@ def test_a_client_begins(target: Bench) -> None:
 @case(FRAME_SIZE, needs=TRIAL)
 @pytest.mark.parametrize("limit", [512, 4096])
 def test_messages_are_cut_as_agreed(target: Bench, limit: int) -> None:
-    """The server accepts only small frames: the application sends bodies smaller and larger than
-    that; they arrive whole, in frames within the limit."""
+    """The server accepts only small frames. The application sends smaller and larger bodies; they
+    arrive whole, in frames within the limit."""
     trial = target.amqp10_client()
     trial.offered["open"] = {"max-frame-size": limit}
     trial.connect()
@@ -111,13 +111,13 @@ def judge_malformed(
 
 @case(TOO_SHORT, needs=TRIAL)
 def test_a_frame_shorter_than_its_header_ends_the_connection(target: Bench) -> None:
-    """A frame states a size of 4 bytes: the client closes, or ends the connection."""
+    """On a frame with a size of 4 bytes the client closes, or ends the connection."""
     judge_malformed(target, TOO_SHORT, size=4)
 
 
 @case(OFFSET, needs=TRIAL)
 def test_a_data_offset_within_the_header_ends_the_connection(target: Bench) -> None:
-    """A frame states a data offset of 1 word: the client closes, or ends the connection."""
+    """On a frame with a data offset of 1 word the client closes, or ends the connection."""
     judge_malformed(target, OFFSET, doff=1)
 
 
@@ -145,7 +145,7 @@ def test_a_client_is_never_silent_for_longer_than_asked(
 @case(STAYS, needs=TRIAL)
 @pytest.mark.parametrize("signs", ["empty frames", "transfers"])
 def test_frames_in_time_keep_a_client(target: Bench, signs: str) -> None:
-    """A client announces an idle time-out, and the server sends twelve frames, one every three
+    """A client announces an idle time-out, and the server sends twelve frames at intervals of three
     quarters of it. The client does not disconnect."""
     trial = target.amqp10_client()
     announced = ms(trial.connect(idle_ms=1000).get("idle-time-out", 0))
@@ -164,7 +164,7 @@ def test_frames_in_time_keep_a_client(target: Bench, signs: str) -> None:
 @case(STAYS, NOTICES, needs=TRIAL)
 def test_a_client_closes_a_silent_connection(target: Bench) -> None:
     """A client announces an idle time-out, and the server falls silent. The client closes with an
-    error, not before the time-out, and within five time-outs and five seconds."""
+    error, not before the time-out, and within five time-outs plus five seconds."""
     trial = target.amqp10_client()
     announced = ms(trial.connect(idle_ms=2000).get("idle-time-out", 0))
     target.control(announced > 0, "the client announces no idle time-out")
@@ -184,7 +184,7 @@ def test_a_client_closes_a_silent_connection(target: Bench) -> None:
 @pytest.mark.parametrize("error", [None, "amqp:connection:forced"])
 def test_a_close_of_the_server_is_answered(target: Bench, error: str | None) -> None:
     """A server closes the connection, with an error or without, and ends it later. The client sends
-    close and nothing after it, and the application learns of the end."""
+    close and nothing after it, and the application learns of the close."""
     trial = target.amqp10_client()
     trial.connect()
     trial.receiver()
@@ -225,7 +225,7 @@ def test_a_client_that_leaves_closes(target: Bench) -> None:
 
 @case(UNATTACHED, needs=TRIAL)
 def test_a_flow_without_a_link_ends_the_session(target: Bench) -> None:
-    """A flow names a handle without a link: the client sends end with unattached-handle. Control:
+    """On a flow for a handle without a link the client sends end with unattached-handle. Control:
     an earlier message arrives."""
     trial = target.amqp10_client()
     trial.connect()

@@ -30,7 +30,7 @@ CLOSED_TOO = "AMQP10-LINK-08"
 
 
 def sending(target: Bench, mode: str = "unsettled") -> tuple[Amqp10Trial, Link]:
-    """Return a client with a sender, and the test's end of the link."""
+    """Return a client with a sender, and the harness's end of the link."""
     if mode == "settled":
         target.require_capability("amqp-presettled")
     trial = target.amqp10_client()
@@ -39,7 +39,8 @@ def sending(target: Bench, mode: str = "unsettled") -> tuple[Amqp10Trial, Link]:
 
 
 def receiving(target: Bench, credit: int = 10) -> tuple[Amqp10Trial, Link]:
-    """Return a client whose receiver has received a control message, and our end of the link."""
+    """Return a client whose receiver has received a control message, and the harness's end of the
+    link."""
     trial = target.amqp10_client()
     trial.connect()
     link = trial.receiver(credit)
@@ -62,8 +63,8 @@ def flows_of(trial: Amqp10Trial, link: Link) -> list[Frame]:
 @case(CREDIT, needs=TRIAL)
 @pytest.mark.parametrize("mode", ["unsettled", "settled"])
 def test_a_sender_keeps_to_its_credit(target: Bench, mode: str) -> None:
-    """The application sends nine messages without credit. Then credit is granted for two, and later
-    for three. Exactly that many messages arrive."""
+    """The application sends nine messages without credit. Then the server grants credit for two,
+    and later for three. Exactly that many messages arrive."""
     trial, link = sending(target, mode)
     for number in range(9):
         trial.send(b"%d" % number)
@@ -81,7 +82,7 @@ def test_a_sender_keeps_to_its_credit(target: Bench, mode: str) -> None:
 def test_a_sender_keeps_to_the_window(target: Bench, size: int) -> None:
     """The session accepts four transfers, and the application sends three messages of one or
     several transfers. Then the window opens. No more transfers arrive than the window allows, and
-    in the end all do."""
+    finally all arrive."""
     trial = target.amqp10_client()
     trial.offered["open"], trial.offered["begin"] = {"max-frame-size": 512}, {"incoming-window": 4}
     trial.connect()
@@ -99,8 +100,8 @@ def test_a_sender_keeps_to_the_window(target: Bench, size: int) -> None:
 
 @case(DRAINED, COUNT_OF_SENDER, needs=TRIAL)
 def test_a_sender_is_drained(target: Bench) -> None:
-    """A sender with nothing to send is drained of five credits. Its flow states that none is left.
-    After new credit another message arrives."""
+    """The server drains five credits of a sender with nothing to send. The sender's flow states
+    that none is left. After new credit another message arrives."""
     trial, link = sending(target)
     trial.server.flow(link, link_credit=6)
     trial.send(b"first")
@@ -117,7 +118,7 @@ def test_a_sender_is_drained(target: Bench) -> None:
 @case(ECHO, needs=TRIAL)
 @pytest.mark.parametrize("role", ["sender", "receiver"])
 def test_a_flow_with_echo_is_answered(target: Bench, role: str) -> None:
-    """A flow on a link asks for an answer: a flow arrives within five seconds."""
+    """On a flow with echo on a link the client sends a flow within five seconds."""
     trial, link = sending(target) if role == "sender" else receiving(target)
     target.advance(QUIET)
     seen = len(trial.server.named("flow"))
@@ -148,8 +149,8 @@ def test_no_delivery_count_before_that_of_the_server(target: Bench) -> None:
 @pytest.mark.parametrize("initial", [0, 2**32 - 3])
 def test_credit_is_replenished(target: Bench, initial: int) -> None:
     """A receiver has a window of two, and the server's delivery-count starts at an arbitrary value.
-    Twelve messages arrive and are accepted. Credit is renewed each time, and flows after a message
-    state no delivery-count that the server never had."""
+    Twelve messages arrive and are accepted. The client renews its credit each time, and no flow
+    after a message has a delivery-count that the server never had."""
     trial = target.amqp10_client()
     trial.offered["attach"] = {"initial-delivery-count": initial}
     trial.connect()
@@ -173,7 +174,8 @@ def test_credit_is_replenished(target: Bench, initial: int) -> None:
 
 
 def judge_transfers(target: Bench, mode: str, proves: str) -> None:
-    """Judge the fields of three messages on a link whose sender settles them or not (``mode``)."""
+    """Judge the fields of three messages on a link; ``mode`` decides whether the sender settles
+    them."""
     trial, link = sending(target, mode)
     trial.server.withheld = {"transfer"}
     trial.server.flow(link, link_credit=9)
@@ -189,7 +191,8 @@ def judge_transfers(target: Bench, mode: str, proves: str) -> None:
 
 @case(UNSETTLED, DELIVERY_ID, TAG, OWN_TAGS, FORMAT, needs=TRIAL)
 def test_deliveries_are_named_and_unsettled(target: Bench) -> None:
-    """On an unsettled link, three messages are unsettled and have an id, a unique tag, a format.
+    """On an unsettled link, three messages are unsettled and each have an id, a unique tag and a
+    format.
 
     One scenario: the fields of transfers.
     """
@@ -204,8 +207,8 @@ def test_deliveries_of_a_settled_link_are_settled(target: Bench) -> None:
 
 @case(ONE, RANGE, needs=TRIAL)
 def test_the_application_learns_each_outcome(target: Bench) -> None:
-    """The server settles one of six messages, then three as a range, then the other two, each with
-    an outcome. The application learns exactly these outcomes."""
+    """The server settles one of six messages, then three as a range, then the other two, each time
+    with an outcome. The application learns exactly these outcomes."""
     trial, link = sending(target)
     trial.server.withheld = {"transfer"}
     trial.server.flow(link, link_credit=9)
@@ -235,8 +238,8 @@ def test_the_application_learns_each_outcome(target: Bench) -> None:
 @case(ONE, ROLE, needs=TRIAL)
 @pytest.mark.parametrize("outcome", ["accepted", "rejected", "released"])
 def test_one_delivery_is_settled(target: Bench, outcome: str) -> None:
-    """The application settles the third of four messages: a disposition with the requested outcome
-    names only that message."""
+    """The application settles the third of four messages. The disposition has the requested outcome
+    and names only that message."""
     trial, link = receiving(target)
     ids = [trial.server.deliver(link, b"%d" % number) for number in range(3)]
     trial.driver.expect(event_named("message", number=4))
@@ -257,8 +260,8 @@ def test_one_delivery_is_settled(target: Bench, outcome: str) -> None:
 @case(ABORTED, needs=TRIAL)
 @pytest.mark.parametrize("part", [9, 99])
 def test_an_aborted_message_is_not_handed_out(target: Bench, part: int) -> None:
-    """A message in many transfers arrives, then one that the server aborts halfway or after its
-    last byte, then another. The application gets the first and the last, whole."""
+    """A message arrives in many transfers, then one that the server aborts halfway or after its
+    last byte, then a third. The application gets the first and the third, whole."""
     trial, link = receiving(target)
     trial.server.deliver(link, b"many transfers", size=3)
     target.control(body_of(trial.message()) == b"many transfers", "the control has another body")

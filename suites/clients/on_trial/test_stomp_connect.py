@@ -38,7 +38,7 @@ def test_a_login_and_a_passcode_are_in_the_first_frame(target: Bench) -> None:
 
 @case(EMPTY_BODY, needs=TRIAL)
 def test_connect_has_no_body(target: Bench, version: str) -> None:
-    """A client connects: its first frame has no body."""
+    """A client's first frame has no body."""
     first = target.stomp_client(version).dial()
     detail = f"the body has {len(first.body)} bytes"
     target.record_finding(EMPTY_BODY[version], not first.body, detail)
@@ -48,7 +48,7 @@ def test_connect_has_no_body(target: Bench, version: str) -> None:
 def test_connect_names_versions_and_host(target: Bench, version: str) -> None:
     """A 1.1 or 1.2 client's first frame has host, and accept-version with that version.
 
-    One scenario: the headers that 1.1 made obligatory.
+    One scenario: these are the headers that 1.1 made mandatory.
     """
     first = target.stomp_client(version).dial()
     named = (first.get("accept-version") or "").split(",")
@@ -67,8 +67,8 @@ def test_the_first_frame_is_one_that_old_servers_know(target: Bench, version: st
 
 @case(ASCENDING, needs=TRIAL)
 def test_versions_are_listed_in_ascending_order(target: Bench, version: str) -> None:
-    """A client of 1.1 or 1.2 connects: its accept-version is one version, or several in ascending
-    order, separated by commas."""
+    """The accept-version of a 1.1 or 1.2 client is one version, or several in ascending order,
+    separated by commas."""
     first = target.stomp_client(version).dial()
     versions = (first.get("accept-version") or "").split(",")
     target.record_finding(
@@ -80,7 +80,7 @@ def test_versions_are_listed_in_ascending_order(target: Bench, version: str) -> 
 
 @case(LOGIN_GIVEN, needs=TRIAL)
 def test_a_login_that_was_given_is_sent(target: Bench, version: str) -> None:
-    """A client with a login and a passcode connects: both are in its first frame."""
+    """The first frame of a client with a login and a passcode has both."""
     first = target.stomp_client(version).dial()
     target.record_finding(
         LOGIN_GIVEN[version],
@@ -92,7 +92,8 @@ def test_a_login_that_was_given_is_sent(target: Bench, version: str) -> None:
 @case(UNESCAPED, needs=TRIAL)
 def test_connect_is_not_escaped(target: Bench, version: str) -> None:
     """A client connects with a passcode that has a colon and a backslash. Its CONNECT has the colon
-    unescaped; no sentence names backslashes. Control: a login of letters arrives unchanged."""
+    unescaped; no requirement mentions backslashes. Control: a login of letters arrives
+    unchanged."""
     first = target.stomp_client(version).dial()
     target.control(first.get("login") == LOGIN, f"the login arrived as {first.get('login')!r}")
     target.record_finding(
@@ -104,8 +105,9 @@ def test_connect_is_not_escaped(target: Bench, version: str) -> None:
 
 @case(HEART_BEAT_FORM, CAN_SEND, WANTS, needs=TRIAL | {"heart-beat"})
 def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, version: str) -> None:
-    """A client is told to send heartbeats every 400 ms and to request them every 700 ms. Its
-    heart-beat header is two numbers: at most 400, since it promises what it was told, and 700."""
+    """An application asks its client to send heartbeats every 400 ms and to request them every 700
+    ms. The client's heart-beat header is two numbers: at most 400, since it must not promise less,
+    and 700."""
     first = target.stomp_client(version).dial(heart_beat=(400, 700))
     value = first.get("heart-beat") or ""
     numbers = value.split(",")
@@ -120,7 +122,7 @@ def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, versio
 
 @case(HEART_BEAT_GIVEN, needs=TRIAL | {"stomp-1.2", "heart-beat"})
 def test_a_client_may_announce_heart_beats(target: Bench) -> None:
-    """A 1.2 client that was told to send heartbeats sends CONNECT with a heart-beat header, and
+    """A 1.2 client that should send heartbeats sends CONNECT with a heart-beat header, and
     continues after CONNECTED."""
     trial = target.stomp_client("1.2")
     first = trial.dial(heart_beat=(1000, 1000))

@@ -45,7 +45,8 @@ LETTERS = "Grüße, 漢字, 🐇"
 
 @case(DESTINATION, needs=TRIAL)
 def test_send_names_its_destination(target: Bench, version: str) -> None:
-    """The application sends a message: its SEND has the destination header with that name."""
+    """The application sends a message to a destination. The SEND has a destination header with that
+    name."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x")
@@ -57,8 +58,8 @@ def test_send_names_its_destination(target: Bench, version: str) -> None:
 @case(CONTENT_LENGTH, NUL_BEHIND_BODY, needs=TRIAL)
 @pytest.mark.parametrize("size", [1, 300, 200_000])
 def test_a_body_has_its_length(target: Bench, version: str, size: int) -> None:
-    """The application sends a body: its SEND has the body's content-length, and a NUL after the
-    body, so that the next SEND can be read."""
+    """The application sends a body. Its SEND has the body's content-length and ends with a NUL,
+    after which the next SEND can be read."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x" * size)
@@ -72,8 +73,8 @@ def test_a_body_has_its_length(target: Bench, version: str, size: int) -> None:
 @case(NUL_NEEDS_LENGTH, needs=TRIAL)
 @pytest.mark.parametrize("kind", list(BODIES_WITH_NUL))
 def test_a_body_with_a_nul_has_its_length(target: Bench, version: str, kind: str) -> None:
-    """The application sends a body with a NUL: unless the library refuses it, its SEND has
-    content-length, and the body arrives whole."""
+    """The application sends a body with a NUL. Unless the library refuses it, the SEND has a
+    content-length and the body arrives whole."""
     body = BODIES_WITH_NUL[kind]
     trial = target.stomp_client(version)
     trial.connect()
@@ -110,7 +111,7 @@ def test_a_content_type_and_headers_of_the_application(target: Bench, version: s
 @case(WRITTEN_ESCAPED, needs=TRIAL)
 def test_headers_are_escaped(target: Bench, version: str) -> None:
     """The application sends a header with a colon, a backslash and line ends. They are escaped on
-    the wire as the version requires: decoded, the value is the application's. A header of letters
+    the wire as the version requires; decoded, the value is the application's. A header of letters
     arrives unchanged."""
     trial = target.stomp_client(version)
     trial.connect()
@@ -162,10 +163,11 @@ def test_letters_of_any_script_arrive(target: Bench, version: str) -> None:
 
 @case(READ_ESCAPES, needs=TRIAL)
 def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
-    """A MESSAGE has a header with every escape of the version: the application gets the characters
-    that they represent, in the header's name too. Control: one without escapes arrives unchanged.
+    """A MESSAGE has a header with every escape of the version. The application gets the characters
+    that they represent, in the header's name too. Control: a header without escapes arrives
+    unchanged.
 
-    One scenario: the escapes of one table.
+    One scenario: all escapes are in one table of the specification.
     """
     trial = target.stomp_client(version)
     trial.connect()
@@ -184,9 +186,9 @@ def test_escapes_in_a_message_are_read(target: Bench, version: str) -> None:
 
 @case(UNKNOWN_ESCAPE, needs=TRIAL)
 def test_an_unknown_escape_is_fatal(target: Bench, version: str) -> None:
-    """A MESSAGE has a header with the escape backslash t, which no version defines. The client ends
-    the connection or reports an error, and delivers no message. Control: the same MESSAGE without
-    the escape is delivered first."""
+    """A MESSAGE has a header with the escape \\t, which no version defines. The client ends the
+    connection or reports an error, and delivers no message. Control: the same MESSAGE without the
+    escape is delivered first."""
     trial = target.stomp_client(version)
     trial.connect()
     subscription = trial.subscribe()
@@ -211,7 +213,7 @@ def test_an_unknown_escape_is_fatal(target: Bench, version: str) -> None:
 
 @case(FIRST_COUNTS, needs=TRIAL)
 def test_the_first_of_repeated_headers_counts(target: Bench, version: str) -> None:
-    """A MESSAGE has the same header twice: the application gets the first value."""
+    """A MESSAGE has the same header twice. The application gets the first value."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.server.deliver(trial.subscribe(), b"x", [("foo", "first"), ("foo", "second")])
@@ -264,8 +266,8 @@ def test_messages_arrive_in_any_pieces(target: Bench, version: str, piece: int) 
 
 @case(CR_LF, needs=TRIAL | {"stomp-1.2"})
 def test_lines_may_end_with_cr_lf(target: Bench) -> None:
-    """The lines of a 1.2 server end with CR LF: the application gets the headers without the CR,
-    and the body."""
+    """A 1.2 server ends its lines with CR LF. The application gets the headers without the CR, and
+    the body."""
     trial = target.stomp_client("1.2")
     trial.connect()
     subscription = trial.subscribe()

@@ -1,7 +1,7 @@
 """Heartbeats of a STOMP client: those it sends and those it waits for.
 
 Both sides announce the same intervals here, so these are the agreed ones. A finding that a client
-disconnected is certain only if the client was sent something in time, since we may have paused.
+disconnected is certain only if the harness sent something on time: it may have paused.
 """
 
 from functools import partial
@@ -50,10 +50,10 @@ def test_a_client_with_nothing_to_send_beats(
     target: Bench, version: str, can: int, wanted: int
 ) -> None:
     """A client can send heartbeats at one interval, and the server wants them at another. For six
-    times the longer interval the client has nothing to send. It is never silent for longer than
-    that interval, and it sends line ends.
+    times the longer interval the client has nothing to send. It sends line ends, and is never
+    silent for longer than that interval.
 
-    One scenario: the interval and the byte.
+    One scenario: both requirements describe the same heartbeats.
     """
     trial = target.stomp_client(version)
     trial.connect((can, 0), (0, wanted))
@@ -72,7 +72,7 @@ def test_a_client_with_nothing_to_send_beats(
 def test_no_heart_beats_where_one_side_said_zero(
     target: Bench, version: str, can: int, wanted: int
 ) -> None:
-    """The client or the server announced 0 for the client's heartbeats: the client sends nothing
+    """The client or the server announces 0 for the client's heartbeats. The client sends nothing
     for three seconds, and then gets a message."""
     trial = target.stomp_client(version)
     trial.connect((can, 0), (0, wanted))
@@ -87,8 +87,9 @@ def test_no_heart_beats_where_one_side_said_zero(
 
 @case(NO_HEADER, needs=TRIAL)
 def test_a_connected_without_heart_beats_agrees_on_none(target: Bench, version: str) -> None:
-    """A client that announced heartbeats gets CONNECTED without the header, and is connected. For
-    three seconds it neither sends heartbeats nor disconnects, and then it gets a message."""
+    """A client that announced heartbeats gets CONNECTED without the header, and counts as
+    connected. For three seconds it neither sends heartbeats nor disconnects, and then it gets a
+    message."""
     trial = target.stomp_client(version)
     trial.dial((400, 400))
     trial.server.accept(version, None)
@@ -163,8 +164,8 @@ def test_any_data_in_time_keeps_a_client(target: Bench, version: str, signs: str
 def test_a_beat_at_the_end_of_each_interval_is_in_time(
     target: Bench, version: str, after: str
 ) -> None:
-    """The server sends a heartbeat every interval, starting with CONNECTED or with a message. The
-    client, which should allow a margin, stays connected for eight intervals."""
+    """The server sends a heartbeat every interval, starting with CONNECTED or with a message. A
+    client should allow a margin, so it stays connected for eight intervals."""
     trial = target.stomp_client(version)
     trial.connect((0, INTERVAL_MS), (INTERVAL_MS, 0))
     if after == "message":

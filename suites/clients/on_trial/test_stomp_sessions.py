@@ -45,10 +45,10 @@ GRACEFUL = {"1.1": "STOMP11-DISC-01", "1.2": "STOMP12-DISC-01"}
 @case(SUBSCRIBE, ACK_MODE, needs=TRIAL)
 @pytest.mark.parametrize("ack", ["auto", "client"])
 def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str) -> None:
-    """The application subscribes: its SUBSCRIBE has the destination, from 1.1 on an id, and the
-    requested mode; a missing mode means auto.
+    """The application's SUBSCRIBE has the destination, from 1.1 on an id, and the requested mode; a
+    missing mode means auto.
 
-    One scenario: the headers of one frame.
+    One scenario: the requirements describe one frame.
     """
     trial = target.stomp_client(version)
     trial.connect()
@@ -64,7 +64,7 @@ def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str
 
 @case(TWO_IDS, needs=TRIAL)
 def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
-    """The application subscribes twice to one destination: the SUBSCRIBEs have different ids."""
+    """If the application subscribes twice to one destination, the SUBSCRIBEs have different ids."""
     trial = target.stomp_client(version)
     trial.connect()
     first, second = trial.subscribe(id="s1"), trial.subscribe(id="s2")
@@ -74,7 +74,7 @@ def test_two_subscriptions_have_two_ids(target: Bench, version: str) -> None:
 
 @case(UNSUBSCRIBE, needs=TRIAL)
 def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None:
-    """The application ends one of two subscriptions: UNSUBSCRIBE has the id of its SUBSCRIBE, or in
+    """The application ends one of two subscriptions. UNSUBSCRIBE has the id of its SUBSCRIBE, or in
     1.0 the destination."""
     trial = target.stomp_client(version)
     trial.connect()
@@ -93,7 +93,7 @@ def test_ack_names_the_message(target: Bench, version: str) -> None:
     the version requires: by message-id, in 1.1 with the subscription, in 1.2 by the ack header's
     value.
 
-    One scenario: the frame is sent, and with the right headers.
+    One scenario: ACK must be sent, with the right headers.
     """
     trial = target.stomp_client(version)
     trial.connect()
@@ -111,7 +111,7 @@ def test_ack_names_the_message(target: Bench, version: str) -> None:
 
 @case(NACK, needs=TRIAL | {"nack"})
 def test_nack_names_the_message(target: Bench, version: str) -> None:
-    """The application refuses a message: NACK names it as ACK would."""
+    """When the application refuses a message, NACK names it as ACK would."""
     trial = target.stomp_client(version)
     trial.connect()
     naming = trial.server.deliver(trial.subscribe(ack="client"), b"one")
@@ -124,7 +124,7 @@ def test_nack_names_the_message(target: Bench, version: str) -> None:
 @case(NACK_SENT, needs=TRIAL | {"stomp-1.2", "nack"})
 def test_what_was_not_processed_is_refused(target: Bench) -> None:
     """In client-individual mode the application refuses one of two messages and acknowledges the
-    other. A NACK and an ACK arrive."""
+    other. The client sends a NACK and an ACK."""
     trial = target.stomp_client("1.2")
     trial.connect()
     subscription = trial.subscribe(ack="client-individual")
@@ -165,7 +165,7 @@ def test_transactions_are_named(target: Bench, version: str) -> None:
     """The application begins two transactions, sends in one, commits it and aborts the other. Every
     frame has the name of its transaction.
 
-    One scenario: the life of two transactions.
+    One scenario: the requirements concern the same transactions.
     """
     trial = target.stomp_client(version)
     trial.connect()
@@ -191,7 +191,7 @@ def test_transactions_are_named(target: Bench, version: str) -> None:
 
 @case(NOTHING_BEHIND, needs=TRIAL)
 def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
-    """The application disconnects, one more message arrives, and the server delays the RECEIPT: no
+    """The application disconnects, one more message arrives, and the server delays the RECEIPT. No
     frame of the client follows its DISCONNECT."""
     trial = target.stomp_client(version)
     trial.connect()
@@ -210,8 +210,8 @@ def test_nothing_is_sent_behind_disconnect(target: Bench, version: str) -> None:
 
 @case(GRACEFUL, needs=TRIAL)
 def test_a_client_waits_for_the_receipt_of_disconnect(target: Bench, version: str) -> None:
-    """The application disconnects: its DISCONNECT asks for a receipt, and the client closes only
-    once it has received it."""
+    """When the application disconnects, DISCONNECT asks for a receipt, and the client closes only
+    once it has received that RECEIPT."""
     trial = target.stomp_client(version)
     trial.connect()
     trial.driver.do("disconnect")
