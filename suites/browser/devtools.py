@@ -1,4 +1,4 @@
-"""Chromium's developer tools over a pair of pipes, to show one of our pages as a reader sees it.
+"""Chromium's developer tools over a pair of pipes: show a report page as a reader sees it.
 
 Every command, answer and event is a JSON object followed by a zero byte. The browser reads commands
 from file descriptor 3 and writes the rest to 4 (``--remote-debugging-pipe``). Nothing listens on a
@@ -29,11 +29,11 @@ _FLAGS = (
 )
 _ANSWERS_WITHIN_S = 60.0
 _LOOKS, _LOOKS_AGAIN_MS = 1200, 50
-"""How often, and at what interval, the browser is asked whether something has arrived."""
+"""How often, and at what interval, to ask the browser whether something has arrived."""
 
 
 class BrowserGone(Exception):
-    """The browser ended or did not answer in time. The message is one sentence."""
+    """The browser ended or did not answer soon enough. The message is one sentence."""
 
 
 class Browser:
@@ -52,7 +52,7 @@ class Browser:
         self._number = 0
         self._session = ""
         self.events: list[dict[str, Any]] = []
-        """Unsolicited events of the browser: loads, and console messages of pages."""
+        """Events that the browser sends by itself: loads, and console messages of pages."""
 
         def as_3_and_4() -> None:
             # Either may already be 3 or 4: move both out of the way first.
@@ -83,7 +83,7 @@ class Browser:
             self._call(f"{domain}.enable")
         self._call(
             "Performance.enable", timeDomain="threadTicks"
-        )  # of the processor, whatever else the machine does
+        )  # of the processor, however busy the machine is
         return self
 
     def __exit__(
@@ -105,8 +105,8 @@ class Browser:
     def look(
         self, *, width: int = 1400, height: int = 2000, scheme: str = "light", media: str = "screen"
     ) -> None:
-        """From now on use a window of this size (in CSS pixels), with the ``scheme`` light or dark
-        and the ``media`` screen or print."""
+        """Resize the window (in CSS pixels), and set the ``scheme`` to light or dark and the
+        ``media`` to screen or print."""
         self._call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -119,8 +119,8 @@ class Browser:
 
     def open(self, path: Path, fragment: str = "") -> float:
         """Load a file; return the seconds until the first drawing, by the page's own clock."""
-        # First an empty page, or only the fragment would change. Its load event may arrive late,
-        # and would be mistaken for the file's.
+        # First an empty page, or only the fragment would change. Its load event may arrive late and
+        # be mistaken for the file's.
         self._navigate("about:blank")
         self._navigate(path.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -144,8 +144,8 @@ class Browser:
         return answer["result"].get("value")
 
     def wait_for(self, script: str) -> None:
-        """Wait until this expression is true in the page. Raises :class:`BrowserGone` if that does
-        not happen."""
+        """Wait until this expression is true in the page. Raises :class:`BrowserGone` if it never
+        is."""
         self._until(lambda: bool(self.run(script)))
 
     def busy(self) -> float:

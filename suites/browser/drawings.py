@@ -35,7 +35,7 @@ beat = functools.partial(ev.HeartBeatReceived, conn=1, protocol="STOMP", size=1)
 
 
 class Viewer:
-    """The functions of a case's page, called in the browser. A drawing is returned as text."""
+    """Calls the functions of a case's page in the browser. A drawing is returned as text."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -78,7 +78,7 @@ class Viewer:
 
 @pytest.fixture(scope="module")
 def viewer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewer]:
-    """The page of a report without cases."""
+    """Yield the page of a report without cases."""
     facts = {"chunks": CHUNKS, "several": False, "meanings": {}, "runs": {}, "targets": {}}
     page: Path = tmp_path_factory.mktemp("viewer") / "case.html"
     page.write_text(Pages(Requirements(load().values()), ()).case({**facts, "order": []}), "utf-8")
@@ -320,7 +320,7 @@ def test_the_axis_reaches_to_the_violation_and_names_what_decides(
     assert {"ACK", "MESSAGE", "10 s"} <= set(found)
     (mark,) = ElementTree.fromstring(drawing).findall("line[@class='violated']")
     violated = float(mark.get("x1", 0))
-    # The silence does not compress the rest: the ACK is well away from the beginning.
+    # The silence does not squeeze the rest: the ACK is well away from the beginning.
     assert found["10 s"] < violated < width
     assert found["CONNECT"] < found["ACK"] < violated
 
@@ -393,7 +393,7 @@ def test_a_curve_has_its_bounds_and_words(viewer: Viewer) -> None:
     }
     drawn = viewer.call("plot", held)
     assert "consumer-window-size: 1\N{NARROW NO-BREAK SPACE}000 bytes" in drawn
-    # Values far above the axis are only named.
+    # Values far above the axis are only written as text.
     assert len(ElementTree.fromstring(drawn).findall("line[@class='bound']")) == 1
     words = viewer.call("curve_in_words", held)
     assert words.startswith(
@@ -403,7 +403,7 @@ def test_a_curve_has_its_bounds_and_words(viewer: Viewer) -> None:
 
 
 def drawn(viewer: Viewer, events: Sequence[ev.Event]) -> ElementTree.Element:
-    """Return the diagram, which must be well-formed."""
+    """Return the diagram; fail if it is not well-formed."""
     return ElementTree.fromstring(viewer.sequence(events))
 
 

@@ -468,7 +468,7 @@ CONTRAST = """(() => {
     return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), each.className + ' ' + each.textContent.trim().slice(0, 30)];
   }).filter(([ratio]) => ratio < 4.5).slice(0, 5);
 })()"""  # noqa: E501
-"""Texts, including those of drawings, with less contrast than WCAG 2.2 requires (AA, 4.5 to 1)."""
+"""Finds texts, also in drawings, with less contrast than WCAG 2.2 requires (AA, 4.5 to 1)."""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -482,7 +482,7 @@ def test_texts_stand_out_from_what_is_behind_them(
 
 
 def test_what_is_out_of_sight_is_told_all_the_same(full: Path, browser: Browser) -> None:
-    """The matrix's documents outside the window are laid out when the browser is idle; then a
+    """Documents of the matrix outside the window are laid out once the browser is idle; then a
     screen reader can see them."""
     browser.look(height=500)
     index(browser, full)

@@ -45,11 +45,11 @@ def publish(page: StompJsPeer, to: Destination, receipt: str, **content: object)
 
 @case(WEBSOCKET_ACCEPTED, needs={"websocket"})
 def test_a_page_sends_and_receives(target: Bench) -> None:
-    """A page sends text and bytes, which reach a plain client; it subscribes, gets a plain client's
-    messages, and acknowledges one of three. After it has disconnected, another client gets the
-    other two. Messages of several WebSocket frames arrive too.
+    """A page sends text and bytes, which reach a plain client. It subscribes, gets a plain client's
+    messages, some of several WebSocket frames, and acknowledges one of three. After it has
+    disconnected, another client gets the other two.
 
-    One scenario: the life of a page's connection, one requirement.
+    One scenario: one requirement covers the life of a page's connection.
     """
     there, back = target.destination(RoutingType.ANYCAST), target.destination(RoutingType.ANYCAST)
     plain = target.stomp()

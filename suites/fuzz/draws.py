@@ -11,13 +11,13 @@ from random import Random
 from brokerproof.suites.fuzz.operators import INTEGERS, TEXTS
 
 NAMES = ("q", "t", "/queue/q", "queue://q", "topic://t", "jms.queue.q", "amq.topic", "DLQ", "x")
-"""Few, so that frames use the same addresses. ``queue://q`` is ActiveMQ's name over AMQP."""
+"""Only a few, so frames use the same addresses. ``queue://q`` is ActiveMQ's name over AMQP."""
 SELECTORS = ("a = 1", "a", "NOT (a LIKE '%x')", "1=1", "(" * 40 + "a" + ")" * 40, "a IN ('b')")
 
 
 @dataclass
 class Memory:
-    """A peer's memory: the numbers that it may use next, and what the broker sent last."""
+    """A peer's memory: the numbers that it may use next, and the broker's latest data."""
 
     received: bytes = b""
     next_id: int = 0
@@ -26,7 +26,7 @@ class Memory:
     receivers: list[int] = field(default_factory=list)
     coordinators: list[int] = field(default_factory=list)
     under_way: int | None = None
-    """The handle of a delivery that more transfers follow."""
+    """The handle of a delivery whose last transfer has not been sent."""
     channels: list[int] = field(default_factory=lambda: [1])
     acknowledged: int = 0
 
@@ -40,9 +40,9 @@ class Speaker:
     acceptor: str
     openings: Callable[[Random], Sequence[bytes]]
     frame: Callable[[Random], bytes]
-    """Makes any frame that keeps to the structure."""
+    """Makes any frame with a valid structure."""
     sensible: Callable[[Random, Memory], bytes] | None = None
-    """Makes a frame that fits the previous ones, if that takes a memory."""
+    """Makes a frame that fits the previous ones, for protocols where this needs a memory."""
 
 
 def number(random: Random, bits: int, *, signed: bool = False) -> int:
@@ -59,6 +59,6 @@ def name(random: Random) -> str:
 
 
 def body(random: Random) -> bytes:
-    """Return a body, mostly a small one, sometimes one above the size at which bodies are large."""
+    """Return a body, usually a small one, sometimes one that counts as large."""
     size = random.choice((0, 1, 1, 5, 40, 300, 3000)) if random.random() < 0.98 else 20_000
     return b"x" * size

@@ -1,7 +1,8 @@
-"""Every reader of files, with seeds, operators and the exceptions by which it may refuse a file.
+"""Every reader of files, with seeds, operators and the exceptions that refuse a file.
 
 Seeds are shipped files and freshly recorded ones. A reader gets the path of a damaged file and uses
-the content as the commands do. It returns, or raises one of its refusals with one sentence.
+the content as the commands do. It returns, or refuses the file by one of these exceptions with a
+one-sentence message.
 """
 
 import functools
@@ -57,7 +58,7 @@ from brokerproof.suites.units.drivers import synthetic_run
 
 @dataclass(frozen=True)
 class Reader:
-    """A reader: the path of its file, its seeds, the function that reads, and its exceptions."""
+    """A reader: the path of its file, its seeds, the reading function, and its exceptions."""
 
     name: str
     file: str
@@ -277,7 +278,7 @@ def _read_case_file(path: Path) -> None:
         plans.decode(file.header.get(key))
 
 
-# what a user writes
+# files that users write
 
 
 def _read_target(path: Path) -> None:
@@ -392,7 +393,7 @@ def _text(
     *refusals: type[Exception],
     prepare: Callable[[Path], object] | None = None,
 ) -> Reader:
-    """The reader of a user's file; if there are no ``refusals``, of a broker's configuration."""
+    """The reader of a user's file or, without ``refusals``, of a broker's configuration."""
     return Reader(name, file, seeds, read, refusals or _SETTING, operators.TEXT, prepare)
 
 
@@ -446,7 +447,7 @@ READERS: tuple[Reader, ...] = (
 )
 
 MOST_CHARACTERS = 1200
-"""The longest refusal. Long names of a file and of keys fit; a dump of the file does not."""
+"""The longest refusal. Long names of a file and of keys fit in, a dump of the file does not."""
 
 
 class BadRefusal(Exception):
@@ -461,7 +462,7 @@ def check_sentence(refusal: BaseException) -> None:
 
 
 def try_one(reader: Reader, folder: Path, data: bytes) -> str:
-    """Return the refusal's type, or nothing if ``data`` was read. Raise if there is a defect."""
+    """Return the refusal's type, or nothing if ``data`` was read. Raise for a defect."""
     path = reader.path(folder)
     path.write_bytes(data)
     try:

@@ -1,7 +1,7 @@
 """Mutation operators on bytes, texts, JSON and length fields for every fuzzer.
 
 An operator is a function of a random source and a seed (and of the corpus, to splice). Operators
-here know boundaries but no formats; those for a format are next to its reader.
+here know boundary values but no formats; operators for a format are next to its reader.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 Operator: TypeAlias = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
 MOST_BYTES = 1 << 20
-"""A mutant is cut to this size: larger ones are a question of limits, which have tests."""
+"""A mutant is cut to this size: larger ones only test limits, which have their own tests."""
 
 INTEGERS = sorted(
     {
@@ -23,7 +23,7 @@ INTEGERS = sorted(
         for sign in (1, -1)
     }
 )
-"""0, ±1, and around the powers of two at which widths and signs end."""
+"""0, ±1, and values around the powers of two where widths and signs end."""
 NUMBERS = (
     *map(str, INTEGERS),
     *("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e-999", "0x10", "010", "1_000", ""),
@@ -87,7 +87,7 @@ def splice(random: Random, seed: bytes, corpus: Sequence[bytes]) -> bytes:
 
 
 def binary_number(random: Random, seed: bytes, _: Sequence[bytes]) -> bytes:
-    """Overwrite 1, 2, 4 or 8 bytes, mostly aligned, with a boundary number."""
+    """Overwrite 1, 2, 4 or 8 bytes, usually aligned, with a boundary number."""
     width = random.choice((1, 2, 4, 4, 8))
     if len(seed) < width:
         return seed
@@ -184,7 +184,7 @@ def json_value(random: Random, seed: bytes, corpus: Sequence[bytes]) -> bytes:
             parent[key], other[at] = other[at], parent[key]
     try:
         text = json.dumps(value).encode()
-    except (ValueError, RecursionError):  # exchanged with its own parent: a circle
+    except (ValueError, RecursionError):  # exchanged with its own parent: a cycle
         return seed
     if whole:
         return text

@@ -2,13 +2,12 @@
 in process or, with ``--sockets``, over TCP (:mod:`brokerproof.suites.fuzz.sockets`).
 
 A scene is one broker with up to :data:`PEERS` peers, each with one protocol and at any point of its
-connection. Peers send frames of their protocol (:mod:`brokerproof.suites.fuzz.speakers`), whole or
+connection. Peers send frames of their protocol (:mod:`brokerproof.suites.fuzz.speakers`), valid or
 broken, in one piece or in parts; they stop reading, reset their connections, and reconnect.
-:mod:`brokerproof.suites.fuzz.scene` defines what must hold throughout. An input is one chunk of
-bytes.
+:mod:`brokerproof.suites.fuzz.scene` defines the invariants. An input is one chunk of bytes.
 
-In process, a scene is made from the seed, the family and the scene's number, so it can be repeated.
-A finding is shortened and written to ``fixtures/vectors/protocols/``, where
+In process, a scene is generated from the seed, the family and the scene's number, so it can be
+repeated. A finding is shortened and written to ``fixtures/vectors/protocols/``;
 ``test_protocol_fuzz.py`` replays it in every run.
 """
 
@@ -55,13 +54,13 @@ INPUTS = 250
 CHECK_EVERY = 25
 """Events between two checks of the bystander."""
 POOL = 500
-"""Frames of a speaker that are drawn in advance: encoding one takes longer than reading it."""
+"""Frames that a speaker draws in advance, because encoding one takes longer than reading it."""
 SHARED_BY = 100
 """Scenes that share a pool of frames."""
 FRESH = 0.1
-"""How often a frame is drawn anew."""
+"""The share of frames that are drawn anew."""
 LATE = 0.7
-"""How often a closed peer continues for one more event."""
+"""The share of closed peers that continue for one more event."""
 MOST_CHUNK = 64 * 1024
 MOST_GROWTH = 300 << 20
 """Bytes by which the process may grow from its hundredth scene on."""
@@ -73,15 +72,15 @@ _EVENTS: dict[str, type[Event]] = {
 
 @dataclass
 class Peer:
-    """One peer: its protocol, the rest of its opening, and how often it breaks a frame."""
+    """A peer: its protocol, the rest of its opening, and how often it breaks a frame."""
 
     speaker: Speaker
     conn: int
     opening: list[bytes]
     wildness: float
-    """How often a chunk is broken."""
+    """The share of broken chunks."""
     sense: float
-    """How often a frame continues the conversation correctly."""
+    """The share of frames that continue the conversation correctly."""
     rest: bytes = b""
     memory: Memory = field(default_factory=Memory)
 
@@ -221,7 +220,7 @@ def setting_of(family: str, random: Random) -> Setting:
 
 @dataclass(frozen=True)
 class Finding:
-    """Events after which an invariant does not hold."""
+    """Events that break an invariant."""
 
     setting: Setting
     events: tuple[Event, ...]

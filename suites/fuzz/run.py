@@ -1,9 +1,10 @@
 """Runs the file reader fuzzer: ``python -m brokerproof.suites.fuzz.run --inputs 200000``.
 
-Inputs are made from a seed, a reader and a number, so each can be repeated. Forked workers try
-them. It is a finding if a reader raises an exception, if a worker is killed by a signal (after a
-fault in a C library, for example), or if an input takes longer than :data:`MOST_SECONDS`. A finding
-is written to ``fixtures/vectors/files/READER/``, where ``test_file_fuzz.py`` tries it in every run.
+Inputs are generated from a seed, a reader and a number, so each can be repeated. Forked workers try
+them. It is a finding if a reader raises an unexpected exception, if a signal kills a worker (after
+a fault in a C library, for example), or if an input takes longer than :data:`MOST_SECONDS`. A
+finding is written to ``fixtures/vectors/files/READER/``; ``test_file_fuzz.py`` tries it in every
+run.
 """
 
 import functools
@@ -29,7 +30,7 @@ from brokerproof.suites.fuzz.file_readers import READERS, Reader, try_one
 MOST_SECONDS = 10
 """The most processor time for one input; the slowest accepted one takes under a second."""
 MOST_BYTES = 4 << 30
-"""The address space of a worker: asking for more is a finding."""
+"""A worker's address space: a request for more is a finding."""
 BATCH = 500
 """Inputs of one worker process."""
 
@@ -131,7 +132,7 @@ def _work(reader: Reader, seed: str, first: int, count: int, sending: Any) -> No
             signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
             try:
                 outcome = try_one(reader, folder, data) or "read"
-            except BaseException as problem:  # any other exception of a reader is what we look for
+            except BaseException as problem:  # any other exception of a reader is a finding
                 signal.setitimer(signal.ITIMER_PROF, 0)
                 sending.send(("finding", number, _words(problem)))
             else:

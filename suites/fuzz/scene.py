@@ -1,4 +1,4 @@
-"""One broker, peers that send it anything, a bystander, and the invariants. Events are data, so a
+"""A broker, peers that send it anything, a bystander, and the invariants. Events are data, so a
 scene can be replayed and shortened. The invariants:
 
 * no exception leaves ``Broker.handle``;
@@ -7,7 +7,7 @@ scene can be replayed and shortened. The invariants:
 * nothing is sent to a connection after its close;
 * the bystander, which only uses its own address, is served between any two events;
 * its RECEIPT for a persistent SEND does not leave before the batch is stored;
-* when the peers are gone, nothing of them is left except messages.
+* once the peers are gone, only their messages are left.
 """
 
 import gc
@@ -56,7 +56,7 @@ LARGE = 2000
 """Bodies with at least this many bytes get their own file, if there are files."""
 _OPTIONS = StoreOptions(journaled=True, segment=4096, ballast=16 * 1024)
 _USED = 1 << 29
-"""The memory use in bytes that is reported to a broker of RabbitMQ's kind."""
+"""The memory use in bytes that a broker of the RabbitMQ family reads."""
 
 FAMILIES = ("artemis", "rabbitmq", "activemq")
 
@@ -112,7 +112,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Alarm:
-    """Memory becomes short, or sufficient again, on a broker that is told so."""
+    """Memory becomes short, or sufficient again, on a broker that reads memory use."""
 
     short: bool
 
@@ -125,7 +125,7 @@ class Broken(Exception):
 
 
 class Hangs(BaseException):
-    """An input has not ended. No ``except Exception`` may catch this."""
+    """The broker has not finished with an input. No ``except Exception`` may catch this."""
 
 
 def settings(setting: Setting) -> Settings:
@@ -292,7 +292,8 @@ class Scene:
         self.feed(BytesReceived(BYSTANDER, frame.encode()))
 
     def check_bystander(self) -> None:
-        """The bystander sends and gets a message; the receipt arrives only once it is stored."""
+        """Check that the bystander sends and gets a message, and gets the receipt only once the
+        message is stored."""
         self.alarm(False)
         self.settle()
         self._number += 1
@@ -309,7 +310,7 @@ class Scene:
                 raise Broken(f"bystander: no {what.strip()!a} ({bytes(self._sent[:200])!r})")
 
     def end(self, conns: Iterable[int]) -> None:
-        """All peers leave. Nothing of theirs may remain."""
+        """Let all peers leave. Only their messages may remain."""
         for conn in conns:
             self.feed(PeerGone(conn, CloseHow.RESET))
         self.check_bystander()

@@ -3,9 +3,9 @@ are those of :mod:`brokerproof.suites.fuzz.scene`, except those that only a simu
 time, answers of a disk, alarms). The invariants:
 
 * the process stays alive and reports no error of its own; * the bystander gets its message and its
-receipt within :data:`WITHIN_NS`. The broker's processor time in between shows whether it or the
-machine was slow; after :data:`HANGS_S` a slow machine is no excuse; * the process does not grow by
-more than :data:`MOST_GROWTH`.
+receipt within :data:`WITHIN_NS`. The broker's processor time in between shows whether the broker or
+the machine was slow; after :data:`HANGS_S` a slow machine is no excuse; * the process does not grow
+by more than :data:`MOST_GROWTH`.
 
 A process serves :data:`SCENES` scenes of one setting.
 """
@@ -37,7 +37,7 @@ WITHIN_NS = NS_PER_S
 HANGS_S = 30.0
 SCENES = 40
 MOST_GROWTH = 300 << 20
-"""In bytes; the scenes of one process leave far less in queues."""
+"""In bytes. The scenes of one process leave far less in queues."""
 _RESET = struct.pack("ii", 1, 0)
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -95,7 +95,7 @@ class Process:
 
     def check(self, *, soon: bool = False) -> None:
         """Raise :class:`Broken` unless the process is alive, reports no error and is not too large.
-        ``soon``: it may be about to end."""
+        ``soon``: the process may be about to end."""
         if soon:
             self._process.join(1.0)
         if not self._process.is_alive():
@@ -278,7 +278,8 @@ class SocketScene:
             )
 
     def check_bystander(self) -> None:
-        """The bystander sends a message and gets it and its receipt; no error is reported."""
+        """Check that the bystander sends a message, gets it and its receipt, and that the broker
+        reports no error."""
         self._number += 1
         name = f"still-here-{self._number}"
         head = f"SEND\ndestination:{self._queue}\npersistent:true\nreceipt:{name}\n"

@@ -1,7 +1,7 @@
 """Frames of every protocol for the protocol fuzzer, drawn from the tables of the harness's codecs.
 
-A frame keeps to the structure of its protocol. Most of its fields are small numbers and names that
-other frames use, so that frames interact; a few are boundary numbers or texts.
+A frame has the structure of its protocol. Most of its fields are small numbers and names that other
+frames use, so frames interact; a few are boundary numbers or texts.
 :mod:`brokerproof.suites.fuzz.operators` breaks the structure.
 """
 
@@ -197,4 +197,4 @@ FAMILIES: dict[str, tuple[Speaker, ...]] = {
         Speaker("websocket", "stomp", _websocket_opening, _websocket),
     ),
 }
-"""Speakers by family; one that is listed twice speaks twice as often."""
+"""Speakers by family. One that is listed twice speaks twice as often."""

@@ -24,9 +24,9 @@ MESSAGE_PULL = "OPENWIRE-PREFETCH-3"
     needs={OPENWIRE},
 )
 def test_activemqs_own_client_goes_all_its_ways(target: Bench) -> None:
-    """The client sends fifty messages through a window of four, consumes with small limits and with
-    none, commits and rolls back, subscribes durably, gets a reply through a temporary queue,
-    browses, selects, and is refused a malformed selector. Every step succeeds.
+    """The client sends fifty messages through a window of four, consumes with small limits and
+    without one, commits and rolls back, subscribes durably, gets a reply through a temporary queue,
+    browses, and uses a selector. A malformed selector is refused. Every step succeeds.
 
     One scenario, because the client runs as one program.
     """

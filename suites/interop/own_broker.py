@@ -1,10 +1,10 @@
 """Judges a broker configured with the output of ``init-target``: ``python -m
 brokerproof.suites.interop.own_broker FAMILY --out DIR``.
 
-The family's broker is started with a plain configuration into which the printed text is pasted, and
-judged as a user would judge it: by URL and by a target file. The shipped target of the family is
-judged too. The check fails if a case fails on this broker but not on the shipped target, if a run
-does not exit with 0 or 1, or if an area of the mission has no judged case.
+The check pastes the printed text into a plain configuration, starts the family's broker with it,
+and judges the broker as a user would: by URL and by a target file. It also judges the family's
+shipped target. The check fails if a case fails on this broker but not on the shipped target, if a
+run does not exit with 0 or 1, or if an area of the mission has no judged case.
 """
 
 import subprocess
@@ -38,7 +38,7 @@ SHIPPED = {
     "rabbitmq": ("rabbitmq",),
     "activemq": ("activemq", "activemq-flow"),
 }
-"""The shipped targets that together have everything the printed text configures."""
+"""The shipped targets that together have everything that the printed text configures."""
 LOGIN = "brokerproof"
 """Login and passcode of the brokers started here."""
 JUDGED = frozenset(Verdict) - {Verdict.SKIP, Verdict.ERROR, Verdict.INCONCLUSIVE}
@@ -48,7 +48,7 @@ def configuration(family: str) -> str:
     """Return a plain configuration of this family with the printed text pasted into it."""
     path = shipped_targets.families() / family / FILES[family]
     if family == "rabbitmq":
-        return path.read_text("utf-8")  # its text names plugins and ports, which the harness sets
+        return path.read_text("utf-8")  # the harness sets the printed plugins and ports
     namespace = NAMESPACES[family]
     root = etree.parse(str(path)).getroot()
     printed = configuration_snippets.snippet(family).replace("0.0.0.0", "127.0.0.1")
@@ -61,7 +61,7 @@ def configuration(family: str) -> str:
         keys = ("name", "match", "queue", "topic")
         for old in parent.findall(element.tag):
             if all(old.get(key) == element.get(key) for key in keys):
-                parent.remove(old)  # settings that a plain configuration would not have
+                parent.remove(old)  # settings that a plain configuration lacks
         parent.insert(0, element)
     return etree.tostring(root, encoding="unicode")
 
@@ -119,7 +119,7 @@ def written(family: str, broker: SocketTarget, folder: Path) -> str:
 
 
 def judged(targets: Iterable[str], out: Path) -> int:
-    """Judge targets as a user does; return the exit code."""
+    """Judge targets as a user would; return the exit code."""
     command = [sys.executable, "-m", "brokerproof.harness.commands.cli", "run"]
     for target in targets:
         command += ["--target", target]

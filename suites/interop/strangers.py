@@ -1,7 +1,7 @@
 """Brokers without a fixture, judged by HOST:PORT: coilmq, Vert.x STOMP, go-stomp, HornetQ.
 
 ``strangers.toml`` lists the requirements that each of them breaks. Each violation was examined
-(``docs/explanation/strangers.md``), so a difference is a fault of ours or comes from another
+(``docs/explanation/strangers.md``), so a difference is a fault of brokerproof or due to another
 release. These tests need the package coilmq, Maven, a JDK and Go, so they are not collected by
 default: name the file, or run ``tox -e strangers``.
 """

@@ -1,4 +1,4 @@
-"""The tutorial's gate on two real releases of Artemis: it stops the release that breaks a promise.
+"""The tutorial's gate on two real Artemis releases: it stops the one that breaks a promise.
 
 These tests need Maven and start brokers, so they are not collected by default: name the file, or
 run ``tox -e upgrade``. The commands are those of the tutorial's last step.

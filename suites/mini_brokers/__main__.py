@@ -14,8 +14,8 @@ from brokerproof.suites.mini_brokers.styles import STYLES
 
 
 def obey(broker: Broker) -> None:
-    """Take limits from standard input: lines of JSON, each of which is written at once."""
-    # Not readline(): it would withhold a second line until a third arrives.
+    """Read limits from standard input: lines of JSON, each written in one piece."""
+    # Not readline(): it would hold back a second line until a third arrives.
     lines = os.read(sys.stdin.fileno(), 1 << 16).splitlines()
     if not lines:
         broker.loop.remove_reader(sys.stdin)

@@ -1,9 +1,9 @@
 """An honest mini-broker: STOMP 1.0 to 1.2, queues and topics, transactions, heartbeats.
 
-It does what the STOMP specifications require. Like Artemis's manual, it also promises the
-connection TTL, the consumer window in bytes and the order of queues. Like RabbitMQ's documentation,
-it promises that publishers wait while memory or disk space is short. Every fault of ``faults.py``
-overrides one method of the classes here.
+It does what the STOMP specifications require. As Artemis's manual promises, it also has a
+connection TTL, a consumer window in bytes and ordered queues. As RabbitMQ's documentation promises,
+publishers wait while memory or disk space is short. Every fault of ``faults.py`` overrides one
+method of the classes here.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Queue:
             taker.connection.deliver(taker, self.messages.popleft())
 
     def end_turn(self, taker: Subscription) -> None:
-        """Put ``taker`` at the end of the turn order."""
+        """Move ``taker`` to the end of the turn order."""
         self.subscriptions.remove(taker)
         self.subscriptions.append(taker)
 
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
     keeps: bool | None = None
     """True if every destination is a queue, False if every one is a topic."""
     beats_after = 0.95
-    """The share of the agreed interval after which the server beats."""
+    """The server sends a heartbeat after this share of the agreed interval."""
     versions: tuple[str, ...] = VERSIONS
 
     def __init__(self, broker: "Broker") -> None:

@@ -15,7 +15,7 @@ from brokerproof.suites.mini_brokers.frames import Frame
 
 
 class NeverBeats(Connection):
-    """CONNECTED promises heartbeats, and none is sent."""
+    """CONNECTED promises heartbeats, but the server sends none."""
 
     def beat_every(self, period: float) -> None:
         pass
@@ -53,14 +53,14 @@ class ClosesNever(Connection):
 
 
 class WindowIgnored(Connection):
-    """Whatever the window, all messages are sent at once."""
+    """All messages are sent immediately, whatever the window."""
 
     def charge(self, subscription: Subscription, size: int) -> None:
         pass
 
 
 class WindowNotRefilled(Connection):
-    """An acknowledgement of several messages gives back the bytes of one only."""
+    """An acknowledgement of several messages returns the bytes of only one."""
 
     def settle(self, frame: Frame, *, accepted: bool) -> None:
         subscription, numbers = self.settled_by(frame)
@@ -70,7 +70,7 @@ class WindowNotRefilled(Connection):
 
 
 class OrderLost(Queue):
-    """Unsettled messages go after the waiting ones."""
+    """Returned messages go to the end of the queue."""
 
     def give_back(self, messages: list[Message]) -> None:
         for message in messages:
@@ -87,7 +87,7 @@ class Forgotten(Queue):
 
 
 class AcknowledgedComesAgain(Connection):
-    """A message that was acknowledged is delivered again when its consumer leaves."""
+    """An acknowledged message is delivered again when its consumer leaves."""
 
     def settle(self, frame: Frame, *, accepted: bool) -> None:
         subscription, numbers = self.settled_by(frame)
@@ -120,7 +120,7 @@ class CumulativeAck(Connection):
 
 
 class ReceiptEarly(Connection):
-    """A frame is confirmed before it is processed, and whatever becomes of it."""
+    """A frame is confirmed before it is processed, even if it is then refused."""
 
     def handle(self, frame: Frame) -> None:
         receipt = frame.get("receipt")
@@ -141,7 +141,7 @@ class ReceiptNever(Connection):
 
 
 class BlockedForEver(Connection):
-    """A publisher that a shortage has blocked stays blocked after it."""
+    """A publisher that a shortage has blocked stays blocked afterwards."""
 
     def unblock(self) -> None:
         pass
@@ -155,7 +155,7 @@ class LengthInLetters(Connection):
 
 
 class ColonNotEscaped(Connection):
-    """A colon in a header of MESSAGE is sent as it is."""
+    """A colon in a header of MESSAGE is sent unescaped."""
 
     def write(self, frame: Frame) -> int:
         data = frames.encode(frame, self.version, plain=":")
@@ -177,7 +177,7 @@ class AbortIgnored(Connection):
 
 @dataclass(frozen=True, slots=True)
 class MiniBroker:
-    """A mini-broker and what a run should print about it.
+    """A mini-broker and the expected output of a run.
 
     ``first``, ``breaks`` and ``cases`` are regular expressions: for the first cause, for the
     requirements that the fault breaks, and for the cases that find the fault quickly.

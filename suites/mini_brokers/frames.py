@@ -16,7 +16,7 @@ Headers = list[tuple[str, str]]
 
 
 class BadFrame(Exception):
-    """A frame that the broker refuses, with the sentence for the ERROR."""
+    """A frame that the broker refuses, with the ERROR's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def unescape(text: str, version: str) -> str:
 
 
 class Parser:
-    """Turns the bytes of one connection into frames, in whatever pieces they arrive."""
+    """Turns the bytes of a connection into frames, wherever they are split."""
 
     def __init__(self) -> None:
         self.version = "1.0"

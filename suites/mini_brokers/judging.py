@@ -36,7 +36,7 @@ def judge(
     counterexamples: Path | None = None,
 ) -> list[Result]:
     """Return the results of ``calls`` on a target, given as a file or an address. Calls with alarms
-    run last, one by one. If ``counterexamples`` is given, failures leave files there."""
+    run last, one by one. If ``counterexamples`` is given, failures leave files in it."""
     target = target_file.load(target_name)
     facts = discovery.begin(target, folder, seed)
     one_at_a_time()

@@ -1,7 +1,7 @@
 """Legal styles: honest brokers that make the choices that the STOMP specifications leave open.
 
-None of them may be accused. Each class states its choice, and the silence or permission of the
-specification that allows it.
+No case may report a violation of any of them. Each class states its choice, and why the
+specification allows it.
 """
 
 import itertools
@@ -36,8 +36,8 @@ class SingleBytes(Connection):
 
 
 class ManyHeaders(Connection):
-    """Headers are in another order, one is empty, and some are named by no specification. A message
-    repeats its headers, as relays may: the first one counts. Each frame has its length."""
+    """Headers are in another order, one is empty, and some are in no specification. A message
+    repeats its headers, as relays may: the first one counts. Each frame has a content-length."""
 
     def encoded(self, frame: Frame) -> bytes:
         own = "a:b\\c" if self.version != "1.0" else "a:b"  # stomp.py unescapes 1.0 too
@@ -65,8 +65,8 @@ class CarriageReturns(Connection):
 
 
 class NoLength(Connection):
-    """A body without NUL has no content-length, which a server SHOULD send and need not; ids are
-    long words. The body of an ERROR "MAY be empty", and that of SEND is limited."""
+    """A body without NUL has no content-length, which a server SHOULD send but need not; ids are
+    long words. An ERROR has no body ("MAY be empty"), and a SEND's body is limited."""
 
     def encoded(self, frame: Frame) -> bytes:
         needs = b"\0" in frame.body or frame.command != "MESSAGE"
@@ -116,7 +116,7 @@ class OddIds(Connection):
 
 
 class Coalesced(Connection):
-    """Whatever is sent within 20 ms is one write. A receipt follows the messages that its frame
+    """Output within 20 ms becomes one write. A receipt follows the messages that its frame
     causes."""
 
     unsent = b""
@@ -141,7 +141,7 @@ class Coalesced(Connection):
 
 
 class SmallLimits(Connection):
-    """A server of 1.0 that takes twenty headers of 1,000 bytes in a frame."""
+    """A 1.0 server that accepts at most twenty headers of 1,000 bytes in a frame."""
 
     versions = ("1.0",)
 
@@ -152,7 +152,7 @@ class SmallLimits(Connection):
 
 
 class NoBeats(Connection):
-    """The server can send no heartbeats and wants none. CONNECTED has no more than it must have."""
+    """The server can send no heartbeats and wants none. CONNECTED has only the required headers."""
 
     def encoded(self, frame: Frame) -> bytes:
         kept = ("version",) if self.version != "1.0" else ("session",)
@@ -168,7 +168,7 @@ class NoBeats(Connection):
 
 
 class EagerBeats(Connection):
-    """The server beats three times as often as it must."""
+    """The server sends heartbeats three times as often as it must."""
 
     beats_after = 0.3
 
@@ -222,7 +222,7 @@ class Forgets(Connection):
 
 
 class LateReceipts(Connection):
-    """A receipt is sent 30 ms after what it confirms, and before the connection is closed."""
+    """A receipt is sent 30 ms after the frame's effects, and before the connection is closed."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
@@ -247,7 +247,8 @@ class LateReceipts(Connection):
 
 
 class Patient(Connection):
-    """A SEND waits while a subscriber of its destination does not read: no text bounds how long."""
+    """A SEND waits while a subscriber of its destination does not read: no specification limits
+    this."""
 
     def handle(self, frame: Frame) -> None:
         destination = frame.get("destination")
@@ -272,7 +273,7 @@ class Patient(Connection):
 
 class ClosesLater(Connection):
     """A close takes two seconds, or 5.5 before CONNECTED, in which nothing is read or sent: no
-    text says how soon it must happen."""
+    specification says how soon it must happen."""
 
     has_ended = False
 
@@ -291,7 +292,7 @@ class ClosesLater(Connection):
 
 
 class GreedyQueue(Queue):
-    """The earliest consumer gets the next message if it has room: consumers do not take turns."""
+    """The oldest consumer with room gets the next message: consumers do not take turns."""
 
     def end_turn(self, taker: Subscription) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Each mini-broker is judged; its planted fault must be the first cause that a run prints.
+"""Judges each mini-broker: its planted fault must be the first cause that a run prints.
 
 A few cases that find each fault quickly run here. With the environment variable
 BROKERPROOF_MINI_BROKERS=all every case of the suites runs, and BROKERPROOF_MINI_BROKERS_SEED draws
@@ -30,7 +30,7 @@ WHOLE = os.environ.get("BROKERPROOF_MINI_BROKERS") == "all"
 SUITES = ("stomp", "flow", "delivery")
 SEED = int(os.environ.get("BROKERPROOF_MINI_BROKERS_SEED", "1"))
 AT_ONCE = 4
-"""Brokers that are judged at the same time: their cases mostly wait."""
+"""The number of brokers that are judged at the same time: their cases mostly wait."""
 
 
 def test_limits_that_arrive_together_are_all_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 """The scripts of a counterexample, and ``brokerproof replay``. On the faulty mini-broker each
-script shows the violation again (exit 1); on the honest one each confirms the fix (exit 0)."""
+script reproduces the violation (exit 1); on the honest one each confirms the fix (exit 0)."""
 
 import json
 import re
@@ -28,10 +28,10 @@ KINDS = {
     "receipt-never": (r"any_value_comes_back_as_receipt_id\[1.2\]", "frame"),
     "colon-not-escaped": (r"any_header_text_survives_from_send_to_message\[1.2\]", "frame"),
 }
-"""The case that finds a fault, and the kind of what it expects."""
+"""For each fault, the case that finds it and the kind of its expectation."""
 REPLAY = (sys.executable, "-m", "brokerproof.harness.commands.cli", "replay")
 AT_ONCE = 4
-"""Brokers and scripts that run at the same time: they mostly wait."""
+"""The number of brokers and scripts that run at the same time: they mostly wait."""
 
 
 @contextmanager

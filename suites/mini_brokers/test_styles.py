@@ -1,4 +1,4 @@
-"""Legal styles, judged by their addresses alone: none is accused.
+"""Legal styles, judged by their addresses alone: none gets a FAIL.
 
 With BROKERPROOF_MINI_BROKERS=all every case runs, otherwise some of the STOMP cases that the
 choices affect; BROKERPROOF_MINI_BROKERS_SEED draws other examples.
@@ -25,9 +25,10 @@ TOUCHED = (
 )
 """Cases that the styles' choices affect."""
 ACCUSED = {Verdict.FAIL, Verdict.ERROR}
-"""A WARN is not an accusation: it names a recommendation that a style does not follow."""
+"""Verdicts that accuse a style. A WARN does not: it names a recommendation that the style does not
+follow."""
 LEAST = 40
-"""The cases that a server of one version passes, at least."""
+"""The least number of cases that a server of one version passes."""
 
 
 def results_of(name: str, folder: Path, touched: str = TOUCHED) -> list[Result]:

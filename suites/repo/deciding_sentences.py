@@ -42,7 +42,7 @@ An entry applies to the releases in parentheses; *intermittent* means not in eve
 UNJUDGED = "## Cases in which the broker does not get far enough to be judged\n"
 
 Entry = list[Deviation]
-"""One entry of a list: a deviation for each of its requirements, or one without any."""
+"""An entry of a list: a deviation for each of its requirements, or one deviation without any."""
 
 
 def pages(catalogue: Catalogue) -> dict[str, str]:
@@ -100,7 +100,7 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
 
 
 def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
-    """Return the heading and the sentences. If versions of a document agree, quote the first."""
+    """Return the heading and the requirements. If versions of a document agree, quote the first."""
     yield f"### {catalogue[ids[0]].title}\n"
     titled = dict[tuple[str, str], list[Requirement]]()
     for requirement in map(catalogue.__getitem__, ids):

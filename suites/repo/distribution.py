@@ -2,7 +2,7 @@
 
 The installed wheel has one top-level package that does not collide with PyPI's package
 ``fixtures``. It contains everything that runs and judges, but no test of this repository, and all
-of its modules can be imported. If the repository's folder is given as an argument, a clone without
+its modules can be imported. If the repository's folder is given as an argument, a clone without
 symbolic links and an unpacked sdist are also installed as editable, each in its own environment.
 """
 
@@ -16,9 +16,9 @@ from importlib.metadata import distribution
 from pathlib import Path, PurePosixPath
 
 TESTS_OF_OURS = ("browser", "fuzz", "interop", "repo", "scale", "soak", "units")
-"""Folders of ``suites`` that only a checkout needs."""
+"""Folders of ``suites`` that are only needed in a checkout."""
 LOADED_ELSEWHERE = ("__main__", "own_tests_driver")
-"""Programs: importing one would run it."""
+"""Programs: an import would run them."""
 DRIVERS = "brokerproof/harness/clients/drivers/"
 """Programs for their own interpreters, which find the files next to them."""
 

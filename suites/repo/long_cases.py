@@ -3,7 +3,7 @@
     python -m brokerproof.suites.repo.long_cases RUN RUN … > fixtures/long_cases.toml
 
 The runs should be of different targets. The table uses the second longest attempt of a case in all
-runs, so that one run on a busy host does not make a case seem long.
+runs, so a single run on a busy host does not make a case seem long.
 """
 
 import json

@@ -6,9 +6,9 @@ The text of a document is looked for in ``FOLDER`` and then in ``suites/repo/tex
 folders named like the requirement file or like its first part (``amqp10.xml``; ``artemis/`` for
 every ``artemis-*``, with the manual of a release inside). With ``--fetch`` the document's address
 is tried last. A quotation that is missing from its text has drifted, and the exit code is 1.
-Documents that have no text or could not be fetched are listed.
+The output lists documents that have no text or could not be fetched.
 
-Other people's pages may change at any time, so their drift is reported but is an error only with
+Web pages of others may change at any time, so their drift is reported but is an error only with
 ``--strict``.
 """
 
@@ -52,7 +52,7 @@ class Comparison:
 
 def plain(text: str) -> str:
     """Return ``text`` without the markup of HTML, XML, AsciiDoc and Markdown, in lower case, with
-    single blanks and none before punctuation, because editions differ in these respects."""
+    single blanks and none before punctuation: editions differ in these."""
     text = re.sub(r"<!--.*?-->", " ", text, flags=re.DOTALL)
     text = re.sub(r'<xref[^>]*name="([^"]*)"[^>]*/>', r"\1", text)
     text = html.unescape(re.sub(r"<[^<>]+>", " ", text))
@@ -67,7 +67,7 @@ def compare(
     catalogue: Catalogue, folders: Iterable[Path], read_page: Callable[[str], str] | None = None
 ) -> Comparison:
     """Compare each quotation of ``catalogue`` with the text of its document. ``read_page`` returns
-    the page at an address; it is used if there is no other text."""
+    the page at an address, and is used if no other text is found."""
     quoting: dict[str, list[Requirement]] = {}
     for requirement in catalogue.values():
         if requirement.quotation:

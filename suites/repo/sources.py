@@ -31,7 +31,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module as the rules see it. Its syntax tree is not kept, because together the trees have
+    """The facts about a module that the rules need. Syntax trees are not kept: together they have
     millions of objects."""
 
     imports: tuple[Import, ...]

@@ -14,7 +14,7 @@ HOMES = {
     if path.startswith("suites/api/")
     for imported in module(path).imports
 }
-"""The API's module, by the dotted name of what it takes from the harness."""
+"""The API's module, by the dotted name of each harness object in it."""
 CONFORMANCE = tuple(
     f"suites/{name}/"
     for name in (

@@ -36,8 +36,8 @@ FOLDERS = (
 )
 MOST_IDS = 3
 ONE_SCENARIO = "one scenario"
-"""A case may judge more requirements of one version if its docstring says, with these words, why it
-is one scenario."""
+"""A case may judge more requirements of one version if its docstring uses these words to say
+why."""
 
 JUDGED_AT: dict[str | None, tuple[int, str]] = {
     "record_finding": (1, "held"),
@@ -45,7 +45,7 @@ JUDGED_AT: dict[str | None, tuple[int, str]] = {
     "record_held": (1, "evidence"),
     "control": (0, "held"),
 }
-"""Where each verb of a bench takes its condition or evidence: position and keyword."""
+"""Where each judging method of a bench takes its condition or evidence: position and keyword."""
 
 RIDDLE = re.compile(r"(What|Whether|Who|The same)\b")
 
@@ -316,8 +316,8 @@ SHARED_NAME = re.compile(r'"transaction"[:,] f?"(?!\{|never begun|none")')
 
 
 def test_no_two_cases_name_their_transactions_alike() -> None:
-    """On brokers whose connections share transactions, a case would otherwise be blamed for a fault
-    that only the case about names should find."""
+    """Otherwise, on brokers whose connections share transactions, other cases would fail too,
+    although only the case about names should."""
     alike = [
         f"{path}:{number}"
         for path in conformance_files()

@@ -131,7 +131,7 @@ OBLIGED_ELSEWHERE = {
     "AMQP091-FRAME-09": "the quotation explains the reply code that the sentence asks for",
     "RFC6455-HS-05": "the quotation is the computation, the sentence before it says MUST",
 }
-"""Rows whose quotation lacks the word of obligation, and why."""
+"""Rows whose quotation lacks a word like MUST, and why."""
 
 
 def test_a_quotation_has_the_word_that_obliges() -> None:
@@ -241,7 +241,7 @@ def test_capabilities_that_cases_need_can_be_had() -> None:
 
 
 VIRTUAL = {RECONFIGURABLE, "readings"}
-"""Capabilities of the reference broker in virtual time alone: no real broker can offer them."""
+"""Capabilities of the reference broker in virtual time only: no real broker can offer them."""
 
 
 def absent_without_a_reason(identity: Identity, needed: Collection[str]) -> list[str]:
@@ -293,7 +293,7 @@ def test_what_is_judged_on_another_target_is_judged_there() -> None:
 
 
 EXERCISE = ("CONTRIBUTING.md", "STOMP12-READING-RCPT-01")
-"""The row that a new contributor adds and throws away."""
+"""The row that new contributors add as an exercise and then discard."""
 
 
 def test_ids_named_in_code_and_documents_exist() -> None:
@@ -367,7 +367,7 @@ LISTS = {
     **{path.parent.name: path for path in _lists()},
     **{path.stem: path for path in sorted(FIXTURES.glob("clients/known/*.toml"))},
 }
-"""The lists of the families of brokers and of clients, by name."""
+"""The lists of deviations of broker families and of clients, by name."""
 DEVIATIONS = {
     f"{name}:{deviation.where.rpartition(' ')[2]}": deviation
     for name, path in LISTS.items()
@@ -415,8 +415,8 @@ ELSEWHERE = (
     (re.compile(r"-([0-9a-f]{10})-(\d+)"), r"-\1-7f3a-\2"),
     (re.compile(r"Cannot invoke .*? because .*? is null"), "NullPointerException"),
 )
-"""The words of a finding that vary elsewhere: on a broker that somebody else started, names carry a
-mark of the run, and a JVM that compiled a line omits the message of its exception."""
+"""Words of a finding that vary elsewhere: on a broker that the harness did not start, names carry a
+mark of the run, and a JVM that has compiled a line omits its exception's message."""
 
 
 @pytest.mark.parametrize("deviation", DEVIATIONS.values(), ids=DEVIATIONS)

@@ -34,13 +34,13 @@ def test_a_stale_path_is_seen() -> None:
 
 
 TEMPLATES = ("fixtures/suite_template/README.md",)
-"""Documents about files that their user writes."""
+"""Documents about files that users write."""
 FILE = re.compile(r"`([\w/*-]*[\w*]\.py)`")
 
 
 def unknown_files(text: str) -> list[str]:
     """Return the Python files in backquotes that are not the end of any path in the repository.
-    Patterns with a folder, and names without a folder, are looked up too."""
+    This includes patterns with a folder and names without one."""
     paths = [PurePosixPath("/", path) for path in texts()]
     return [
         name
@@ -95,7 +95,7 @@ TESTS = re.compile(r"(suites/[\w/]+\.py)::(test_\w+)")
 
 
 def missing_tests(text: str) -> list[str]:
-    """Return the tests that ``text`` names and that do not exist."""
+    """Return the tests that ``text`` names but that do not exist."""
     return [
         f"{path}::{name}"
         for path, name in TESTS.findall(text)
@@ -121,8 +121,8 @@ UNNAMED_FACTS = {
     "docs/explanation/brokers.md": 3,
     "docs/explanation/rabbitmq.md": 0,
 }
-"""Bold facts about real brokers that name no case and no requirement yet: a wait that broker.xml
-shortens, and four of Proton's example brokers. These numbers only shrink."""
+"""The number of bold facts about real brokers that name no case and no requirement yet: a wait that
+broker.xml shortens, and four about Proton's example brokers. It may only shrink."""
 CASE = re.compile(r"^def test_(\w+)\(", re.MULTILINE)
 REQUIREMENT = re.compile(r"[A-Z0-9]+(-[A-Za-z0-9]+)*-[0-9]+")
 

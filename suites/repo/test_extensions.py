@@ -1,5 +1,5 @@
-"""A broker that refuses every extension of AMQP 0-9-1, or a broker of no known vendor, is judged
-only by the specifications."""
+"""A broker that refuses every extension of AMQP 0-9-1, or whose vendor is unknown, is judged only
+by the specifications."""
 
 import dataclasses
 from collections.abc import Callable
@@ -30,8 +30,8 @@ VENDORS = {capability.family for capability in capabilities.listed().values()} -
 
 
 def stranger(offered: frozenset[str] = frozenset()) -> Target:
-    """Return the reference with AMQP 0-9-1, as a broker of no known vendor that offers these
-    extensions and nothing else of a vendor's."""
+    """Return the reference broker with AMQP 0-9-1, as a broker of an unknown vendor that offers
+    these extensions and no others."""
     target = target_file.load("reference-rabbitmq")
     listed = capabilities.listed()
     kept = {
@@ -67,8 +67,8 @@ def put_to(target: Target) -> list[Call]:
 
 @pytest.fixture
 def refuses_extensions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference ends a connection that uses an extension with 540, as a broker without the
-    extension may do."""
+    """Make the reference broker close a connection that uses an extension with 540, as a broker
+    without the extension may do."""
     read = methods.read
 
     def read_specified(payload: bytes) -> base.Frame:

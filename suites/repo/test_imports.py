@@ -16,8 +16,8 @@ from brokerproof.suites.repo.sources import ROOT, module, modules, within
 
 HOMES = {"stomp": 2, "proton": 2, "pika": 1, "testcontainers": 1}
 """Client libraries, and how many modules of the harness may import each. Proton has two: its
-engine, and its sockets. stomp.py has a second because the scripts of counterexamples contain a copy
-of that module and nothing else of ours."""
+engine, and its sockets. stomp.py's second one is copied into the scripts of counterexamples, which
+contain no other code of ours."""
 
 
 def contracts() -> list[str]:
@@ -41,7 +41,7 @@ def test_the_contracts_hold() -> None:
 
 
 def cycle_in(imports: dict[str, set[str]]) -> list[str]:
-    """Return modules that import each other in a circle (the first one twice); empty if none do."""
+    """Return modules that import each other in a cycle (the first one twice); empty if none do."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:

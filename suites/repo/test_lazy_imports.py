@@ -1,6 +1,6 @@
-"""Commands that only look something up import no broker, client, engine or test framework, because
-users would wait for these imports at every ``--help``. Modules are counted instead of seconds,
-because a clock would make this test depend on the host.
+"""Commands that only look something up import no broker, client, engine or test framework: users
+would wait for these imports at every ``--help``. The test counts modules instead of seconds, which
+would depend on the host.
 """
 
 import json
@@ -39,7 +39,7 @@ def imported_by(*arguments: str) -> set[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def index() -> None:
-    """Cases are collected once after a change; every later call is measured."""
+    """Collect the cases once; this happens only after a change. The tests measure later calls."""
     imported_by("cases", "--json")
 
 

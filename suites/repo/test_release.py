@@ -1,5 +1,5 @@
-"""A release's statements about itself: the number is only in pyproject.toml, and CHANGELOG.md is
-short and written for users."""
+"""Release rules: only pyproject.toml has the version number, and CHANGELOG.md is short and written
+for users."""
 
 import re
 import tomllib

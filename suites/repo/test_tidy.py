@@ -74,8 +74,8 @@ PRIVATE = (
     _joined("crates", ".io"),
     _joined("deb.", "debian.org"),
 )
-"""Folders of the machine this was written on, and hosts of package registries, which only their own
-clients should name."""
+"""Folders of the developers' machine, and hosts of package registries, which only registry clients
+should name."""
 
 LOOSE_ENDS = re.compile(
     r"\b(" + "|".join((_joined("TO", "DO"), _joined("FIX", "ME"), _joined("X", "XX"))) + r")\b"

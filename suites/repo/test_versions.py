@@ -1,7 +1,7 @@
-"""A rule that is in several versions of STOMP, or in several documents, is judged for each of them.
+"""A rule of several STOMP versions, or of several documents, is judged for each of them.
 
-Rules of two documents are the same if their statements or quotations are similar. If a case judges
-only one of the two, :data:`LEFT` gives the reason.
+Rules of two documents count as the same if their statements or quotations are similar. If a case
+judges only one of them, :data:`LEFT` gives the reason.
 """
 
 from difflib import SequenceMatcher
@@ -48,7 +48,7 @@ def _judged_in_one() -> set[tuple[str, str]]:
     cited = {
         id
         for case in registry().values()
-        if ".units." not in case.function.__module__  # tests of the registry leave theirs in it
+        if ".units." not in case.function.__module__  # tests of the registry leave cases in it
         for ids in case.by_version.values()
         for id in ids
     }

@@ -1,2 +1,2 @@
-"""Reports and judges at sizes, or on machines, for which ordinary tests have no time. These tests
+"""Reports and judges at sizes, or on machines, that are too slow for ordinary tests. These tests
 run only when a file is named."""

@@ -1,5 +1,5 @@
-"""Among ten million events, one message is lost, one is doubled, one is out of order, one exceeds a
-window by one byte, and one close is early. Each is found and named with its witness. See ``tox -e
+"""Ten million events contain one lost message, one duplicate, one out of order, one that exceeds a
+window by one byte, and one early close. The judges find each and name its witness. See ``tox -e
 judge-scale``; it needs 300 MB of disk and some minutes."""
 
 import os

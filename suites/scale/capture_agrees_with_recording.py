@@ -86,7 +86,7 @@ def test_proton(target: Bench) -> None:
         receiver = consumer.receiver(node.address, credit=5, capabilities=node.capabilities)
         for number in range(COUNT):
             message = consumer.receive(receiver)
-            came = bytes(message.body)  # reads memory that is freed with the message
+            came = bytes(message.body)  # its body is memory that is freed with the message
             target.record_finding(
                 whole, came == stamped(number), f"message {number} came with {len(came)} bytes"
             )
@@ -103,7 +103,7 @@ def test_proton(target: Bench) -> None:
 
 @case("AMQP091-TAG-01", needs={"amqp091", "sockets"})
 def test_amqp_0_9_1(target: Bench) -> None:
-    """A raw peer of AMQP 0-9-1 declares, publishes, consumes and acknowledges."""
+    """The raw AMQP 0-9-1 client declares, publishes, consumes and acknowledges."""
     with captured(target, "amqp091", target.target.identity.default_amqp_acceptor) as capture:
         name = target.fresh_name()
         peer = target.amqp091()

@@ -24,7 +24,7 @@ from brokerproof.suites.units.drivers.synthetic_run import full_run
 
 WORKERS = 2
 READY_LOOKS = 1500
-"""Each takes a fifth of a second: on a busy machine a JVM needs minutes."""
+"""Each look takes a fifth of a second; on a busy machine a JVM needs minutes."""
 _MASTER_READY = re.compile(r"Starting Spark master at (spark://\S+)")
 _WORKER_READY = re.compile(r"Successfully registered with master")
 

@@ -1,8 +1,8 @@
 """Recordings on Hadoop's remote file systems, which Spark can read but this process cannot.
 
 ``viewfs`` is Hadoop's own file system of mounts. ``webhdfs`` is Hadoop's client for HDFS over HTTP.
-Here it talks to a small substitute for a NameNode and a DataNode that differs from them in only one
-header. See ``tox -e cluster``.
+Here it talks to a small substitute for a NameNode and a DataNode, which differs from the real ones
+in only one header. See ``tox -e cluster``.
 """
 
 import json
@@ -90,8 +90,8 @@ def served(trace: Path) -> Iterator[str]:
                 )
 
         def _say(self, status: int, answer: object) -> None:
-            # Spark's Hadoop lacks a class (RuntimeDelegateImpl) that its client needs for a content
-            # type.
+            # Spark's Hadoop lacks a class (RuntimeDelegateImpl) that its client needs to read a
+            # content type.
             self._send(status, json.dumps(answer).encode())
 
         def _send(self, status: int, data: bytes, **headers: str) -> None:

@@ -1,8 +1,8 @@
-"""Quickly writes a recording, with any number of events, of a load that was never run.
+"""Quickly writes a recording, of any number of events, of a load that never ran.
 
 64 producers send stamped messages to 16 queues with two consumers each; every message has a SEND,
-RECEIPT, MESSAGE and ACK. Other connections are silent until their TTL ends. A broker's correct
-behaviour is computed, so that anomalies can be inserted one at a time: see :class:`Anomalies`.
+RECEIPT, MESSAGE and ACK. Other connections are silent until their TTL ends. The broker's correct
+behaviour is computed, so anomalies can be inserted one at a time: see :class:`Anomalies`.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,8 @@ _REPEATED = [
     *(name for name in SCHEMA.names if name not in {"seq", "at_ns", "body", "headers"}),
     "headers.list.element.name",
 ]
-"""Columns worth a dictionary. Trying one on the rest costs a quarter of the writing time."""
+"""Columns that compress well with a dictionary. Trying one on the others costs a quarter of the
+writing time."""
 TTL = 2 * NS_PER_S
 CHECK = 2 * NS_PER_S
 Ints = npt.NDArray[np.int64]
@@ -43,9 +44,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Anomalies:
-    """The messages that are lost, duplicated, or sent after their successor; the message whose
-    successor finds the window exactly full; and whether a silent connection is closed early. -1 and
-    False mean none."""
+    """The messages that are lost, duplicated, or sent after their successor; the message that fills
+    a window exactly (its successor exceeds it); and whether a silent connection is closed early. -1
+    and False mean none."""
 
     lost: int = -1
     doubled: int = -1
@@ -78,7 +79,7 @@ def write(
     folder: Path, events: int, anomalies: Anomalies | None = None, *, processes: int = 1
 ) -> int:
     """Write about ``events`` events into ``folder`` as segments; return the exact number. The
-    segments do not depend on the number of processes. Segments of an interrupted call are kept,
+    segments do not depend on the number of processes. Segments of an interrupted call are reused,
     because a billion events take a quarter of an hour on two cores."""
     folder.mkdir(parents=True, exist_ok=True)
     load = _Load(events // 4, anomalies or Anomalies())
@@ -107,11 +108,12 @@ class _Load:
 
     @property
     def segments(self) -> int:
-        """Return the number of segments, of opening, messages, and end of silent connections."""
+        """Return the numbers of segments: for opening, for messages, and for the ends of silent
+        connections."""
         return -(-(self.messages + ACK_AFTER) // (SEGMENT // 4)) + 2
 
     def segment(self, number: int) -> pa.Table:
-        """Return one segment, which does not depend on any other."""
+        """Return one segment. It does not depend on any other."""
         if number == 0:
             return self._whole([self._opening()], 0)
         begin = (number - 1) * (SEGMENT // 4)
@@ -133,7 +135,7 @@ class _Load:
         return self._whole(parts, before)
 
     def _rows_before(self, step: int) -> int:
-        """Return how many events about messages precede this step."""
+        """Return the number of message events before this step."""
         rows = 0
         for after in (0, RECEIPT_AFTER, MESSAGE_AFTER, ACK_AFTER):
             messages = min(max(step - after, 0), self.messages)
@@ -210,8 +212,8 @@ class _Load:
     def _answers(self, message: Ints) -> pa.Table:
         message = message[message != self.wrong.lost]
         at = (message + ACK_AFTER) * self.step
-        # The filling message is settled as soon as its successor has arrived, so that only one
-        # message exceeds the window.
+        # The filling message is settled as soon as its successor has arrived, so only one message
+        # exceeds the window.
         filling = message == self.wrong.filling
         if filling.any():
             at[filling] = (self._successor() + MESSAGE_AFTER) * self.step + 1
@@ -283,7 +285,7 @@ def _frames(
 
 
 def _headers(headers: Sequence[tuple[str, pa.Array]], rows: int) -> pa.ListArray:
-    """Return one list for each row; it has the n-th value of each header."""
+    """Return a list for each row, with the n-th value of each header."""
     count = len(headers)
     offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * count)
     place = pa.array(np.tile(np.arange(count), rows))
@@ -295,7 +297,7 @@ def _headers(headers: Sequence[tuple[str, pa.Array]], rows: int) -> pa.ListArray
 
 
 def _bodies(message: Ints) -> pa.Array:
-    """Return the stamps of messages, written digit by digit for all messages together."""
+    """Return the stamps of messages, written digit by digit for all messages at once."""
     data = np.tile(np.frombuffer(stamp(0, 0), np.uint8), (len(message), 1))
     for place, numbers, digits in ((4, producer_of(message), 8), (13, message // PRODUCERS, 12)):
         for digit in range(digits):

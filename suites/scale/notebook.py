@@ -1,5 +1,5 @@
-"""The notebook of the documents, executed as Jupyter would execute it, on a run that was just made
-and reported: ``tox -e notebook``."""
+"""The documentation's notebook, executed as in Jupyter, on a fresh run with its report: ``tox -e
+notebook``."""
 
 import json
 import re
@@ -54,7 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def executed(run: Path) -> Any:
-    """Return the notebook with its outputs. If a cell raises, everything fails."""
+    """Return the notebook with its outputs. A cell that raises fails all tests."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     with pytest.MonkeyPatch.context() as patch:

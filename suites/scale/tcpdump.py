@@ -24,7 +24,7 @@ from brokerproof.harness.trace.events import ConnectionOpened, Event, FrameRecei
 from brokerproof.reports.judging import amqp
 
 KEEP = "BROKERPROOF_CAPTURES"
-"""A folder in which captures stay, if the environment names one."""
+"""A folder for keeping captures, if the environment names one."""
 
 
 @dataclass
@@ -121,7 +121,7 @@ def spoken(recorded: Sequence[Event]) -> list[list[tuple[object, ...]]]:
                 event.body_size,
             )
             by_connection.setdefault(event.conn, []).append(words)
-    # Two frames that cross may pass in a different order at another place.
+    # Two frames that cross may be seen in a different order elsewhere.
     return [
         sorted(by_connection[conn], key=lambda entry: str(entry[0]))
         for conn in sorted(by_connection)

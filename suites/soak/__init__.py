@@ -1,1 +1,1 @@
-"""Long runs of the real process. Each is a separate script and runs only when it is named."""
+"""Long runs of the real broker process. Each is a separate script and runs only when named."""

@@ -1,5 +1,5 @@
 """Starts the brokers that are killed, the reference and real ones, again and again on their own
-files, and states what each family promises about a broker's death."""
+files, and states each family's promises about a broker's death."""
 
 import contextlib
 import json
@@ -48,7 +48,7 @@ REAL_AMQP = (
     "amqp://127.0.0.1:0?transport.wireFormat.allowNonSaslConnections=true"
     "&amp;transport.transformer=jms"
 )
-"""Other protocols then receive the body of an AMQP message, not its bytes on the wire."""
+"""Other protocols then receive only the body of an AMQP message, not its encoding."""
 REAL_ACTIVEMQ_XML = (
     """<beans xmlns="http://www.springframework.org/schema/beans"
 xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="http://www.springframework.org/schema/beans
@@ -72,19 +72,19 @@ journalMaxFileLength="1mb"/></persistenceAdapter><systemUsage><systemUsage><stor
 )
 RABBITMQ_CONF = "log.console = false\nraft.wal_max_size_bytes = 16000000\n"
 READY_WITHIN_S = 300.0
-"""How long a broker may take to start."""
+"""A broker must start within this time."""
 ENDS_WITHIN_S = 30.0
-"""How long a broker may take to end after SIGTERM."""
+"""A broker must end within this time after SIGTERM."""
 
 
 class Stuck(Exception):
-    """The broker did not do something in time. The message says what, in one sentence."""
+    """The broker took too long. The message says for what, in one sentence."""
 
 
 class Broker(Protocol):
     def start(self, dies_after_s: float | None = None) -> dict[str, int]:
-        """Start a broker on the files of its killed predecessor and return its ports, or none if it
-        is to be killed after ``dies_after_s`` seconds. Raises :class:`Stuck`."""
+        """Start a broker on the files of its killed predecessor and return its ports; none if the
+        broker is killed after ``dies_after_s`` seconds. Raises :class:`Stuck`."""
 
     def signal(self, number: int) -> None: ...
 
@@ -150,7 +150,7 @@ class ReferenceBroker:
         return self._log.read_text("utf-8", "replace").replace("\0", "")
 
     def signal(self, number: int) -> None:
-        if not self.ended():  # the nursery waits for it only when the next one is started
+        if not self.ended():  # the forking process waits for it only when it starts the next one
             os.kill(self._process, number)
 
     def ended(self, within_s: float = 0) -> bool:
@@ -212,14 +212,14 @@ class RealBroker:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How a broker is started in a folder, its protocols, and what its manual does not promise.
-    Queues are read with the first protocol."""
+    """How a family's broker is started in a folder, its protocols, and the promises that its manual
+    denies. Queues are read with the first protocol."""
 
     start: Callable[[Path], Broker]
     naming: Naming
     protocols: tuple[str, ...]
     places: dict[str, tuple[str, ...]]
-    """Destinations of clients, each with the queues that its messages reach."""
+    """Destinations of clients, each with the queues that receive its messages."""
     disclaimed: frozenset[str] = frozenset()
     """Kinds of :meth:`Ledger.say` that are counted but not reported as violations."""
     starts_s: float = 0.08
@@ -235,7 +235,7 @@ PLACES = {
 }
 QUEUES = {"kept.queue": ("kept.queue",), "paged.queue": ("paged.queue",)}
 CONFIGURATIONS = {"artemis": ARTEMIS_XML, "activemq": ACTIVEMQ_XML, "rabbitmq": ""}
-"""Configurations of the reference broker by profile. Without one nothing survives."""
+"""Configurations of the reference broker by profile. Without one no message survives."""
 
 
 def _reference(profile: str) -> Callable[[Path], Broker]:
@@ -260,7 +260,7 @@ def _rabbitmq(kind: str) -> Callable[[Path], Broker]:
         config.write_text(f"{RABBITMQ_CONF}default_queue_type = {kind}\n")
         release = rabbitmq_release.find(rabbitmq_release.default_version())
         broker = RabbitmqProcess(folder, config=config, release=release)
-        # After 20 deliveries a quorum queue drops a message, and inspecting it is one.
+        # A quorum queue drops a message after 20 deliveries, and each look at the queue is one.
         policy = ("kept", ".*", '{"delivery-limit":-1}', "--apply-to", "quorum_queues")
         quorum = kind == "quorum"
         return RealBroker(broker, lambda: broker.control("set_policy", *policy) if quorum else None)
@@ -316,7 +316,7 @@ class Disk:
         with self._ballast.open("wb") as ballast:
             size = 0
             for step in (2**20, 2**12):
-                with contextlib.suppress(OSError):  # the broker was faster
+                with contextlib.suppress(OSError):  # the broker took the space first
                     while self._room() >= left + step:
                         os.posix_fallocate(ballast.fileno(), size, step)
                         size += step

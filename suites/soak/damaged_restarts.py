@@ -1,8 +1,8 @@
-"""Restarts the reference broker on damaged files and checks whether it hides any damage.
+"""Restarts the reference broker on damaged files and checks that it hides no damage.
 
 ``python -m brokerproof.suites.soak.damaged_restarts --restarts 2000 --seed 1``. A real process gets
 messages (in the journal, on pages, with large bodies, in transactions) and acknowledgements,
-confirms all of them, and is killed. Each restart uses a copy of its files with one kind of damage
+confirms them all, and is killed. Each restart uses a copy of its files with one kind of damage
 (``damages.py``). Then all queues are read. Nothing may be lost, reordered, repeated or altered
 unless standard error names one of the damaged files. The exit code is 1 if damage was hidden. The
 checker shares no code with the broker. After an interrupt (SIGINT) it prints the figures so far.
@@ -29,7 +29,7 @@ from brokerproof.suites.soak.clients.stomp import StompClient
 from brokerproof.suites.soak.deaths import Peer
 
 QUEUES = {"kept.queue": 40, "paged.queue": 60, "paged.other": 40, "kept.large": 5}
-"""Messages that each queue gets."""
+"""The number of messages for each queue."""
 LARGE = 150_000
 """Bytes of a body in ``kept.large``."""
 PER_HISTORY = 40
@@ -37,7 +37,7 @@ PER_HISTORY = 40
 
 
 def body_of(queue: str, number: int) -> bytes:
-    """Return the body of a message; every byte of it can be predicted."""
+    """Return the body of a message. Every byte is predictable."""
     name = f"{queue}:{number}:".encode()
     seed = hashlib.sha256(name).hexdigest().encode()
     length = LARGE if queue.endswith("large") else 64 + 37 * number % 700
@@ -45,7 +45,7 @@ def body_of(queue: str, number: int) -> bytes:
 
 
 NAMINGS = {"activemq": SLASHES, "artemis": ARTEMIS}
-"""Namings of the profiles that keep anything."""
+"""Namings of the profiles that keep messages on disk."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class History:
     # --- restarts ---------------------------------------------------------------------------------
 
     def restart(self, way: str, tally: Tally) -> None:
-        """Start a broker on damaged files, and judge the broker."""
+        """Start a broker on damaged files and judge it."""
         damage = damages.ALL[way](self._dice, damages.damageable(self._files))
         if damage is None:
             return
@@ -183,7 +183,7 @@ def _reported_name(name: str) -> str:
 
 
 def restarts(folder: Path, profile: str, count: int, seed: int, tally: Tally) -> None:
-    """Restart a broker ``count`` times, on the files of as many histories as necessary."""
+    """Restart a broker ``count`` times, on the files of as many histories as needed."""
     dice = random.Random(seed)
     ways = sorted(damages.ALL)
     until = tally.restarts + count
@@ -205,7 +205,7 @@ def restarts(folder: Path, profile: str, count: int, seed: int, tally: Tally) ->
     "--profile", "profiles", type=click.Choice(list(NAMINGS)), multiple=True, default=list(NAMINGS)
 )
 def main(count: int, seed: int, profiles: tuple[str, ...]) -> None:
-    """Restart the reference broker on damaged files, and check whether it hides anything."""
+    """Restart the reference broker on damaged files, and check that it hides no damage."""
     began = time.monotonic()
     tally = Tally()
     with (

@@ -1,7 +1,7 @@
-"""Damage to a broker's files: all the ways in which a file may be cut, changed, moved or copied.
+"""Damage to a broker's files: every way to cut, change, move or copy a file.
 
-Files are bytes, by their paths below the data folder. Nothing here is shared with the broker: a
-file is treated as a sequence of records, each preceded by 14 bytes that contain its length.
+Files are bytes, by their paths below the data folder. This module shares no code with the broker:
+it treats a file as a sequence of records, each preceded by 14 bytes that contain its length.
 """
 
 import random
@@ -28,7 +28,7 @@ class Damage:
 
 
 def damageable(files: Files) -> dict[str, bytes]:
-    """Return the files that have something to lose."""
+    """Return the files whose damage can lose data."""
     return {name: data for name, data in files.items() if name.endswith(_KINDS) and data}
 
 

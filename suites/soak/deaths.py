@@ -1,14 +1,15 @@
-"""Kills brokers under load, again and again, and checks whether they keep their promises.
+"""Kills brokers under load, again and again, and checks that they keep their promises.
 
 ``python -m brokerproof.suites.soak.deaths --target artemis --runs 50 --seed 1``. Each run starts
-the real process on the files of the previous run, reads everything in its queues, loads it with
-clients of every protocol that send and acknowledge on the same connection (confirmations,
-transactions, large bodies that stream back, two kinds of queue and durable subscriptions), and
-kills it at a random instant, sometimes already during its recovery. It may be stopped for a while
-first (SIGSTOP), or its disk may be nearly or completely full; afterwards every producer must
-continue. Exit 1 if a confirmed message was lost, reordered, altered, duplicated, or redelivered
-without the mark, if a delivered message is lost, if a transaction is incomplete, or if a producer
-does not continue. What the manual of a real broker disclaims is only counted (``brokers.py``).
+the real process on the files of the previous run and reads everything in its queues. Clients of
+every protocol then load it, sending and acknowledging on the same connection (confirmations,
+transactions, large bodies that stream back, two kinds of queue and durable subscriptions), until
+the run kills it at a random instant, sometimes already during its recovery. Before that, it may be
+stopped for a while (SIGSTOP), or its disk may be nearly or completely full; afterwards every
+producer must continue. Exit 1 if a confirmed message was lost, reordered, altered, duplicated, or
+redelivered without the mark, if a delivered message is lost, if a transaction is incomplete, or if
+a producer does not continue. Faults that a real broker's manual disclaims are only counted
+(``brokers.py``).
 """
 
 import random
@@ -32,18 +33,19 @@ from brokerproof.suites.soak.clients.stomp import StompClient
 from brokerproof.suites.soak.ledger import Key, Ledger
 
 MOST = 400
-"""At this many messages in a queue, clients stop sending to it."""
+"""Clients stop sending to a queue that has this many messages."""
 LENGTHS = (20, 20, 400, 400, 400, 3000, 3000, 150_000)
-"""Body sizes in bytes. The last exceeds what both families stream from files of their own."""
+"""Body sizes in bytes. The last is beyond the size from which both families stream bodies from
+separate files."""
 WITHIN_S = 60.0
-"""How long the broker may take for anything."""
+"""The broker must do anything within this time."""
 GOES_ON_WITHIN_S = 120.0
-"""How long the broker may take to continue with room: RabbitMQ checks the disk every ten
+"""With room, the broker must continue within this time: RabbitMQ checks the disk every ten
 seconds."""
 FULL_S = 12.0
-"""The longest time for which the disk is full."""
+"""The disk is full for at most this long."""
 ROOM = {"low": 25_000_000, "full": 0}
-"""Bytes left on the disk. The first is less than each real broker requires by default: 50 MB
+"""Bytes left on the disk. The first is less than every real broker requires by default: 50 MB
 (disk_free_limit), 10 % (max-disk-usage, storeUsage)."""
 HOW = ("kill", "kill", "terminate", "pause", *ROOM)
 
@@ -93,7 +95,7 @@ class Peer:
 
 
 class Worker:
-    """Sends to ``address`` and consumes from ``queue``, if they are given, on one connection."""
+    """Sends to ``address`` and consumes from ``queue``, if given, on one connection."""
 
     def __init__(
         self, peer: Peer, address: str, queues: tuple[str, ...], queue: str, chain: "Chain"
@@ -136,7 +138,7 @@ class Worker:
         self.open = False
 
     def go_on(self) -> None:
-        """Record what arrived, acknowledge most of it, and send as much as the window allows."""
+        """Record arrivals, acknowledge most of them, and send as much as the window allows."""
         handles: list[tuple[object, Key]] = []
         while self.peer.events:
             event = self.peer.events.popleft()
@@ -208,7 +210,7 @@ class Worker:
 
 
 class Load:
-    """Workers that are served together. Those in ``tolerant`` may be refused or dropped."""
+    """Workers that are served together. The broker may refuse or drop those in ``tolerant``."""
 
     def __init__(self, workers: list[Worker]) -> None:
         self.workers = workers
@@ -217,8 +219,8 @@ class Load:
             worker.go_on()
 
     def serve(self, for_s: float, quiet_s: float = 0) -> bool:
-        """Serve the workers for a time, or until nothing has been confirmed for ``quiet_s``; in the
-        latter case return True."""
+        """Serve the workers for a time, or until nothing has been confirmed for ``quiet_s``; then
+        return True."""
         now = time.monotonic()
         until, last, before = now + for_s, now, self._confirmed()
         while now < until and not (quiet_s and now - last > quiet_s):
@@ -246,13 +248,13 @@ class Load:
             worker.leave(str(problem))
 
     def count(self, seen: Counter[str]) -> None:
-        """Count what is in progress."""
+        """Count the operations in progress."""
         seen["in the midst of a transaction"] += any(worker.in_unit for worker in self.workers)
         seen["in the midst of a large message"] += any(worker.in_large for worker in self.workers)
 
 
 class Chain:
-    """One folder of data, and the runs on it. ``dice`` decides everything random."""
+    """One data folder, and the runs on it. ``dice`` decides everything random."""
 
     def __init__(self, folder: Path, seed: int, target: str) -> None:
         self.folder = folder
@@ -294,7 +296,7 @@ class Chain:
             self.ledger.queues.clear()  # nothing may be left
 
     def look(self, ports: dict[str, int], queue: str) -> None:
-        """Return everything in ``queue``, up to a message sent now, without removing anything."""
+        """Return the messages in ``queue`` before one sent now, without removing any."""
         kind = self.family.protocols[0]
         peer = Peer(ports[CLIENTS[kind].protocol], self._client(kind, queue))
         peer.client.consume(queue, -1)
@@ -325,7 +327,8 @@ class Chain:
         self.ledger.found(queue, there)
 
     def key(self, event: Delivered) -> Key:
-        """Return the key of the message that ``event`` delivers. An altered body is an error."""
+        """Return the key of the message that ``event`` delivers. Record an altered body as a
+        mistake."""
         key = Key.of(event.body)
         if event.body != key.body(len(event.body)):
             self.ledger.say("altered", f"the body of {key} was altered")
@@ -400,7 +403,7 @@ class Chain:
             self._goes_on(load, "there was room")
 
     def _goes_on(self, load: Load, since: str) -> None:
-        """Check that every worker that waits for a confirmation gets one or an error."""
+        """Check that every worker waiting for a confirmation gets one or an error."""
         waiting = {worker: worker.confirmed for worker in load.workers if worker.waits}
         until = time.monotonic() + GOES_ON_WITHIN_S
         while waiting and time.monotonic() < until and not self._broker.ended():
@@ -438,7 +441,7 @@ def run_chain(folder: Path, seed: int, runs: int, target: str) -> Chain:
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Number of concurrent brokers.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep files and records there.")
 def main(target: str, runs: int, seed: int, jobs: int, keep: Path | None) -> None:
-    """Kill a broker under load, and check whether it kept its promises."""
+    """Kill a broker under load, and check that it kept its promises."""
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="brokerproof-deaths-") as scratch,

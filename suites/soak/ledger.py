@@ -1,8 +1,8 @@
 """Messages that a broker confirmed, by queue, and mistakes in its queues after it was killed.
 
-A message is identified by its producer and by its number there. It *must* be in a queue if its
-sender has a receipt and no acknowledgement was sent; it *must not* if an acknowledgement has a
-receipt; otherwise both are right. Order is judged for each producer.
+A message is identified by its producer and the producer's number for it. It *must* be in a queue if
+its sender has a receipt and no acknowledgement was sent; it *must not* be there if an
+acknowledgement has a receipt; otherwise both are right. Order is judged for each producer.
 """
 
 from collections import Counter
@@ -12,8 +12,8 @@ from typing import NamedTuple, Self, TextIO
 
 
 class Key(NamedTuple):
-    """A message: its producer (a new number in each run) and its number there. ``group`` is its
-    transaction; 0 means none."""
+    """A message: its producer (a new number in each run) and the producer's number for it.
+    ``group`` is its transaction; 0 means none."""
 
     producer: int
     number: int
@@ -52,8 +52,8 @@ class Counts:
 
 @dataclass(slots=True)
 class Ledger:
-    """``wrong`` has a sentence for each mistake. ``notes`` has, by kind, the number of events that
-    the broker's manual disclaims. ``record`` receives a line for each fact."""
+    """``wrong`` has a sentence for each mistake. ``notes`` counts, by kind, the faults that the
+    broker's manual disclaims. ``record`` gets a line for each fact."""
 
     queues: dict[str, dict[Key, Known]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -103,8 +103,8 @@ class Ledger:
         self.queues[queue][key].acked = True
 
     def found(self, queue: str, there: list[tuple[Key, bool]]) -> None:
-        """Judge the content of ``queue`` after a restart, in order, each message with its mark.
-        From then on this is the queue's known content."""
+        """Judge the content of ``queue`` after a restart, in order, each message with its mark. It
+        becomes the queue's known content."""
         before = self.queues.setdefault(queue, {})
         self.counts.found += len(there)
         for key, redelivered in there:

@@ -1,4 +1,4 @@
-"""Starts broker processes quickly: a process that has imported everything and forks.
+"""Starts broker processes quickly: this process has imported everything, and forks them.
 
 Each line on standard input is a JSON list with the options of ``brokerproof broker``. The answer on
 standard output is a line with the id of a new process that runs the command with these options, and
@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-# The command imports these when it needs them; here they are imported once for all its children.
+# The command imports these on demand; here they are imported once for all children.
 import brokerproof.reference_broker.assembly
 import brokerproof.reference_broker.persistence.store_from_settings
 import brokerproof.reference_broker.runtime.asyncio_server
@@ -29,7 +29,7 @@ def main() -> None:
         child = os.fork()
         if not child:
             os.close(0)
-            # The child writes this, so that none of its own output can precede it.
+            # The child writes this, so none of its own output can precede it.
             sys.stdout.write(f"{os.getpid()}\n")
             sys.stdout.flush()
             broker.main(json.loads(line))  # does not return

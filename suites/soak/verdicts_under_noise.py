@@ -1,9 +1,9 @@
-"""Runs the timing suites repeatedly on a busy host and checks whether a verdict ever changes.
+"""Runs the timing suites repeatedly on a busy host and checks that no verdict ever changes.
 
-``python -m brokerproof.suites.soak.verdicts_under_noise --runs 50 --target reference-real``. A
-process that does nothing else keeps each core busy. A case with PASS in one run and FAIL in another
-reflects the host, not the broker; then the exit code is 1. A busy host may make cases INCONCLUSIVE;
-their number is reported. The runs have different seeds."""
+``python -m brokerproof.suites.soak.verdicts_under_noise --runs 50 --target reference-real``. On
+each core a process only burns time. A case with PASS in one run and FAIL in another reflects the
+host, not the broker; then the exit code is 1. A busy host may make cases INCONCLUSIVE; the script
+reports their number. The runs have different seeds."""
 
 import json
 import multiprocessing

@@ -1,1 +1,1 @@
-"""Shows that every way of waiting in Java and Erlang follows an accelerated clock."""
+"""Checks that every way to wait in Java and Erlang follows an accelerated clock."""

@@ -22,7 +22,7 @@ from brokerproof.harness.targets.rabbitmq import release as rabbitmq_release
 
 ASKED_MS = 2000
 MOST_MS = ASKED_MS * 3 // 2
-"""Waits that the libraries do not intercept take ten times as long, on a host that is not late."""
+"""A wait that the libraries do not intercept takes ten times as long, unless the host is late."""
 JAVA = 11
 """The oldest Java that runs a source file."""
 

@@ -1,1 +1,1 @@
-"""Differential search: the same conversations on real brokers and on the reference."""
+"""Differential search: the same conversations on real brokers and on the reference broker."""

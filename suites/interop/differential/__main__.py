@@ -2,9 +2,9 @@
 with the profile of their family: ``python -m brokerproof.suites.interop.differential``.
 
 A conversation is a few frames of a grammar with deliberate mistakes. For each frame the transcript
-has everything that the broker sent until it answered or fell silent, except what brokers may
-choose. The first frame at which two transcripts differ, with its two answers, is the key of a
-cluster. Each differing conversation is repeated with more patience. A cluster that the grammar does
+has everything that the broker sent until it answered or fell silent, except details that brokers
+may choose. The first frame at which two transcripts differ, with its two answers, is the key of a
+cluster. A conversation that differs is repeated with longer waits. A cluster that the grammar does
 not explain is a failure.
 """
 

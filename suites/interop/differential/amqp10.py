@@ -1,6 +1,6 @@
 """AMQP 1.0: an open and a few generated performatives with deliberate mistakes.
 
-A transcript leaves out what brokers may choose: ids, texts, additional fields, and unrequested
+A transcript omits details that brokers may choose: ids, texts, additional fields, and unrequested
 flows. It includes the condition of an error only if the standard names one. A conversation is over
 after an error, an end or a close.
 """
@@ -43,9 +43,9 @@ from brokerproof.suites.interop.differential.grammar import Conversation, Gramma
 
 VERSION = "1.0"
 QUIET_S, PATIENT_S = 0.15, 0.8
-"""Seconds without a byte that count as silence: in the search, and when confirming a cluster."""
+"""Seconds without a byte that count as silence: in the search, and when a cluster is confirmed."""
 AFTER_ANSWER_S = 0.03, 0.3
-"""The silence to wait for after the answer to a frame."""
+"""Wait for this silence after the answer to a frame."""
 LOGIN_S = 5.0
 NAMED_CONDITIONS = {
     "amqp:connection:framing-error": "framing-error",
@@ -57,7 +57,8 @@ NAMED_CONDITIONS = {
     "amqp:link:message-size-exceeded": "message-size-exceeded",
     "amqp:link:stolen": "stolen",
 }
-"""Conditions that the standard names for certain mistakes; for others only presence counts."""
+"""Conditions that the standard names for certain mistakes. Of others only the presence is
+compared."""
 ANSWERS = {
     "open": ("open",),
     "begin": ("begin",),
@@ -67,7 +68,7 @@ ANSWERS = {
     "end": ("end",),
     "close": ("close",),
 }
-"""Frames after which nothing more is awaited, by performative."""
+"""By performative, the frames that answer it completely."""
 
 
 # --- the grammar ----------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ class _Books:
     links: set[int] = field(default_factory=set)
     sent: int = 0
     behind: str = ""
-    """The label of the previous transfer, if it decides what the next one is."""
+    """The label of the previous transfer, if it decides the next one's label."""
     huge_credit: bool = False
 
 
@@ -147,7 +148,7 @@ def _begin(books: _Books, label: str, changed: Mapping[str, Any]) -> Step:
 
 
 def _label(books: _Books, name: str, mistake: str, handle: int | None = None) -> str:
-    """Return the label of a frame for this link or for the session. A missing object takes
+    """Return the label of a frame for this link or for the session. A missing link or session takes
     precedence over other mistakes."""
     if not books.session:
         return f"{name} without begin"
@@ -361,8 +362,8 @@ def _exchange(
 
 
 def transcribed(step: Step, received: Sequence[codec.Read | None], known: dict[str, Any]) -> str:
-    """Return an answer in words. If something ended, include only the end with the widest scope;
-    otherwise all frames, sorted."""
+    """Return an answer in words. If a link, session or connection ended, include only the end with
+    the widest scope; otherwise include all frames, sorted."""
     words = sorted(word for item in received for word in _words(step, item, known))
     for end in ("close", "close(", "closed", "end", "end(", "detach("):
         for word in words:

@@ -14,8 +14,8 @@ SENDING, RECEIVING = 0, 1
 """The handles of the two links, both on channel 0."""
 BODY = b"body"
 DELIVERY, NEXT_INCOMING, DELIVERY_COUNT = "{delivery}", "{next-incoming}", "{delivery-count}"
-"""Placeholders for what the broker sent last: a delivery's id, the id of the transfer after it, and
-the delivery-count of its link; 0 before that."""
+"""Placeholders for the broker's latest values: a delivery's id, the id of the next transfer, and
+the delivery-count of its link; 0 at first."""
 QUEUE = "{queue}"
 RECEIVED = codec.composite("received", section_number=0, section_offset=types.ulong(0))
 SYMBOL = types.symbol("x")
@@ -32,7 +32,7 @@ class Step(grammar.Step):
     """Bytes in place of a frame."""
     asks_for_flow: bool = False
     looks_at: str = ""
-    """A property of the terminus that the transcript includes, as stated in the answer."""
+    """A property of the terminus whose value in the answer is part of the transcript."""
 
 
 def without(*names: str) -> Mistakes:

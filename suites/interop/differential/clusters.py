@@ -14,7 +14,7 @@ from typing import Any
 from brokerproof.suites.interop.differential.grammar import Conversation, Grammar, Player
 
 AT_A_TIME = 8
-"""Conversations that run concurrently on one broker: most of their time is silence."""
+"""Conversations that run concurrently on one broker: mostly they wait."""
 
 
 @dataclass(frozen=True, order=True)
@@ -80,7 +80,7 @@ def _length(talk: Conversation | None) -> int:
 
 def explanation_of(grammar: Grammar, cluster: Cluster) -> str:
     """Return why the answers differ, according to the grammar's explanations; empty if none
-    applies. An entry is for some brokers, for some versions (all if it names none), and for
+    applies. An entry applies to certain brokers, to certain versions (all if it names none), and to
     patterns of frames."""
     for entry in _explanations(grammar.explanations):
         if (

@@ -40,4 +40,4 @@ class Grammar:
     explanations: Path
     """A TOML file that explains for each cluster why the answers differ."""
     kind: Callable[[str], str] = str
-    """The part of an answer that counts if two answers are of different kinds."""
+    """The part of an answer that is reported if two answers are of different kinds."""

@@ -1,6 +1,6 @@
 """STOMP: a CONNECT and a few frames of a grammar with deliberate mistakes.
 
-A transcript leaves out what brokers may choose: ids, texts, additional headers. An ERROR ends a
+A transcript omits details that brokers may choose: ids, texts, additional headers. An ERROR ends a
 transcript; the ``stomp.errors`` suite judges whether the connection then closes.
 """
 
@@ -16,9 +16,9 @@ from brokerproof.suites.interop.differential import grammar
 from brokerproof.suites.interop.differential.grammar import Conversation, Grammar
 
 QUIET_S, PATIENT_S = 0.1, 0.6
-"""Seconds without a byte that count as silence: in the search, and when confirming a cluster."""
+"""Seconds without a byte that count as silence: in the search, and when a cluster is confirmed."""
 AFTER_RECEIPT_S = 0.02, 0.3
-"""The silence to wait for after a receipt; everything sent before it has arrived by then."""
+"""Wait for this silence after a receipt; then everything sent before it has arrived."""
 ABSENT = "(absent)"
 
 

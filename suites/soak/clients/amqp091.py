@@ -33,8 +33,8 @@ class Amqp091Client(Client):
         self._published = 0
         self._unconfirmed: dict[int, str] = {}
         self._work: deque[tuple[str, Sequence[bytes], str, bool]] = deque()
-        """Queued sends: order is promised only within a channel, so a channel waits for all sends
-        of the other."""
+        """Queued sends. Order is promised only within a channel, so each channel waits for the
+        other's sends."""
         self._committing = ""
         self._most = 0
         self.write(amqp091.protocol_header())
@@ -113,7 +113,7 @@ class Amqp091Client(Client):
 
     def _consume(self, queue: str, window: int) -> None:
         self._method("queue.declare", {"queue": queue, "durable": True})
-        # Without a number a quorum queue retains what exceeds 2,000 messages.
+        # Without a prefetch-count a quorum queue delivers at most 2,000 messages.
         count = 65535 if window < 0 else max(1, window // 500)
         self._method("basic.qos", {"prefetch-count": count})
         self._method("basic.consume", {"queue": queue})

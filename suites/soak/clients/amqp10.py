@@ -37,15 +37,15 @@ class Amqp10Client(Client):
         self._next = 0
         self._most = 512
         self._answers: dict[int, Callable[[amqp.Frame], Iterator[Event]]] = {}
-        """What to do with an outcome, by our delivery-id."""
+        """The action on an outcome, by our delivery-id."""
         self._settling: dict[int, str] = {}
         """The reference of our acknowledgement, by the broker's delivery-id."""
         self._payload = b""
         self._delivery = 0
         self._credit = self._granted = self._received = 0
         self._units: deque[tuple[Callable[[bytes], None], str]] = deque()
-        """Queued transactions, the first in progress, and the sends between them in order, which
-        have no reference here and need no id."""
+        """Queued transactions, the first of them in progress, and in order the sends between them,
+        which have no reference here and need no id."""
         self.write(amqp.protocol_header())
         opening = {"container-id": name, "hostname": "h", "max-frame-size": 65536}
         window = {"next-outgoing-id": 0, "incoming-window": 2**31 - 1, "outgoing-window": 2**31 - 1}

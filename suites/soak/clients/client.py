@@ -1,7 +1,7 @@
 """Base class of the soak test's clients. A client sends, receives and acknowledges durable messages
-and notes each confirmation. It does no I/O: :meth:`Client.on_bytes` takes the broker's bytes and
-returns their meaning, and :meth:`Client.take` returns the bytes to send. Requests made before the
-session is ready are sent once it is.
+and records each confirmation. It does no I/O: :meth:`Client.on_bytes` gets the broker's bytes and
+returns events, and :meth:`Client.take` returns the bytes to send. Requests made before the session
+is ready are sent once it is.
 """
 
 from abc import ABC, abstractmethod
@@ -82,7 +82,7 @@ class Client(ABC):
         return b"".join(out)
 
     def write(self, data: bytes) -> None:
-        """Send ``data`` together with the rest."""
+        """Queue ``data`` for sending."""
         self._out.append(data)
 
     def when_ready(self, action: Callable[[], None]) -> None:
@@ -93,7 +93,7 @@ class Client(ABC):
             self._later.append(action)
 
     def set_ready(self) -> None:
-        """The session is ready, so send the earlier requests."""
+        """Mark the session as ready and send the earlier requests."""
         self._ready = True
         later, self._later = self._later, []
         for action in later:
@@ -101,7 +101,7 @@ class Client(ABC):
 
     def produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:
         """Send durable messages, in one transaction if they are a ``unit``. ``reference`` is
-        confirmed when all of them are, or when the commit is."""
+        confirmed once all of them are, or the commit is."""
         self.when_ready(partial(self._produce, address, bodies, reference, unit))
 
     def consume(self, queue: str, window: int) -> None:
@@ -114,7 +114,7 @@ class Client(ABC):
 
     @abstractmethod
     def on_bytes(self, data: bytes) -> Iterator[Event]:
-        """Return the meaning of ``data``. Raises :class:`Refused`."""
+        """Return the events in ``data``. Raises :class:`Refused`."""
 
     @abstractmethod
     def _produce(self, address: str, bodies: Sequence[bytes], reference: str, unit: bool) -> None:

@@ -20,7 +20,7 @@ from brokerproof.suites.soak.clients.client import (
 
 class CoreClient(Client):
     """Artemis's CORE protocol: a session on channel 10 that acknowledges and sends immediately, and
-    one on channel 11 that commits. Each channel answers in order."""
+    one on channel 11 that commits. Each channel gets its answers in order."""
 
     protocol = "core"
     _AT_ONCE, _UNITS = core.FIRST, core.FIRST + 1
