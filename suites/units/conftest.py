@@ -1,5 +1,5 @@
-"""Fixtures that several modules share. They import inside their functions, because most tests need
-no Spark and must not wait for it."""
+"""Shared fixtures. They import inside their functions: most tests need no Spark and should not wait
+for it."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from brokerproof.harness.targets.target import Target
     from brokerproof.suites.units.drivers.light_python import Light
 
-# An example's duration depends more on the machine's other work than on our code.
+# On a busy machine an example's duration says little about our code.
 settings.register_profile("patient", settings.default, deadline=None)
 settings.load_profile("patient")
 
@@ -47,6 +47,5 @@ def light(tmp_path_factory: pytest.TempPathFactory) -> "Light":
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests that need Spark first. If tests are distributed over processes, the first process
-    gets all of these, so that one session is enough: xdist moves only tests from the end of the
-    list."""
+    gets all of these, so one session is enough: xdist moves only tests from the end of the list."""
     items.sort(key=lambda item: "spark" not in getattr(item, "fixturenames", ()))

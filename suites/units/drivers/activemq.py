@@ -1,5 +1,5 @@
-"""An ActiveMQ-like reference broker for unit tests, configured by hand, with the destinations Q and
-T and others under policies."""
+"""An ActiveMQ-like reference broker for unit tests, configured by hand: the destinations Q and T,
+and others, have policies."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ from brokerproof.suites.units.drivers.broker import Driver, Received, frames
 COST = 1024 + 4 + 1
 """The charge of a text message of one byte."""
 SPOOLED = 78
-"""The bytes of such a message to Q in the temporary store."""
+"""The bytes that such a message to Q uses in the temporary store."""
 RECEIPT = "receipt:{}\n"
 
 

@@ -38,10 +38,10 @@ class Driver:
         """A disk that answers immediately."""
         self.now: Instant = 0
         self.unread: set[int] = set()
-        """Connections that are not read."""
+        """Connections from which the broker does not read."""
         self.closed: set[int] = set()
         self.sent: dict[int, bytes] = {}
-        """Effects on connections that speak another protocol."""
+        """Effects on connections of other protocols."""
         self._streams: dict[int, Stream] = {}
         self._got: dict[int, list[Method]] = {}
         self._conns = 0
@@ -136,8 +136,8 @@ class Driver:
         return answer["message-count"], answer["consumer-count"]
 
     def count(self, conn: int, queue: str) -> int | None:
-        """Return the number of waiting messages; None if there is no such queue, which closes the
-        channel, so that it is opened again."""
+        """Return the number of waiting messages; None if there is no such queue. That closes the
+        channel, so reopen it."""
         self.send(conn, "queue.declare", {"queue": queue, "passive": True})
         answer = self.got(conn)[-1]
         if answer.name == "channel.close":

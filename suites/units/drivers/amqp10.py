@@ -1,4 +1,4 @@
-"""Drives a reference broker with AMQP in unit tests, with handmade frames and a virtual clock in
+"""Drives a reference broker with AMQP in unit tests, with handmade frames and a clock in
 nanoseconds that only the test advances."""
 
 from typing import Any, Self
@@ -42,7 +42,7 @@ def settings(**parameters: Any) -> Settings:
 
 
 class Desk(ClockedBroker):
-    """One broker. Its output waits for each connection until it is read."""
+    """A broker whose output for each connection waits until a test reads it."""
 
     def __init__(self, settings: Settings = AMQP, start: Instant = 0) -> None:
         super().__init__(settings, start)
@@ -64,12 +64,12 @@ class Desk(ClockedBroker):
         return self.out.pop(conn, b"")
 
     def settle(self) -> None:
-        """Execute requests made outside any input."""
+        """Execute requests that the broker made outside any input."""
         self.at(self.now)
 
 
 class Frame:
-    """A frame as a test sees it; ``value`` is None if the frame is empty."""
+    """A frame; ``value`` is None if the frame is empty."""
 
     def __init__(self, type: int, channel: int, body: bytes) -> None:
         self.type, self.channel = type, channel
@@ -88,7 +88,7 @@ class Frame:
 
 
 class Peer:
-    """Handmade frames on one connection; every field can be wrong."""
+    """Handmade frames on a connection. Every field can be wrong."""
 
     def __init__(self, desk: Desk, acceptor: str = "amqp") -> None:
         self.desk = desk
@@ -227,7 +227,7 @@ def header(frame: Frame) -> Header:
 def settle(
     peer: Peer, first: int, state: Any, last: int | None = None, settled: bool = True
 ) -> list[Frame]:
-    """Send the peer's disposition as a receiver; return the answer."""
+    """Send a disposition as the receiver; return the answer."""
     return peer.send(
         Disposition(role=RECEIVER, first=first, last=last, settled=settled, state=state)
     )

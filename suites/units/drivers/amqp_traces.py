@@ -52,7 +52,7 @@ def begun(*, window: int = 100, ours: int = 0, theirs: int = 0) -> list[Event]:
 
 
 def receiving(initial: int = 0, *, window: int = 100, theirs: int = 0) -> list[Event]:
-    """Let the broker send to the client on handle 0 (of both sides)."""
+    """Let the broker send to the client on handle 0 (on both sides)."""
     return [
         *begun(window=window, theirs=theirs),
         we("attach", name="l", handle=0, role="receiver"),

@@ -25,11 +25,12 @@ SERVER = f"server:brokerproof/{RELEASE}\n"
 
 
 patient = hypothesis_settings(deadline=None)
-"""For properties: on a busy machine, an example's duration means nothing."""
+"""Settings for properties without a deadline: on a busy machine an example's duration means
+nothing."""
 
 
 class Received:
-    """A frame as a test sees it, split in the simplest way, without decoding escapes."""
+    """A frame split in the simplest way, with its escapes."""
 
     def __init__(self, raw: bytes) -> None:
         head, _, self.body = raw.partition(b"\n\n")
@@ -119,12 +120,13 @@ def bodies(effects: list[Effect], conn: int) -> list[str]:
 
 
 def send(body: str, destination: str = "q", headers: str = "") -> str:
-    """Return a SEND frame to an ANYCAST destination, unless ``headers`` say otherwise."""
+    """Return a SEND frame. The destination is ANYCAST unless ``headers`` state another type."""
     kind = "" if "destination-type" in headers else "destination-type:ANYCAST\n"
     return f"SEND\ndestination:{destination}\n{kind}{headers}\n{body}\0"
 
 
 def subscribe(id: str = "0", ack: str = "auto", destination: str = "q", headers: str = "") -> str:
-    """Return a SUBSCRIBE frame to an ANYCAST destination, unless ``headers`` say otherwise."""
+    """Return a SUBSCRIBE frame. The destination is ANYCAST unless ``headers`` state another
+    type."""
     kind = "" if "subscription-type" in headers else "subscription-type:ANYCAST\n"
     return f"SUBSCRIBE\nid:{id}\ndestination:{destination}\nack:{ack}\n{kind}{headers}\n\0"

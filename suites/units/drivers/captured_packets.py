@@ -1,5 +1,4 @@
-"""Conversations as captured packets, built with dpkt, so that their reader and writer share no
-code."""
+"""Conversations as captured packets, built with dpkt: their reader and writer share no code."""
 
 import io
 import struct
@@ -74,8 +73,8 @@ class Segment:
 
 @dataclass
 class Line:
-    """One TCP connection of a client to the broker. ``client`` and ``broker`` write, and each write
-    is acknowledged at once."""
+    """A TCP connection of a client to the broker. ``client`` and ``broker`` write, and each write
+    is acknowledged immediately."""
 
     wire: "Wire"
     here: tuple[bytes, int]
@@ -142,8 +141,8 @@ class Wire:
 def pcap(
     packets: Sequence[tuple[Instant, bytes]], link: int = ETHERNET, snap: int = 65535
 ) -> bytes:
-    """Return a pcap file with nanoseconds. dpkt's writer supports only microseconds, and no
-    truncated packets."""
+    """Return a pcap file with nanoseconds. dpkt's writer supports only microseconds and whole
+    packets."""
     head = dpkt.pcap.FileHdr(magic=dpkt.pcap.TCPDUMP_MAGIC_NANO, snaplen=snap, linktype=link)
     records = (
         struct.pack("!IIII", *divmod(at, NS_PER_S), min(len(data), snap), len(data)) + data[:snap]
@@ -200,9 +199,9 @@ def frame(command: str, headers: dict[str, str], body: bytes = b"") -> bytes:
 
 @dataclass
 class Plan:
-    """A session of one producer and one consumer with a window, and the broker's faults: ``lose``
-    and ``double`` are numbers of messages, ``overrun`` delivers without waiting for
-    acknowledgements, and ``silent`` omits the heartbeats."""
+    """A session of a producer and a consumer with a window, and the broker's faults: ``lose`` and
+    ``double`` name messages by number, ``overrun`` delivers without waiting for acknowledgements,
+    and ``silent`` omits the heartbeats."""
 
     count: int = 6
     size: int = 300
@@ -391,8 +390,8 @@ def amqp091_session(*, over: bool = False, silent: bool = False, again: bool = F
 
 
 def core_session(*, over: bool = False, unasked: bool = False) -> Wire:
-    """Return a session of a CORE client that grants credit for two messages. ``over``: a third one
-    arrives; ``unasked``: the broker grants a producer more than it requested."""
+    """Return a session of a CORE client that grants credit for two messages. ``over``: a third
+    message arrives; ``unasked``: the broker grants a producer more than it requested."""
     wire = Wire()
     line = wire.line(40005)
     line.open()

@@ -1,4 +1,4 @@
-"""Commands in separate processes, written as in a shell."""
+"""Commands for separate processes, written as in a shell."""
 
 import shlex
 import sys

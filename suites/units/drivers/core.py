@@ -1,5 +1,5 @@
-"""A CORE client for unit tests of the reference broker: packets in, packets out, written and read
-with the harness's codec."""
+"""A CORE client for unit tests of the reference broker. It writes and reads packets with the
+harness's codec."""
 
 from typing import Any, Self
 
@@ -26,8 +26,8 @@ CORE = Acceptor("core", protocols=("CORE",))
 
 
 class CoreClient:
-    """One connection of ``driver``. ``inbox`` has the unread packets; ``beside`` is another client
-    of the same driver."""
+    """A connection of ``driver``. ``inbox`` has the unread packets; ``beside`` is another client of
+    the same driver."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class CoreClient:
                     self.inbox.append(read)
 
     def feed(self, data: bytes) -> list[Packet]:
-        """Feed bytes to the broker; return what has arrived for this client since its last read.
-        Other clients receive what is addressed to them."""
+        """Feed bytes to the broker; return the packets that have arrived at this client since its
+        last read. Other clients receive their own packets."""
         effects = self.driver.feed(self.conn, data)
         for client in self._all:
             client.saw(effects)
@@ -68,7 +68,7 @@ class CoreClient:
         return self.feed(encode_packet(name, fields, channel=channel, version=self.version))
 
     def session(self, channel: int = FIRST, *, start: bool = True, **fields: Any) -> list[Packet]:
-        """Create a session, after the magic letters if it is the first."""
+        """Create a session; send the magic letters before the first."""
         said = {"name": "s", "session_channel": channel, "version": self.version, "window_size": -1}
         said |= {"auto_commit_sends": True, "auto_commit_acks": True}
         data = encode_packet(

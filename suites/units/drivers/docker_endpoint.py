@@ -1,6 +1,6 @@
-"""The part of Docker's HTTP API that docker-py and testcontainers need to run one container, for a
-daemon that runs nothing. The daemon keeps the requests. A container "prints" a given text, and each
-of its published ports is a listening socket on this machine, so that clients can connect."""
+"""A fake Docker daemon: the part of the HTTP API that docker-py and testcontainers need to run one
+container. It runs nothing and records the requests. A container "prints" a given text, and each of
+its published ports is a listening socket on this machine, to which clients can connect."""
 
 import io
 import json
@@ -38,11 +38,11 @@ class Docker:
         self.address = ""
         """The container's own address; its ports listen there too."""
         self.process = 0
-        """Process id of its first process."""
+        """The container's first process id."""
         self.out_of_memory = False
-        """True if the system killed it for its memory."""
+        """True if the system killed the container because of its memory use."""
         self.asked: list[str] = []
-        """Methods and paths without version."""
+        """The methods and paths of the requests, without the API version."""
         self.created: dict[str, Any] = {}
         self.files: dict[str, bytes] = {}
         """Files copied into the container before its start, by path."""
@@ -50,7 +50,7 @@ class Docker:
         self.executed: list[list[str]] = []
         self.exit_code = 0
         self.listening: dict[str, socket.socket] = {}
-        """Published ports, by those inside."""
+        """Published ports, by the container's ports."""
         self.direct: list[socket.socket] = []
         self.server = ThreadingHTTPServer(
             ("127.0.0.1", 0), type("Handler", (_Handler,), {"docker": self})
@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
                 docker.executed.append(json.loads(body)["Cmd"])
                 self._say(201, {"Id": "e1"})
             case "POST", ["exec", "e1", "start"]:
-                self.send_response(200)  # the rest is not HTTP, and ends with the connection
+                self.send_response(200)  # later bytes are not HTTP, and end with the connection
                 self.send_header("content-type", "application/vnd.docker.raw-stream")
                 self.end_headers()
                 self.wfile.write(struct.pack(">BxxxL", 1, 4) + b"done")

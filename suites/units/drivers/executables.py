@@ -1,4 +1,4 @@
-"""Executable scripts in place of programs that a target starts."""
+"""Executable scripts that replace programs that a target starts."""
 
 import stat
 from pathlib import Path
@@ -12,7 +12,7 @@ def script(path: Path, text: str, interpreter: str = "/bin/sh") -> Path:
 
 
 def fake_java(path: Path, version: str, after: str = "exit 1") -> Path:
-    """Write a script that prints a version as java does and otherwise runs ``after``."""
+    """Write a script that prints a version like java, and otherwise runs ``after``."""
     return script(
         path,
         f'if [ "$1" = -version ]; then echo \'openjdk version "{version}" x\' >&2; exit 0;'

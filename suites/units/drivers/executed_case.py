@@ -44,8 +44,8 @@ def result(target: Target, function: Callable[..., Any], *cited: str, **kwargs: 
 
 
 class RealTimeTwin:
-    """The reference in virtual time, claiming to be real, to test how real time changes the
-    bookkeeping."""
+    """The reference broker in virtual time, which claims to be real: shows how real time changes
+    the bookkeeping."""
 
     clock = Clock.REAL
 

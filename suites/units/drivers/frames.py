@@ -9,7 +9,7 @@ Headers = Mapping[str, str] | tuple[tuple[str, str], ...]
 
 
 def dashed(fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Return keyword arguments as headers: with hyphens in names and truth values in lower case."""
+    """Return keyword arguments as headers, with hyphens in names and booleans in lower case."""
     return tuple(
         (name.replace("_", "-"), str(value).lower() if isinstance(value, bool) else str(value))
         for name, value in fields.items()

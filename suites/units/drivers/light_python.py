@@ -10,7 +10,7 @@ from typing import TypeAlias
 from brokerproof.harness.model.extras import EXTRAS
 
 Light: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
-"""Runs brokerproof with some arguments, and gives it an empty line."""
+"""Runs brokerproof with these arguments and an empty line as its input."""
 
 
 def light_python(folder: Path) -> Light:

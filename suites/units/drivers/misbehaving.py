@@ -1,4 +1,4 @@
-"""Servers that misbehave towards every client, and relays that make a working broker misbehave.
+"""Servers that misbehave, and relays that make a working broker misbehave.
 
 ``python -m brokerproof.suites.units.drivers.misbehaving BEHAVIOUR PORT [BROKER_PORT [STIMULUS]]``
 runs one and prints its port. Port 0 means a free port; the stimulus is in hexadecimal digits.
@@ -131,8 +131,7 @@ class Relay:
 
 
 class ClosingAtRandom(Relay):
-    """Closes on one in ``one_in`` requests after the first ``usable``, during which a run
-    begins."""
+    """Closes on one in ``one_in`` requests. The first ``usable`` are safe: they let a run begin."""
 
     one_in = 10
     usable = 100

@@ -1,5 +1,6 @@
-"""A small model of a queue broker. It writes the frames that would have been on the wire, and may
-have one fault. It shares no code with our brokers, so a judge cannot share its mistakes.
+"""A small model of a queue broker. It writes the frames that a broker would have put on the wire,
+and may have one fault. It shares no code with our brokers and judges, so they cannot share its
+mistakes.
 
 :mod:`model_recordings` speaks STOMP for it, :mod:`model_recordings_amqp091` AMQP 0-9-1.
 """
@@ -54,7 +55,7 @@ class ModelBroker:
         raise NotImplementedError
 
     def beat(self, protocol: str, size: int) -> None:
-        """Let a second pass, in which the broker sends the promised heartbeats."""
+        """Let a second pass; the broker sends the promised heartbeats."""
         self.now += ms(900)
         for conn in range(1, self.conns + 1):
             self.tell(ev.HeartBeatReceived, conn, protocol=protocol, size=size)
@@ -86,14 +87,14 @@ class ModelBroker:
         raise NotImplementedError
 
     def play(self, fault: str | None, steps: int, kinds: Sequence[str]) -> list[ev.Event]:
-        """Return a recording of ``steps`` steps of ``kinds``, with the fault as soon as possible
+        """Return a recording of ``steps`` steps of ``kinds``, with the fault as early as possible
         after the first third."""
         done = fault is None
         for number in range(steps):
             if not done and number > steps // 3:
                 done = self.wrong(str(fault))
             self.step(self.random.choice(kinds))
-        for _ in range(steps):  # the remaining messages are delivered, as far as windows allow
+        for _ in range(steps):  # deliver the remaining messages, as far as windows allow
             self.step("deliver")
         return self.events
 

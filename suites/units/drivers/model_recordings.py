@@ -1,5 +1,5 @@
-"""Recordings of a working queue broker and of a faulty one, drawn step by step, on which judges
-should agree."""
+"""Recordings of a working queue broker and of a faulty one, drawn step by step. All judges should
+agree on them."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -27,7 +27,7 @@ FAULTS = (
 
 @dataclass
 class Message:
-    """One message of the model: its body, and whether it was delivered before."""
+    """A message of the model: its body, and whether it was delivered before."""
 
     body: bytes
     again: bool = False
@@ -198,7 +198,8 @@ def recording(seed: int, fault: str | None, steps: int) -> list[ev.Event]:
     """Return a recording of ``steps`` steps; the broker commits ``fault`` as soon as possible after
     the first third."""
     player = Player(Random(seed), stamped=seed % 2 == 0)
-    # Consumers leave in only half of them: after that, most behaviour of a broker may be right.
+    # Consumers leave in only half of them: after a consumer has left, almost any behaviour may be
+    # right.
     calm = [step for step in STEPS if step not in ("leave", "unsubscribe", "nack")]
     kinds = STEPS if seed % 4 < 2 else calm
     for _ in range(PRODUCERS):

@@ -1,5 +1,5 @@
-"""Recordings of :mod:`brokerproof.suites.units.drivers.model_recordings` as CORE packets, on which
-judges should agree."""
+"""Recordings of :mod:`brokerproof.suites.units.drivers.model_recordings` as CORE packets. All
+judges should agree on them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

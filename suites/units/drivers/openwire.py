@@ -1,4 +1,4 @@
-"""An OpenWire client for unit tests of the reference broker: commands in, commands out, with the
+"""An OpenWire client for unit tests of the reference broker. It writes and reads commands with the
 harness's codec."""
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ def driver(activemq: ActiveMq | None = None, **acceptor: Any) -> Driver:
 
 
 class OpenWireClient:
-    """One connection of ``driver``, by default negotiated and with session 1; ``inbox`` has the
+    """A connection of ``driver``, by default negotiated and with session 1; ``inbox`` has the
     unread commands.
 
     ``beside`` is another client of the same driver.
@@ -62,7 +62,7 @@ class OpenWireClient:
     def negotiate(self, **options: Any) -> list[Structure]:
         """Send our WireFormatInfo; return the answers, including the broker's own."""
         said = {**OPTIONS, **options}
-        # Of what follows the broker's WireFormatInfo, which is here.
+        # The broker's WireFormatInfo is here; later answers have this version.
         self._reader.version = min(12, self.version)
         self.feed(
             encode_command(
@@ -80,7 +80,7 @@ class OpenWireClient:
                     self.inbox.append(read)
 
     def feed(self, data: bytes) -> None:
-        """Feed bytes to the broker. Other clients receive what is addressed to them."""
+        """Feed bytes to the broker. Other clients receive their own commands."""
         self.told(self.driver.feed(self.conn, data))
 
     def told(self, effects: list[Effect]) -> None:

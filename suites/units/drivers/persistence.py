@@ -30,7 +30,7 @@ from brokerproof.reference_broker.settings.settings import AddressSetting, Setti
 from brokerproof.suites.units.drivers.broker import Received
 
 SMALL = StoreOptions(journaled=True, segment=4096, ballast=16 * 1024)
-"""Segments so small that there are many."""
+"""Small segments, so that a journal has many."""
 
 
 def paging(max_size: int = 4000, page_size: int = 2048, **more: object) -> Settings:
@@ -53,7 +53,7 @@ class StoringDriver:
     prefix = ""
     """The prefix of a queue's name."""
     wide = "consumer-window-size:-1\n"
-    """The header of a consumer that takes any number of messages."""
+    """The header for a consumer without a limit."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class StoringDriver:
         self.feed(TimerFired())
 
     def feed(self, event: Input) -> Self:
-        """Handle one input. The disk carries out its requests, and answers them when :meth:`settle`
-        or :meth:`step` reaches them."""
+        """Handle one input. The disk executes the requests; :meth:`settle` or :meth:`step` deliver
+        its answers."""
         self._note(self.broker.handle(self.now, event))
         return self
 
@@ -121,8 +121,8 @@ class StoringDriver:
         return True
 
     def read_ahead(self) -> None:
-        """Deliver all answers to reads, however long a write takes, because the reader is faster
-        than the writer."""
+        """Deliver all answers to reads, but not to writes: the reader may be faster than the
+        writer."""
         while reads := [answer for answer in self._answers if isinstance(answer[2], FileLoaded)]:
             self._answers.remove(min(reads))
             heapq.heapify(self._answers)
@@ -145,7 +145,7 @@ class StoringDriver:
     # --- restarts ---------------------------------------------------------------------------------
 
     def power_loss(self) -> None:
-        """Turn off the machine and start another broker with the content of the disk."""
+        """Cut the power and start another broker with the content of the disk."""
         self.disk.power_loss(self.now)
         self._begin()
 
@@ -199,7 +199,7 @@ class StoringDriver:
         return [frame for frame in self.take(conn) if frame.command == "MESSAGE"]
 
     def drain(self, to: str = "q") -> list[str]:
-        """Return everything in ``to``, read by a separate consumer that acknowledges nothing."""
+        """Return all messages in ``to``, read by a separate consumer that acknowledges nothing."""
         conn = self.connect()
         got = self.subscribe(conn, "client", to, self.wide)
         self.wait(1)

@@ -1,5 +1,5 @@
-"""Writes a run folder without running anything, because the reports' tests need every kind of
-verdict and event in one place."""
+"""Writes a run folder without a run: the reports' tests need every kind of verdict and event in one
+place."""
 
 import json
 from collections.abc import Iterable

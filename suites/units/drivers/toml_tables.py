@@ -1,4 +1,4 @@
-"""Tables of a test module, in the TOML file next to it: one row of parameters per line."""
+"""A test module's tables, in the TOML file next to it: one row of parameters per line."""
 
 import tomllib
 from pathlib import Path

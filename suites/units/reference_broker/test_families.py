@@ -1,4 +1,4 @@
-"""A family is a folder and a row: one of thirty lines joins without changes to protocols or to the
+"""A family is a folder and a row: a new one of thirty lines needs no change to protocols or to the
 composition root."""
 
 import pytest

@@ -1,4 +1,4 @@
-"""The atlas: which releases are run or skipped, and its pages about them."""
+"""The atlas: which releases it runs or skips, and its pages about them."""
 
 import csv
 import json

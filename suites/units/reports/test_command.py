@@ -1,5 +1,5 @@
-"""``brokerproof report`` from outside: one sentence for bad input, before any JVM starts; and how
-Spark starts."""
+"""``brokerproof report`` as a command: one sentence for bad input, before any JVM starts, and the
+start of Spark."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ def invoke(*arguments: str | Path) -> Result:
 
 
 def refused(code: int, *arguments: str | Path) -> str:
-    """Return the sentence with which the command fails, its only output."""
+    """Return the sentence with which the command fails: its only output."""
     result = invoke(*arguments)
     assert result.exit_code == code
     assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -92,7 +92,7 @@ def test_without_java_or_spark_set_up_failed(
 
 @pytest.fixture
 def niceness(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Return the requested niceness steps; none is applied, and SIGTERM keeps its meaning."""
+    """Record requested niceness steps without applying them; SIGTERM keeps its effect."""
     steps: list[int] = []
     monkeypatch.setattr(os, "nice", steps.append)
     before = signal.getsignal(signal.SIGTERM)

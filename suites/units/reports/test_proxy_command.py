@@ -1,4 +1,4 @@
-"""``brokerproof proxy`` between sockets of which a test holds both sides."""
+"""``brokerproof proxy`` between sockets; the test holds both ends."""
 
 import json
 import resource
@@ -22,7 +22,7 @@ CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:100,100\n\n\0"
 CONNECTED = b"CONNECTED\nversion:1.2\nheart-beat:100,100\n\n\0"
 WAIT_S = 60.0
 FULL = 60_000
-"""The largest file, in bytes, if the disk should look full."""
+"""The largest file, in bytes, in tests of a full disk."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Proxied:
         return application, broker
 
     def says(self, *words: str) -> None:
-        """Read the output until it has contained all these words."""
+        """Read the output until all these words have appeared."""
         assert self.process.stderr is not None
         missing = {*words}
         while missing:
@@ -91,7 +91,7 @@ def reset(end: socket.socket) -> None:
 
 
 def expected(told: str) -> int:
-    """Return the exit code of a run with a violation; on a late host nothing is certain."""
+    """Return the exit code of a run with a violation, which is uncertain on a late host."""
     return 1 if "FAIL  silent" in told else 2 if "INCONCLUSIVE  silent" in told else -1
 
 

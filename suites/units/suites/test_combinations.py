@@ -1,4 +1,4 @@
-"""Tables of combinations: every compatible pair is in a row, as the documentation says."""
+"""Tables of combinations: every compatible pair is in a row, as documented."""
 
 from pathlib import Path
 from unittest.mock import MagicMock

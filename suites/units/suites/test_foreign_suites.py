@@ -1,4 +1,4 @@
-"""Outcomes of other people's test suites: how they are read and compared."""
+"""Outcomes of third-party test suites: reading and comparing them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The reference broker with legal variations: no case reports anything that a specification allows
+"""The reference broker with legal variations: no case reports behaviour that a specification allows
 or leaves open."""
 
 from pathlib import Path
@@ -25,7 +25,7 @@ from brokerproof.suites.units.drivers.targets import started
 def test_a_rejected_message_may_be_for_other_channels_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The XML of AMQP 0-9-1 forbids a server to deliver it again on the same channel."""
+    """The XML of AMQP 0-9-1 forbids redelivery on the same channel."""
     reject = channels.HANDLERS[commands.Basic.Reject]
 
     def for_others(channel: Any, method: Any) -> None:

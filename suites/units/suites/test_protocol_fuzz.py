@@ -1,5 +1,5 @@
 """Brokers of every family and peers that send anything: new scenes in every run, all earlier
-findings, and seeded faults, each of which an invariant detects."""
+findings, and seeded faults, each found by an invariant."""
 
 import os
 import secrets
@@ -188,14 +188,14 @@ def test_a_fault_planted_in_a_broker_process_is_noticed(
 ) -> None:
     monkeypatch.setattr(StompConnection, "receive", _at_a_fault(harm))
     monkeypatch.setattr(sockets, "MOST_GROWTH", 32 << 20)
-    if kind == "slow":  # on a busy host this would slow another broker too
+    if kind == "slow":  # on a busy host other brokers would be slow too
         monkeypatch.setattr(sockets, "WITHIN_NS", 100 * NS_PER_MS)
     world = pool.scene(Setting("artemis", False))
     world.play(Open(1, "all"))
     if harm is _spins:
         monkeypatch.setattr(sockets, "HANGS_S", 2.0)
     world.play(Data(1, b"fault"))
-    problems = filter(None, map(_problem, [world] * 1000))  # the fault may be read a little later
+    problems = filter(None, map(_problem, [world] * 1000))  # the broker may read it slightly later
     assert next(problems).startswith(kind)
 
 

@@ -1,4 +1,5 @@
-"""Scenarios of many smallest legal frames on one connection, to measure the cost of a byte.
+"""Scenarios with many of the smallest legal frames on one connection: they measure the cost of a
+byte.
 
 A scenario registers itself in ``SCENARIOS`` of :mod:`.feed` when its module is imported.
 """

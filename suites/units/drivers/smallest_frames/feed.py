@@ -1,4 +1,4 @@
-"""A broker that a scenario feeds, and the register of scenarios."""
+"""A broker that a scenario feeds, and the registry of scenarios."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCENARIOS: dict[str, Callable[[int], Feed]] = {}
 
 
 class Feed:
-    """One broker with one connection, and the bytes whose cost is measured."""
+    """A broker with one connection, and the bytes whose cost is measured."""
 
     def __init__(self, settings: Settings, acceptor: str, conn: int = 1) -> None:
         self.broker = create_broker(settings)
@@ -51,7 +51,7 @@ class Feed:
 
 
 def scenario(name: str) -> Callable[[Callable[[int], Feed]], Callable[[int], Feed]]:
-    """Register the decorated function under ``name``, which begins with the protocol's."""
+    """Register the decorated function under ``name``, which begins with the protocol's name."""
 
     def register(function: Callable[[int], Feed]) -> Callable[[int], Feed]:
         SCENARIOS[name] = function

@@ -1,4 +1,4 @@
-"""Stored captures of real sessions, read as they were recorded live and judged alike."""
+"""Stored captures of real sessions: they are read and judged like the live recordings."""
 
 import json
 from importlib.resources import files

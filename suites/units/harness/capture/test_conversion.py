@@ -1,4 +1,4 @@
-"""Judgements from captured packets: faults are found, and missing packets never lead to a false
+"""Judgements from captured packets: faults are found, and missing packets never cause a false
 report."""
 
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def test_faults_are_found_in_whole_captures() -> None:
 
 
 def asked_earlier(segments: Sequence[Segment]) -> list[Segment]:
-    """The packets as captured 20 ms away from the broker."""
+    """Return the packets as captured 20 ms away from the broker."""
     return [
         replace(segment, at=segment.at - ms(20)) if segment.flags == 2 else segment
         for segment in segments

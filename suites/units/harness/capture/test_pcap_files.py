@@ -1,4 +1,4 @@
-"""Capture files: pcap, pcapng, compressed, several in a row, truncated, or no capture at all."""
+"""Capture files: pcap, pcapng, compressed, several in a row, truncated, and other files."""
 
 import gzip
 from pathlib import Path

@@ -38,7 +38,7 @@ def test_order_in_the_file_and_packets_that_come_twice_change_nothing(
     for segment in segments:
         if random.random() < 0.3:  # type: ignore[attr-defined]
             mixed.append(replace(segment, at=segment.at + ms(random.randint(1, 500))))  # type: ignore[attr-defined]
-    # The file's order is within the disorder of a capture by several processors.
+    # The order may differ as much as in a capture by several processors.
     mixed.sort(key=lambda segment: segment.at + ms(random.randint(0, 40)))  # type: ignore[attr-defined]
     assert read(mixed) == read(segments)
 
@@ -53,7 +53,7 @@ def test_packets_that_overtake_others_change_no_frame(plan: Plan, swaps: list[in
             segments[at], segments[at + 1] = replace(other, at=one.at), replace(one, at=other.at)
     straight, crooked = read(session(plan, Wire(most=48)).segments), read(segments)
     assert Counter(frames(crooked)) == Counter(frames(straight))
-    # An answer that overtook its question does not show how far the broker is.
+    # An answer that overtook its question does not show how far the broker has read.
     assert {event.command for event in crooked if isinstance(event, ev.OctetsReceivedUnseen)} <= {
         "FAR"
     }

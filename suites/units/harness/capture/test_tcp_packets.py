@@ -1,4 +1,4 @@
-"""Link layers, IPv6, extension headers and fragments below the same TCP segments."""
+"""The same TCP segments in other link layers, IPv6, extension headers and fragments."""
 
 from dataclasses import replace
 from pathlib import Path

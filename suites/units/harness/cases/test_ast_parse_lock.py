@@ -1,4 +1,4 @@
-"""Threads that parse sources concurrently, while garbage collections let other threads run."""
+"""Threads parse sources concurrently while garbage collections let other threads run."""
 
 import ast
 import gc
@@ -18,8 +18,8 @@ SOURCE = "\n".join(
 
 
 def looked(phase: str, about: dict[str, Any]) -> None:
-    """Hypothesis also has a callback for collections, and another thread may be scheduled during
-    it."""
+    """Take time in each collection, as Hypothesis's own callback does: another thread may be
+    scheduled meanwhile."""
     sum(range(50))
 
 

@@ -1,4 +1,4 @@
-"""The index of cases: it contains what pytest collects, and is rebuilt only after a change."""
+"""The index of cases has the same cases as pytest collects, and is rebuilt only after a change."""
 
 import subprocess
 from pathlib import Path
@@ -110,7 +110,7 @@ def test_a_module_that_cannot_be_imported_is_named(
 
 
 def test_a_package_in_the_current_folder_is_not_imported(tmp_path: Path) -> None:
-    """A user whose current folder is a checkout has installed the package elsewhere."""
+    """The package is installed elsewhere, and the user's current folder is a checkout."""
     (tmp_path / "brokerproof").mkdir()
     (tmp_path / "brokerproof" / "__init__.py").write_text("raise ImportError('not this one')\n")
     suite = case_index.suites_folder() / "stomp" / "test_receipts.py"

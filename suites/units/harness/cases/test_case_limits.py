@@ -30,7 +30,7 @@ from brokerproof.suites.units.drivers.executed_case import MUST, RealTimeTwin, m
 def test_a_limit_to_which_host_or_neighbours_contribute_is_no_unmet_precondition(
     limit: str, seen: Seen
 ) -> None:
-    """``--inconclusive-ok`` does not excuse what the target alone sent."""
+    """``--inconclusive-ok`` excuses no limit that the target alone reached."""
     target = RealTimeTwin(target_file.load("reference"))
 
     def floods(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""A requirement is judged by observations; without any observation it is not judged."""
+"""A requirement is judged only by observations."""
 
 import pytest
 

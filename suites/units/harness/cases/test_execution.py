@@ -1,5 +1,5 @@
-"""From a case to a result: proofs and controls, requirements that were never reached, examples,
-attempts, and deviations."""
+"""From a case to a result: proofs and controls, unreached requirements, examples, attempts, and
+deviations."""
 
 import dataclasses
 import importlib
@@ -241,7 +241,7 @@ def test_what_is_drawn_is_a_function_of_the_seed_alone(
         target.record_finding(MUST, True, "seen")
 
     call = made(notes, MUST, over=Over({"number": st.integers()}, 400))
-    # Between the two, a module is loaded whose constants Hypothesis would draw if it could.
+    # Between the two calls a module is loaded; Hypothesis must not draw its constants.
     (tmp_path / "telling_constants.py").write_text(
         "".join(f"A{number} = {77_000 + number}\n" for number in range(300))
     )

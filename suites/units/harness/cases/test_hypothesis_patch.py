@@ -1,5 +1,5 @@
-"""Hypothesis in many threads: they share a random generator, so drawing costs as much as in one
-thread, and no thread fails because another thread imports a module."""
+"""Hypothesis in many threads: drawing costs as much as in one thread, because they share a random
+generator, and a thread may import a module without making another fail."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""Listed deviations of a family hide only themselves."""
+"""A family's listed deviations hide no other violations."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """A periodic sender must keep its period in each gap, widened by the host's delay during that gap.
-A duration above its lower bound is evidence unless the host was late from far below the bound until
-the instant of the measurement."""
+A duration above its lower bound is evidence unless the host was late from well before the bound
+until the measurement."""
 
 import itertools
 

@@ -1,5 +1,4 @@
-"""The pytest plugin in projects that have nothing to do with brokerproof, and in projects that opt
-in."""
+"""The pytest plugin in projects that do not use brokerproof, and in projects that do."""
 
 import subprocess
 import sys
@@ -54,7 +53,7 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """Return a project with packages, an option and a fixture whose names brokerproof uses too."""
+    """Return a project whose packages, option and fixture have names that brokerproof uses too."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for package, module in (("harness", "__init__"), ("reports", "monthly")):
         (tmp_path / package).mkdir()

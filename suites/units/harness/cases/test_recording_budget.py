@@ -81,7 +81,7 @@ def test_what_adds_nothing_stays_within_the_budget(examples: list[Example], even
 
 
 TALKATIVE = 100
-"""The least events of an example of :func:`talk`."""
+"""An example of :func:`talk` has at least this many events."""
 
 
 def talk(target: Bench, size: int = 0) -> None:

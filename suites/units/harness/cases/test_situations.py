@@ -1,4 +1,4 @@
-"""Situations that a property declares: noted by examples, sought by more draws, or missed."""
+"""Situations that a property declares: reached by examples, sought by more draws, or missed."""
 
 import json
 from dataclasses import replace
@@ -21,7 +21,8 @@ from brokerproof.suites.units.drivers.executed_case import MUST, OTHER_MUST, SHO
 
 
 def property_of(most: int, situations: Situations = ("even", "odd")) -> Call:
-    """Return a property whose examples draw a number up to ``most`` and note whether it is even."""
+    """Return a property whose examples draw a number up to ``most`` and record the situation that
+    it is even."""
 
     def function(target: Bench, number: int) -> None:
         target.reached("odd" if number % 2 else "even")

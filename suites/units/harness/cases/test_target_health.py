@@ -1,4 +1,4 @@
-"""The sentence about a target that has stopped serving one protocol, and its effect on verdicts."""
+"""A target that has stopped serving one protocol: the message, and the effect on verdicts."""
 
 import threading
 from collections.abc import Iterator

@@ -65,7 +65,7 @@ def test_a_capability_that_is_not_offered_has_its_reason(tmp_path: Path) -> None
     assert identity.absent["nack"] == "not offered: our manual, page 3"
     assert identity.judged_on == {"multicast": "rabbitmq"}
     assert identity.absent["multicast"] == "judged on the target rabbitmq"
-    # A capability that the family lacks and this broker has is offered; the others keep the
+    # A capability that this broker has and its family lacks is offered; the others keep the
     # family's reason.
     assert "amqp-transactions" in identity.capabilities
     assert "amqp-transactions" not in identity.absent
@@ -100,7 +100,7 @@ def test_a_target_may_name_the_cases_that_it_judges(tmp_path: Path) -> None:
 
 
 def test_a_release_that_is_asked_for_is_judged_by_all_cases() -> None:
-    """The cases are not limited to those that the target's file names."""
+    """They are not limited to the cases that the target file names."""
     assert target_file.load("artemis-history").identity.cases
     assert not target_file.load("artemis-history@2.10.1").identity.cases
 

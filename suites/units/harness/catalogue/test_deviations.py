@@ -1,4 +1,4 @@
-"""Known deviations: what an entry covers, and the sentence for a wrong entry."""
+"""Known deviations: what an entry covers, and the error message for a wrong one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Profiles: the shipped ones load, and a wrong one is refused in one sentence."""
+"""Profiles: the shipped ones load, and a wrong one is refused with one sentence."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The catalogue's loader: accepted input, and the sentences that reject everything else."""
+"""The catalogue's loader: accepted input, and the error messages for everything else."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Proton's own sockets: an ended container leaves no connection open that a broker would still
-serve, and without TLS Proton does not judge a broker's TLS."""
+"""Proton's own sockets: an ended container leaves no open connection that a broker would still
+serve, and a Proton without TLS does not judge a broker's TLS."""
 
 import socket
 import threading

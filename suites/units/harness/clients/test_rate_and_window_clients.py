@@ -31,8 +31,8 @@ def crowds(instants: Sequence[Instant], rate: int, burst: int) -> bool:
 
 
 def through(bucket: TokenBucket, gaps: Sequence[int], late: Sequence[int] = ()) -> list[Instant]:
-    """Return the instants at which tokens are available if each is requested after one of these
-    gaps and used ``late``."""
+    """Request tokens after these gaps and use each ``late``; return the instants at which they are
+    available."""
     now, passed = 5 * NS_PER_S, []
     for number, gap in enumerate(gaps):
         now = bucket.ready_at(now + gap)
@@ -88,8 +88,8 @@ class Hasty(TokenBucket):
 
 
 class Windowed(TokenBucket):
-    """A bucket that counts aligned seconds, so that twice the rate fits into an interval across two
-    seconds."""
+    """A bucket that counts by whole seconds of the clock: twice the rate fits into an interval that
+    spans two of them."""
 
     def ready_at(self, now: Instant) -> Instant:
         return (

@@ -1,5 +1,4 @@
-"""The browser client, as far as tests without a browser can go: sentences about missing parts, and
-the page."""
+"""The browser client, without a browser: messages about missing parts, and the page."""
 
 import json
 import queue

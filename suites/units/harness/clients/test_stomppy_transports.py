@@ -1,5 +1,5 @@
-"""stomp.py as a peer: its frames and their times in virtual time, their events in the trace, and
-its close."""
+"""stomp.py as a peer: its frames and their timing in virtual time, their trace events, and its
+close."""
 
 import socket
 import threading
@@ -61,7 +61,7 @@ def answering(heart_beat: str | None = None, version: str = "1.2") -> Answer:
 
 class Scripted:
     """A broker that answers according to a script and, if ``period`` is given, sends heartbeats at
-    this interval. An answer of None is a close."""
+    this interval. None in the script means a close."""
 
     def __init__(self, answer: Answer, period: Duration | None = None, beat: bytes = b"\n") -> None:
         self._answer, self._period, self._beat = answer, period, beat
@@ -148,7 +148,7 @@ def virtual(
 
 
 def soon_after(found: list[Instant], wanted: list[Duration]) -> bool:
-    """True if something happened at these instants, at most a microsecond later."""
+    """True if the events happened at these instants or at most a microsecond later."""
     return len(found) == len(wanted) and all(
         0 <= a - b <= 1000 for a, b in zip(found, wanted, strict=True)
     )
@@ -219,8 +219,8 @@ def test_it_does_not_beat_when_nobody_wants_it(
 
 
 def test_it_gives_up_a_broker_that_does_not_beat_as_promised() -> None:
-    """stomp.py waits half a period longer than agreed, and for the first heartbeat another half
-    period."""
+    """stomp.py waits half a period longer than agreed, and for the first heartbeat half a period
+    more."""
     notebook, peer, broker = virtual(answering("500,0"), heart_beat=(0, 1000))
     notebook.advance(ms(10_000))
     [left] = notebook.of(ConnectionAbandoned)
@@ -340,7 +340,7 @@ def test_a_frame_that_it_loses_is_not_the_brokers_fault() -> None:
 
 def test_a_frame_that_it_misreads_is_not_the_brokers_fault() -> None:
     notebook, peer, _ = virtual(saying(b"RECEIPT\nreceipt-id:r1\nx:a\\nb\n\n\0"))
-    peer._recorder._reader.version = "1.0"  # where these two bytes are not an escape
+    peer._recorder._reader.version = "1.0"  # these two bytes are no escape in this version
     with pytest.raises(ControlFailed, match="crossed the wire"):
         peer.publish(QUEUE, b"x", proves="R")
     assert notebook.judged == []
@@ -367,7 +367,7 @@ def test_a_receipt_that_does_not_come_is() -> None:
 @pytest.fixture
 def served() -> Iterator[tuple[int, SimpleQueue[CloseHow]]]:
     """Serve one TCP connection with a scripted broker that sends a heartbeat every 40 ms; yield the
-    port, and how the broker saw the close."""
+    port, and the close as the broker saw it."""
     listener = socket.create_server(("127.0.0.1", 0))
     ends: SimpleQueue[CloseHow] = SimpleQueue()
 
@@ -409,8 +409,8 @@ def test_over_sockets_the_trace_is_the_same(
     threads = set(threading.enumerate())
     world = RealWorld({"stomp": ("127.0.0.1", port)}, Canary())
     notebook = Notebook(world)
-    # It accepts a heartbeat every two seconds: on a busy machine a shorter interval makes stomp.py
-    # itself give up.
+    # It accepts a heartbeat every two seconds: at a shorter interval stomp.py itself may give up on
+    # a busy machine.
     peer = form(notebook, 1, "stomp", "1.2", (40, 2000), None)
     peer.connect()
     peer.publish(QUEUE, b"x")

@@ -1,4 +1,4 @@
-"""Behaviours: the values that cases may record, and the comparison of brokers."""
+"""Behaviours: the values that cases may record, and comparisons of brokers."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``brokerproof diff`` from outside: its list and introduction, exit codes, one sentence for bad
+"""``brokerproof diff`` as a command: its list and introduction, exit codes, one sentence for bad
 input."""
 
 import json

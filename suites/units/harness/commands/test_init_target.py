@@ -19,7 +19,7 @@ from brokerproof.harness.targets.process import ProcessTarget
 
 @pytest.fixture(autouse=True)
 def short_probes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait three seconds instead of ten for protocols that the broker does not answer."""
+    """Wait only three seconds, not ten, for protocols that the broker does not answer."""
     monkeypatch.setattr(dialogue, "PROBE_TIMEOUT_S", 3.0)
 
 
@@ -73,7 +73,7 @@ def test_without_ports_it_asks(ports: dict[str, str], tmp_path: Path) -> None:
         input=f"{ports['amqp-credits-10']}\nbrokerproof\nHOME\n",
     )
     assert "Ports of the broker" in done.output
-    # HOME is not this broker's passcode: it refuses us, and the command reports that.
+    # $HOME is a wrong passcode: the broker refuses the login, and the command reports that.
     assert not out.exists()
     assert "login" in done.output + str(done.exception)
 

@@ -34,9 +34,9 @@ from brokerproof.suites.units.drivers.misbehaving import (
 COMMAND = (sys.executable, "-m", "brokerproof.harness.commands.cli")
 NEVER_S = 120
 UNDESERVED = frozenset({Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE})
-"""Verdicts that an early end must not give a broker that keeps its promises. A recommendation that
-the reference does not keep is a WARN."""
-"""No run below takes this long. A test that does has found a target that hangs the harness."""
+"""Verdicts that a broker which keeps its promises must not get from an early end. A recommendation
+that the reference broker does not follow is a WARN."""
+"""No run below should take this long. If one does, its target hangs the harness."""
 
 
 @contextmanager
@@ -194,7 +194,7 @@ def test_a_broker_that_dies_of_one_case(
     with listening(SERVERS["silent"]) as front:
         pass  # a port that is free from now on
     with broker(protocol) as (_, port):
-        # The broker dies of the case's frames; its queues have the case's name.
+        # The case's frames kill the broker; its queues have the case's name.
         words = shlex.join([*MORTAL, str(front), str(port), case.encode().hex()])
         again = f"echo $$ >> {tmp_path}/pids; exec {words}"
         with subprocess.Popen(again, shell=True, stdout=subprocess.PIPE) as first:
@@ -235,7 +235,7 @@ def test_a_broker_that_dies_of_one_case(
 def test_a_broker_that_becomes_unusable_while_it_is_judged(
     relay: type[Relay], fault: str, tmp_path: Path
 ) -> None:
-    # A busy host does not make a broker silent, and reads more of a flood before a probe ends it.
+    # On a busy host a probe needs more time, and reads more of a flood before it ends.
     patient = ("--limit", "probe_seconds=10", "--limit", f"run_memory_bytes={3 << 30}")
     with broker() as (_, port), listening(relay(port)) as front:
         code, line, results = judged(url(front), tmp_path / "run", *patient)

@@ -26,7 +26,7 @@ TARGETS = {
     "reference-rabbitmq": ("rabbitmq", "rabbitmq.conf", "default_pass = brokerproof"),
     "reference-activemq": ("activemq", "activemq.xml", 'password="brokerproof"'),
 }
-"""The family, the file with the user, and the user's entry in it."""
+"""By family, the file that has the user, and the user's entry in it."""
 
 
 @functools.cache
@@ -115,7 +115,7 @@ def test_no_file_of_a_run_by_url_and_no_script_holds_the_passcode(
     with started(str(_target(home, "reference-real")), home) as broker:
         assert isinstance(broker, SocketTarget)
         (host, stomp), (_, amqp) = broker.endpoints["stomp"], broker.endpoints["amqp"]
-        # This is no RabbitMQ, so a case fails, and leaves a counterexample with its scripts.
+        # The broker is not RabbitMQ, so a case fails and leaves a counterexample with its scripts.
         url = f"stomp://brokerproof@{host}:{stomp}?like=rabbitmq&passcode_env=CANARY&local=true"
         options = "--seed 1 --effort smoke --case 'rabbitmq_heart_beats or what_is_no_sasl'"
         where = f"--target '{url},amqp://{host}:{amqp}' --out {out}"

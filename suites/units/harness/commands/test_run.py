@@ -1,5 +1,4 @@
-"""The brokerproof command from outside: a complete run, its exit codes, and one sentence for each
-error."""
+"""The brokerproof command: a complete run, its exit codes, and one sentence for each error."""
 
 import contextlib
 import io
@@ -31,7 +30,7 @@ def brokerproof(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in this process, because starting another takes longer than most commands."""
+    """Run the command in this process: starting another takes longer than most commands."""
     out, err = io.StringIO(), io.StringIO()
     with (
         pytest.MonkeyPatch.context() as patched,
@@ -59,7 +58,7 @@ def test_a_run_end_to_end_and_then_resumed(tmp_path: Path) -> None:
     assert header["footer"]["exit_code"] == 0
     assert [target["name"] for target in header["targets"]] == ["reference"]
     assert list((tmp_path / "run" / "trace" / "target=reference").glob("part-*.parquet"))
-    # cut off the last line, as a kill would
+    # cut the last line, as a kill would
     path = tmp_path / "run" / records.NAME
     first, second = path.read_text().splitlines(keepends=True)
     path.write_text(first + second[:30])
@@ -124,7 +123,7 @@ def test_a_wrong_target_file_is_named(tmp_path: Path, text: str, words: str) -> 
 def test_a_target_that_names_a_case_that_does_not_exist_is_refused(
     tmp_path: Path, how: tuple[str, ...]
 ) -> None:
-    """Otherwise nothing would be judged, and nobody would notice."""
+    """Otherwise nothing would be judged, unnoticed."""
     text = 'kind = "address"\nprofile = "stomp"\nendpoints = { stomp = "127.0.0.1:1" }\n'
     named = 'cases = ["stomp.no.such[1.2]"]\nothers_judged_on = "artemis"\n'
     (tmp_path / "my.target.toml").write_text(text + named)
@@ -217,7 +216,7 @@ def test_a_run_that_came_to_nothing_begins_again_in_its_folder(tmp_path: Path) -
 
     begin()
     with pytest.raises(run_folder.BadRunFolder, match="already holds a run"):
-        begin()  # such as a load's
+        begin()  # a load's, for example
     run_folder.write_header_field(tmp_path, "asked", {})
     run_folder.add_cases(tmp_path, {"stomp.a": {}})
     (tmp_path / "logs").mkdir()

@@ -1,5 +1,5 @@
-"""A run in which some cases have no result is invalid, because verdicts on some cases would be
-mistaken for verdicts on all."""
+"""A run in which some cases have no result is invalid: readers would mistake its verdicts for
+verdicts on all cases."""
 
 from pathlib import Path
 

@@ -13,7 +13,7 @@ import pytest
 TUTORIALS = Path(__file__).resolve().parents[4] / "docs" / "tutorials"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PORT = "61955"
-"""The port in a tutorial. Another one is used here, because this one may be taken."""
+"""The port in a tutorial. The test uses another one, because this one may be in use."""
 EXIT = re.compile(r"# exits with (\d+)$")
 
 

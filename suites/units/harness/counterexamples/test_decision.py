@@ -1,4 +1,4 @@
-"""For each kind of expectation, a replay finds it met, violated again, or undecidable."""
+"""For each kind of expectation, a replay finds that it is met, violated again, or undecidable."""
 
 import subprocess
 import sys
@@ -219,7 +219,7 @@ def test_what_only_the_case_can_tell_is_never_met(kind: str) -> None:
     assert "it was MESSAGE content-length:1 b'a'" in words
 
 
-# the way to the decisive point
+# on the way to the decisive point
 
 
 def recorded_session() -> dict[str, Any]:

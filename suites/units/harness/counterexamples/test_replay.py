@@ -1,5 +1,5 @@
-"""Counterexamples are kept when a case fails, are replayed as FIXED or FAILED, and can be played by
-scripts that need only Python."""
+"""A failed case leaves a counterexample. Its replay says FIXED or FAILED, and so do scripts that
+need only Python."""
 
 import ast
 import dataclasses
@@ -293,7 +293,7 @@ def test_nothing_else_is_called(stored: object) -> None:
 
 
 class RealTimeTwin:
-    """The reference in virtual time, claiming to be real."""
+    """The reference broker in virtual time, which claims to be real."""
 
     clock = Clock.REAL
 

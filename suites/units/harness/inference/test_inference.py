@@ -1,4 +1,4 @@
-"""Inference of the reference broker's hidden parameters, and the arithmetic of bounds."""
+"""Inference of the reference broker's hidden parameters, and arithmetic on bounds."""
 
 import json
 import random
@@ -118,7 +118,7 @@ def test_the_hidden_limit_of_an_address_is_recovered(reference: Target, seed: in
         assert limited.range.width is not None
         assert limited.range.width < 4
         charged = found["bytes charged beyond the body"]
-        # Message, reference, and AMQP's bytes before the body.
+        # Charges for the message, its reference, and AMQP's bytes before the body.
         assert charged.agrees(352 + 72 + 8), charged.value
     if policy == "BLOCK" and not by_messages:
         assert found["room again below"].agrees(1), found["room again below"].value

@@ -1,4 +1,4 @@
-"""The addresses of a broker that we did not configure: queried, compared, and bisected."""
+"""The addresses of a broker that we did not configure: queries, comparisons and bisection."""
 
 from collections.abc import Iterator
 from pathlib import Path

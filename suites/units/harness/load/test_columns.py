@@ -1,5 +1,5 @@
-"""Many frames become trace columns together. The columns equal those that the harness's codecs read
-one by one."""
+"""Many frames become trace columns at once. The columns equal those of frames that the harness's
+codecs read one by one."""
 
 import random
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Load plans as people write them, and how they are divided among drivers."""
+"""Load plans as users write them, and their division among drivers."""
 
 import random
 

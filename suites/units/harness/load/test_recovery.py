@@ -1,4 +1,4 @@
-"""From the tape to segments: afterwards, with more than one scribe, and after a scribe was killed
+"""From the tape to segments: afterwards, with several scribes, and after a scribe was killed
 halfway."""
 
 import json
@@ -116,8 +116,8 @@ def test_a_tape_that_ends_in_the_midst_of_a_block_is_read_up_to_it(tmp_path: Pat
 def test_a_scribe_that_was_killed_loses_nothing_and_doubles_nothing(
     tmp_path: Path, renamed: bool
 ) -> None:
-    """The scribe was killed between the two steps that end a segment: the segment's file exists,
-    and so do the files of the tape."""
+    """The scribe is killed between the two steps that end a segment: the segment's file exists, and
+    so do the tape's files."""
     of = about(tmp_path)
     files = taped(tmp_path, of, files=3, each=20)
     data = files[0].read_bytes()

@@ -1,4 +1,4 @@
-"""The shared vocabulary: numbers in text from peers."""
+"""Numbers in text from peers."""
 
 import pytest
 from hypothesis import example, given
@@ -30,6 +30,6 @@ def test_no_text_raises(text: str) -> None:
 
 @pytest.mark.parametrize("length", [text for text in HOSTILE if text.strip(" ") != "1"])
 def test_a_content_length_that_is_no_number_is_unreadable(length: str) -> None:
-    """No frame of a broker ever ends the run that reads it."""
+    """No broker's frame may end the run that reads it."""
     (item,) = stomp_codec.Reader("1.2").feed(f"MESSAGE\ncontent-length:{length}\n\nx\0".encode())
     assert isinstance(item, Unreadable)

@@ -1,5 +1,4 @@
-"""The accounting oracle reports every kind of irregularity under its name, and reports nothing that
-is not one."""
+"""The accounting oracle reports every kind of irregularity under its name, and nothing else."""
 
 import pytest
 
@@ -92,7 +91,7 @@ def test_what_is_wrong_has_one_name(facts: list[Fact], name: str, keys: tuple[by
         # an orderly close: it may be marked or not
         [*sent(A), *got("x", A), Returned("x", failed=False), *got("y", A)],
         [*sent(A), *got("x", A), Returned("x", failed=False), *got("y", A, marked=True)],
-        # a returned message goes after those that the other consumer already had
+        # a returned message arrives after those that the other consumer already had
         [
             *sent(A, B),
             *got("x", A),
@@ -100,8 +99,8 @@ def test_what_is_wrong_has_one_name(facts: list[Fact], name: str, keys: tuple[by
             Returned("x", failed=True),
             *got("y", A, marked=True),
         ],
-        # b was in flight to x when x was lost: y gets it late and marked, although no consumer got
-        # it before
+        # b was in flight to x when x was lost: y gets it late and marked, although no consumer had
+        # received it
         [
             *sent(A, B, C),
             *got("x", A),
@@ -109,8 +108,8 @@ def test_what_is_wrong_has_one_name(facts: list[Fact], name: str, keys: tuple[by
             Returned("x", failed=True),
             *got("y", A, B, marked=True),
         ],
-        # x was lost but the broker has not noticed: b, sent then, went to x first, and arrives late
-        # and marked
+        # x was lost but the broker had not noticed: it sent b to x first, so b arrives late and
+        # marked
         [
             *sent(A),
             *got("x", A),

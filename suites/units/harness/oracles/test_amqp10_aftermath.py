@@ -1,4 +1,4 @@
-"""What may and what must not follow the last answer on an AMQP 1.0 connection."""
+"""Allowed and forbidden frames after the last answer on an AMQP 1.0 connection."""
 
 import pytest
 

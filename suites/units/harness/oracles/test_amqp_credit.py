@@ -36,7 +36,7 @@ def test_a_grant_that_was_taken_back_holds_until_the_other_side_surely_knows() -
     granted.grant(1, 10)
     granted.grant(5, 2)
     assert granted.room(4) == 6
-    granted.known(6)  # position 5 was read
+    granted.known(6)  # position 5 has been read
     assert granted.room(4) == -2
 
 

@@ -1,4 +1,4 @@
-"""Silences and late closes in a recording: how far beyond the bounds they must be to be certain."""
+"""Silences and late closes in a recording: they are certain only far enough beyond the bounds."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ ALLOWED = seconds(11)
 """Ten seconds, and a tenth for the timer."""
 RECORDED, CAPTURED = Vantage.PEER, Vantage.CAPTURE
 BOUNDS = [(RECORDED, 4 * ALLOWED + seconds(1)), (CAPTURED, ALLOWED + seconds(1))]
-"""The longest silence that is uncertain."""
+"""Up to this silence a finding is uncertain."""
 
 
 @pytest.mark.parametrize(("vantage", "most"), BOUNDS)
@@ -43,8 +43,8 @@ def test_a_silence_is_uncertain_where_bytes_are_missing() -> None:
 
 @pytest.mark.parametrize(
     ("captured", "unseen", "most"),
-    # A TTL of 2000 ms and checks every 500 ms close it after at most 2550 ms; the answer may mean
-    # up to 2 ms more.
+    # With a TTL of 2000 ms and checks every 500 ms the broker closes after at most 2550 ms; the
+    # answer allows up to 2 ms more.
     [
         (False, None, 2 * ms(2552)),
         (True, None, ms(2552) + ms(2552) // 50 + seconds(1)),

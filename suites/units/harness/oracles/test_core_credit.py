@@ -18,7 +18,7 @@ SENT = {"create-consumer", "consumer-credits", "force-delivery", "request-produc
 
 
 def event(command: str, size: int = 0, **headers: object) -> Event:
-    """A packet of connection 1, channel 10, sent or received as its name says."""
+    """A packet of connection 1, channel 10; its name decides whether it is sent or received."""
     made = frames.sent if command in SENT else frames.received
     fields = frames.dashed({"channel": 10} | headers)
     return made(command, fields, at_ns=next(_count), protocol="CORE", size=size)

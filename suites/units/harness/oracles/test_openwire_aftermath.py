@@ -1,4 +1,4 @@
-"""What may and what must not follow the last answer on an OpenWire connection."""
+"""Allowed and forbidden commands after the last answer on an OpenWire connection."""
 
 from typing import Any
 

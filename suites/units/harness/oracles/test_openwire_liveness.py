@@ -1,4 +1,4 @@
-"""The interval in which ActiveMQ ends a silent OpenWire connection."""
+"""The interval in which ActiveMQ closes a silent OpenWire connection."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Windows that stay closed, and the side that could open them."""
+"""Windows that stay closed, and the side that should open them."""
 
 import pytest
 

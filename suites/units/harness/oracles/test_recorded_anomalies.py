@@ -1,5 +1,4 @@
-"""A STOMP recording, judged again: consumers that leave, and connections that end before an
-answer."""
+"""Recheck of a STOMP recording: consumers that leave, and connections that end before an answer."""
 
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.oracles.recorded_anomalies import facts, find_anomalies

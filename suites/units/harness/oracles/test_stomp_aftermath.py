@@ -1,4 +1,4 @@
-"""What may and what must not follow the last answer on a STOMP connection."""
+"""Allowed and forbidden frames after the last answer on a STOMP connection."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Differences between two runs: how a case changed, and when that is undecided."""
+"""Differences between two runs: how a case changed, and when this is undecided."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Results of a large run are read."""
+"""Reading the results of a large run."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The run folder: header and footer, resuming, and sentences about other folders."""
+"""The run folder: header and footer, resuming, and messages about other folders."""
 
 import json
 from pathlib import Path

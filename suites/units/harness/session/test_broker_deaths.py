@@ -1,4 +1,4 @@
-"""What a run does when a broker that died serves again."""
+"""A run continues when a broker that died serves again."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Virtual-time cases in separate processes: the results are the same whichever worker runs them,
-and none is lost."""
+"""Virtual-time cases in separate processes: results do not depend on the worker, and none is
+lost."""
 
 import os
 import select
@@ -227,7 +227,7 @@ def test_a_run_that_is_told_to_end_ends_whole_and_goes_on(tmp_path: Path) -> Non
 
 
 def is_cut_off(target: Bench, size: int) -> None:
-    """The case receives SIGTERM in an example, which Hypothesis then calls flaky."""
+    """The case gets SIGTERM in an example, so Hypothesis calls it flaky."""
     try:
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()

@@ -1,5 +1,5 @@
-"""pytest-xdist with our plugin: cases in virtual time or against an address may be distributed;
-anything that the processes cannot share is rejected."""
+"""pytest-xdist with our plugin: cases in virtual time or against an address may be distributed; a
+target that the processes cannot share is rejected."""
 
 import os
 import subprocess
@@ -20,8 +20,8 @@ from brokerproof.harness.targets.sockets import SocketTarget
 
 
 def configured(**chosen: Any) -> list[str]:
-    """Return the plugins that are registered once our plugin is configured with these options and
-    the defaults of all others."""
+    """Configure our plugin with these options, all others at their defaults; return the registered
+    plugins."""
     registered: list[str] = []
     parser = pytest.Parser(_ispytest=True)
     pytest_options.pytest_addoption(parser)

@@ -1,4 +1,4 @@
-"""The order in which cases begin in real time, and the table from which it is computed."""
+"""The order in which real-time cases begin, and the table from which it is computed."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 """Real-time cases in threads of several processes: the results are the same as in one process, and
-none is lost; if one process finds the broker unusable, all stop."""
+none is lost. If one process finds the broker unusable, all stop."""
 
 import os
 import signal
@@ -71,8 +71,8 @@ class Cores:
 def workers_for(
     run: Run, calls: Sequence[Call], kept: Path, at_once: int = 4, idle: float | None = None
 ) -> RealTimeWorkers:
-    """Return two processes for ``calls`` that record into ``kept``. With ``idle``, the idle share
-    of the processor, they may run more than ``at_once`` cases together."""
+    """Return two processes for ``calls`` that record into ``kept``. If ``idle``, the idle share of
+    the processor, is given, they may run more than ``at_once`` cases together."""
     target = run.target
     assert isinstance(target, ProcessTarget)
 

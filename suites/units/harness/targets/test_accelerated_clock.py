@@ -1,4 +1,5 @@
-"""Libraries that accelerate a broker's clock: found, compiled once, named in its environment."""
+"""Libraries that accelerate a broker's clock are found, compiled once, and named in its
+environment."""
 
 import subprocess
 import sys
@@ -35,7 +36,7 @@ needs_libraries = pytest.mark.skipif(
 
 @needs_libraries
 def test_a_process_waits_on_the_accelerated_clock() -> None:
-    """Twenty minutes of sleeping and selecting end within the time limit of the process."""
+    """Twenty minutes of sleep and select calls end within the time limit of the process."""
     done = subprocess.run(
         [*accelerated_clock.prefix(RATE), sys.executable, "-c", WAITS],
         capture_output=True,

@@ -1,4 +1,5 @@
-"""A Java broker that is started to be judged compiles quickly; one under load compiles well."""
+"""A Java broker that is only judged gets the fast compiler; one under load the optimising
+compiler."""
 
 from pathlib import Path
 

@@ -1,5 +1,4 @@
-"""The cache of downloads is in the right place, and its entries are created once and never
-incomplete."""
+"""The download cache is in the right place; its entries are created once, and always complete."""
 
 import io
 import tarfile

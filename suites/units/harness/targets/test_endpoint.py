@@ -1,4 +1,4 @@
-"""Endpoints: HOST:PORT and URLs, with or without TLS; and running targets over TLS."""
+"""Endpoints: HOST:PORT and URLs, with or without TLS, and running targets over TLS."""
 
 import contextlib
 import dataclasses
@@ -118,7 +118,7 @@ def test_a_port_that_speaks_something_else_is_told(
     with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as kept:
 
         def serve() -> None:
-            server.accept()[0].close()  # whether it accepts at all is asked first
+            server.accept()[0].close()  # the first question is whether it accepts connections
             connection = kept.enter_context(server.accept()[0])
             if says is not None:
                 connection.recv(4096)

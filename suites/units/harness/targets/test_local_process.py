@@ -1,4 +1,4 @@
-"""Processes of a target: started under a guard, awaited, ended, and never left behind."""
+"""Processes of a target: start under a guard, wait, end, and no leftovers."""
 
 import os
 import signal

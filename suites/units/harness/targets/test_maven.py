@@ -58,7 +58,7 @@ def test_without_mvn_and_without_a_repository_the_user_is_told_what_to_do(tmp_pa
 
 @pytest.fixture
 def repository() -> object:
-    """Serve a Maven repository on the loopback interface: a dictionary from path to content; yield
+    """Serve a Maven repository, a dictionary from path to content, on the loopback interface; yield
     its base URL."""
     held: dict[str, bytes] = {}
 

@@ -35,7 +35,7 @@ def test_url_file_and_shipped_target_have_the_same_family(tmp_path: Path, family
     for own in (by_file, by_url):
         assert own.profile == shipped.profile
         assert (own.deviations, own.manual) == (shipped.deviations, shipped.manual)
-        assert own.login is None  # only the fixture has that one
+        assert own.login is None  # only the fixture has it
         assert own.capabilities < shipped.capabilities | {"x"}
         assert not {"tls-fixtures", "address-full"} & own.capabilities
     assert by_file.capabilities == by_url.capabilities

@@ -1,5 +1,5 @@
-"""Names that --target accepts, and facts about a target before it is started. commands/test_run.py
-tests refused names."""
+"""Names that --target accepts, and facts about a target that has not been started.
+commands/test_run.py tests refused names."""
 
 import json
 import tomllib

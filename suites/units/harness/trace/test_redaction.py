@@ -1,5 +1,5 @@
-"""No record contains credentials, whether they are recognised by place, by value, or in pieces;
-everything else stays unchanged."""
+"""No record contains credentials, whether they are recognised by place, by value, or in pieces.
+Everything else stays unchanged."""
 
 import base64
 import os

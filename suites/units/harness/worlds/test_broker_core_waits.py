@@ -1,5 +1,5 @@
-"""The lateness of a host: the time for which a broker's threads waited for a core widens an
-interval, like the canary's own lateness."""
+"""The lateness of a host: an interval is widened by the time for which a broker's threads waited
+for a core, and by the canary's own lateness."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_the_thread_that_waited_longest_since_the_last_look_counts(tmp_path: Pat
     thread(tmp_path, 10, 10, 1_000)
     thread(tmp_path, 10, 11, 50_000)
     queue = SchedulerDelay(10, tmp_path)
-    assert queue.worst() == 0  # earlier waiting is unknown
+    assert queue.worst() == 0  # earlier waits are unknown
     thread(tmp_path, 10, 10, 9_000)
     thread(tmp_path, 10, 11, 50_300)
     assert queue.worst() == 8_000
@@ -35,7 +35,7 @@ def test_processes_that_the_broker_started_are_the_broker(tmp_path: Path) -> Non
     queue = SchedulerDelay(10, tmp_path)
     queue.worst()
     thread(tmp_path, 20, 20, 700)
-    # New: it may have existed long before it became a thread of this process.
+    # New here: it may have existed long before it became a thread of this process.
     thread(tmp_path, 20, 21, 90_000)
     assert queue.worst() == 600
 

@@ -1,4 +1,4 @@
-"""Clocks that run faster than the host's: effects on a world, its canary and its limits."""
+"""Clocks that run faster than the host's: their effect on a world, its canary and its limits."""
 
 import threading
 from contextlib import closing
@@ -16,7 +16,7 @@ HOUR = 3600
 
 
 def test_a_world_waits_on_its_own_clock() -> None:
-    """An hour at a rate of 36,000 is a tenth of a second: on the host's clock this would not
+    """An hour at a rate of 36,000 is a tenth of a second; on the host's clock the test would not
     end."""
     clock = HostClock(36_000)
     with closing(RealWorld({}, Canary(), host_clock=clock)) as world:
@@ -41,7 +41,8 @@ def test_an_instant_of_a_faster_clock_is_one_of_the_host() -> None:
 
 
 def test_the_time_of_a_case_is_the_hosts() -> None:
-    """A limit of one second ends a case after a second of the host, not of its clock."""
+    """A limit of one second ends a case after a second on the host's clock, not on the accelerated
+    one."""
     bounds = RunBounds(Limits(case_seconds=1), HostClock(1000))
     began = bounds.now()
     with closing(RealWorld({}, Canary(), bounds=bounds, host_clock=bounds.host_clock)) as world:

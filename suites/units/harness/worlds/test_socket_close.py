@@ -1,5 +1,5 @@
-"""Bytes that arrived before a reset are read, whichever call reported the reset, and a reset is
-never mistaken for an orderly close."""
+"""Bytes that arrived before a reset are read, whichever call reports the reset. A reset is never
+mistaken for an orderly close."""
 
 import json
 import select
@@ -38,7 +38,8 @@ from brokerproof.harness.worlds.wake_up_lateness import Canary
 
 LAST = b"ERROR\nmessage:this is why\n\n\0"
 WAYS = {"linger": CloseHow.RESET, "unread": CloseHow.RESET, "in order": CloseHow.EOF}
-"""Ways in which a broker closes: without lingering, with unread bytes of ours, and with neither."""
+"""Ways in which a broker closes: without lingering, with unread bytes from the client, and with
+neither."""
 
 
 class Broker:
@@ -107,7 +108,7 @@ def broker() -> Iterator[Broker]:
 
 
 def until_the_end_is_here(sock: Any) -> None:
-    """Wait until the kernel knows that the other end has closed, without fetching the error."""
+    """Wait until the kernel knows that the other end has closed; do not read the error."""
     poll = select.poll()
     poll.register(sock, select.POLLRDHUP)
     assert poll.poll(10_000), "the broker's end should have been told"

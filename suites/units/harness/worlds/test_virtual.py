@@ -1,4 +1,4 @@
-"""The virtual world: time jumps, links keep order, and nothing happens that is not on the heap."""
+"""The virtual world: time jumps, links keep order, and only events on the heap happen."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Expiring messages: by which header, at which instant, and what remains of them."""
+"""Expiring messages: the headers that set the expiry, its instant, and what remains."""
 
 import pytest
 

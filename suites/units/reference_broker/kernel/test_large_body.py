@@ -34,7 +34,7 @@ BODY = b"".join(b"%06d:" % number for number in range(300))
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read a little at a time, so that small bodies are sent in pieces."""
+    """Read files in small pieces, so that even small bodies are sent in pieces."""
     monkeypatch.setattr(large, "PIECE", 256)
 
 
@@ -178,8 +178,7 @@ def test_a_large_body_is_not_charged_to_its_address() -> None:
 
 
 def test_a_frame_is_not_interrupted() -> None:
-    """Receipts, beats and other messages wait, in order, until a message that is sent in pieces is
-    complete."""
+    """While a message is sent in pieces, receipts, heartbeats and other messages wait, in order."""
     driver, producer = stored()
     driver.send(producer, "small").settle()
     consumer = driver.connect("heart-beat:0,500\n")

@@ -123,7 +123,7 @@ def stomp_says(certificate: str | None, headers: str, settings: Settings = SETTI
         ("CN=bob", "", "ERROR"),
         (None, "", "ERROR"),
         ("CN=bob", "login:plain\npasscode:word\n", "CONNECTED"),
-        # A given login must be right, whatever the certificate states.
+        # If a login is given, it must be right, whatever the certificate states.
         (ANN, "login:plain\npasscode:wrong\n", "ERROR"),
         (None, "login:hashed\npasscode:secret-word\n", "CONNECTED"),
         (None, "login:hashed\npasscode:secret\n", "ERROR"),
@@ -146,7 +146,7 @@ def test_a_certificate_counts_for_its_connection_alone() -> None:
 def amqp_says(
     certificate: str | None, response: bytes = b"", settings: Settings = SETTINGS
 ) -> tuple[bool, int | None]:
-    """Return whether EXTERNAL is offered, and the outcome's code when a client requests it."""
+    """Return True if EXTERNAL is offered, and the outcome's code when a client requests it."""
     broker = create_broker(settings)
     broker.handle(0, Connected(1, "amqp", "x", certificate))
     offered = broker.handle(0, BytesReceived(1, b"AMQP\x03\x01\x00\x00"))

@@ -30,7 +30,7 @@ def connected(*conns: int, settings: Settings | None = None) -> Driver:
 
 
 class Leaver:
-    """A consumer and browser without room that counts how often it is compared."""
+    """A consumer and browser without room. It counts comparisons with itself."""
 
     comparisons = 0
     cursor = 0

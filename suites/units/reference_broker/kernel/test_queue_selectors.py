@@ -61,8 +61,8 @@ class Taker:
 
 
 class Plain:
-    """A simple model. After each event it goes through all waiting messages and all consumers from
-    the beginning. ``turn`` has the consumers in the order in which they are tried."""
+    """A simple model. After each event it tries all waiting messages with all consumers from the
+    beginning. ``turn`` has the consumers in the order in which they are tried."""
 
     def __init__(self) -> None:
         self.waiting: list[Message] = []
@@ -87,8 +87,7 @@ class Plain:
 
 
 class ChoosyMachine(RuleBasedStateMachine):
-    """Compares the queue with the simplest possible one: every consumer gets the same messages in
-    order."""
+    """Compares the queue with the simple model: every consumer gets the same messages in order."""
 
     @initialize()
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Messages as bytes of a store: written messages are read back, and junk is rejected."""
+"""Messages as bytes in a store: written messages are read back, and junk is rejected."""
 
 import contextlib
 

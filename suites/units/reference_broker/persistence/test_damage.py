@@ -29,7 +29,7 @@ from brokerproof.suites.units.drivers.persistence import SMALL, StoringDriver, p
 from brokerproof.suites.units.reference_broker.families.activemq.test_cursor_queue_crashes import of
 
 EXAMPLES = int(os.environ.get("BROKERPROOF_DAMAGE_EXAMPLES", "250"))
-"""The number of damages, which take some seconds. ``tox -e soak`` runs many more."""
+"""The number of damages; these take some seconds. ``tox -e soak`` runs many more."""
 QUEUES = ("q", "r")
 Content = dict[str, list[str]]
 
@@ -94,7 +94,7 @@ class Stomp:
         return {queue: self._driver.drain(queue) for queue in QUEUES}
 
     def works(self) -> bool:
-        """True if a message sent now is confirmed and delivered."""
+        """True if a new message is confirmed and delivered."""
         driver = self._driver
         producer = driver.connect()
         driver.send(producer, "after", to="s").settle()
@@ -192,8 +192,8 @@ def test_no_damage_is_silent(name: str, way: str, dice: random.Random) -> None:
 @pytest.mark.parametrize("begin", [0, 2, 6, 10])
 @pytest.mark.parametrize("name", BROKERS)
 def test_zeros_in_the_head_of_a_file_are_damage(name: str, begin: int) -> None:
-    """Zeros replace number, length and crc, or the fields from one of these on; the crc of an empty
-    payload is 0."""
+    """Zeros replace the record's header, or its end from one of the fields on. The CRC of an empty
+    payload is 0, so such a record may look valid."""
     for file, data in played(name).files.items():
         if data:
             zeroed = data[:begin] + bytes(HEAD.size - begin) + data[HEAD.size :]

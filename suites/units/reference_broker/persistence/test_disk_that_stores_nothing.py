@@ -1,5 +1,5 @@
-"""Producers of every protocol learn why the disk stores nothing, whatever the reason: the disk is
-full, a quota is used up, it is mounted read-only, or it fails."""
+"""Producers of every protocol learn why the disk stores nothing: it is full, a quota is used up, it
+is mounted read-only, or it fails."""
 
 import errno
 import os
@@ -109,7 +109,7 @@ def test_producers_learn_why_nothing_is_stored(
     first = driver.connected(1)
     assert driver.produce(*first, place, unit)[1] == confirmed
     driver.disk.reason = reason
-    producers = [first, driver.connected(2)]  # whose write fails, and who is not asked
+    producers = [first, driver.connected(2)]  # the second is refused without a write
     for producer in producers:
         received, events = driver.produce(*producer, place, unit)
         assert events == []

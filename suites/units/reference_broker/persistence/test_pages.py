@@ -130,7 +130,8 @@ def test_an_address_that_comes_and_goes_uses_no_number_of_a_page_again() -> None
 
 
 def test_one_input_reads_a_mebibyte_and_the_rest_comes_a_moment_later() -> None:
-    """So a consumer that does not read is noticed before everything has been sent to it."""
+    """This way the broker notices a consumer that does not read before everything has been sent to
+    it."""
     driver = StoringDriver(paging(2000, page_size=3_000_000, max_read_page_bytes=-1), options=None)
     producer, consumer = driver.connect(), driver.connect()
     bodies = [f"{number:03d}".ljust(100_000, "x") for number in range(40)]

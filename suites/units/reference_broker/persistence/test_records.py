@@ -74,7 +74,8 @@ def test_a_changed_byte_costs_the_record_it_is_in_and_no_other(
 def test_a_length_that_leads_to_a_later_record_costs_none_between(
     payloads: list[bytes], data: st.DataObject
 ) -> None:
-    """A record begins there, but not the next one: the length itself was damaged."""
+    """A record begins where the length points, but not the next one: the length itself was
+    damaged."""
     hit = data.draw(st.integers(1, len(payloads) - 2))
     later = data.draw(st.integers(hit + 2, len(payloads)))
     whole = bytearray(_file(payloads))

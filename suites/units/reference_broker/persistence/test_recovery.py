@@ -1,5 +1,4 @@
-"""The process ends at every point of every batch of a history, and another broker reads the
-remaining files."""
+"""A broker ends at every point of every batch of a history, and another one reads the files."""
 
 import copy
 import random

@@ -3,8 +3,8 @@ order, against a ledger.
 
 The disk has seeded random faults: writes that end in the middle, no space, failing fsyncs and,
 after a loss of power, a torn last block and nothing that was not synced. Whatever happens, every
-confirmed message is present, once per queue, in its producer's order; messages whose
-acknowledgement was confirmed are not; a transaction is present completely or not at all.
+confirmed message is present, once per queue, in its producer's order; messages with a confirmed
+acknowledgement are absent; a transaction is present completely or not at all.
 """
 
 import os
@@ -26,14 +26,14 @@ from brokerproof.suites.units.drivers.persistence import StoringDriver, paging
 
 GOOD = DiskFaults(write=5 * NS_PER_MS, read=5 * NS_PER_MS)
 EXAMPLES = int(os.environ.get("BROKERPROOF_STORAGE_EXAMPLES", "20"))
-"""The number of histories, which take a few seconds. ``tox -e soak`` runs many more."""
+"""The number of histories; these take a few seconds. ``tox -e soak`` runs many more."""
 PLACES = {"q": ("q",), "t": ("t#a", "t#b")}
 QUEUES = [queue for queues in PLACES.values() for queue in queues]
 
 
 @dataclass
 class Producer:
-    """A session that sends; ``open`` has the requests that await a receipt, by its name."""
+    """A session that sends; ``open`` has the requests that await a receipt, by the receipt's id."""
 
     conn: int
     address: str
@@ -57,11 +57,11 @@ class Consumer:
 
 class Storing(RuleBasedStateMachine):
     nacks = True
-    """True if unwanted messages are delivered again."""
+    """True if refused messages are delivered again."""
 
     def chosen(self, limit: int, page: int, cache: int) -> Settings:
-        """The broker's settings: how many bytes of an address are in memory, and the form of
-        pages."""
+        """The broker's settings: the bytes of an address in memory, of a page, and of the page
+        cache."""
         return paging(
             limit, page, page_max_cache_size=cache, max_read_page_bytes=-1, max_delivery_attempts=-1
         )

@@ -1,5 +1,5 @@
-"""No confirmation is sent before the batch that it confirms is stored, and no delivery before the
-batch of its message, wherever in the broker the frame waits, and whichever input sends it."""
+"""No confirmation is sent before its batch is stored, and no delivery before the batch of its
+message, wherever the frame waits in the broker and whichever input sends it."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def driver_with(limit: int = -1) -> StoringDriver:
 
 
 def streaming(driver: StoringDriver, consumer: int) -> None:
-    """``consumer`` has subscribed, and the first pieces of a large body are being read for it."""
+    """Let ``consumer`` subscribe until the first pieces of a large body are being read for it."""
     driver.subscribe(consumer, INDIVIDUAL, headers=StoringDriver.wide)
     producer = driver.connect()
     driver.say(producer, f"SEND\ndestination:q\npersistent:true\n\n{'y' * LARGE}\0")

@@ -1,10 +1,10 @@
 """No confirmation and no delivery is sent before its batch is stored, for every protocol, in any
-order of clients' actions and the disk's answers. The invariant sees every effect. Whenever a
-confirmation or a delivery is sent, a broker starts with only the data synced by then; its content
-must agree with everything sent so far: confirmed messages are present, acknowledged ones are not,
-delivered ones are present and marked, and a transaction is present completely or not at all.
-Clients send, receive and acknowledge on the same connection, so that confirmations wait behind
-bodies in pieces; peers stop reading; and the disk's reads may overtake its writes.
+order of clients' actions and the disk's answers. Whenever a confirmation or a delivery is sent, the
+invariant starts a broker with only the data synced by then. Its content must agree with everything
+sent so far: confirmed messages are present, acknowledged ones are not, delivered ones are present
+and marked, and a transaction is present completely or not at all. Clients send, receive and
+acknowledge on the same connection, so confirmations wait behind bodies in pieces; peers stop
+reading; and the disk's reads may overtake its writes.
 """
 
 import copy
@@ -60,7 +60,7 @@ OPTIONS = StoreOptions(journaled=True, segment=20_000, ballast=0)
 
 
 def artemis() -> Settings:
-    """One queue in memory and one that pages."""
+    """One queue stays in memory and one pages."""
     every = paging(-1, max_delivery_attempts=-1).address_settings
     paged = paging(1000, 1500, max_delivery_attempts=-1, max_read_page_bytes=-1).address_settings
     large = {"stomp_min_large_message_size": LARGE}
@@ -88,7 +88,7 @@ def active() -> Settings:
 
 
 class Watched(StoringDriver):
-    """A driver that forwards everything sent, with the disk's content at that instant."""
+    """A driver that passes on everything sent, with the disk's content at that instant."""
 
     def __init__(self, settings: Settings) -> None:
         self.stored: dict[str, bytes] = {}
@@ -105,12 +105,13 @@ class Watched(StoringDriver):
         self.on_effects()
 
     def on_effects(self) -> None:
-        """Check whatever was sent."""
+        """Check everything that was sent."""
 
 
 @dataclass(eq=False)
 class Peer:
-    """A client and what it awaits: ``sent`` and ``acknowledged`` by reference."""
+    """A client and the confirmations that it awaits: ``sent`` and ``acknowledged``, by
+    reference."""
 
     conn: int
     client: Client
@@ -149,8 +150,8 @@ class Confirming(RuleBasedStateMachine):
     # --- what the broker sends --------------------------------------------------------------------
 
     def on_effects(self) -> None:
-        """Record what was sent, first deliveries before others: data sent to several peers at one
-        instant has no order."""
+        """Record the frames sent, first deliveries before redeliveries: frames sent to several
+        peers at one instant have no order."""
         events: list[tuple[Peer, Event]] = []
         for peer in (*self.peers, *self.leaving):
             data = self.driver._got.pop(peer.conn, b"")
@@ -171,8 +172,8 @@ class Confirming(RuleBasedStateMachine):
 
     def on_delivered(self, peer: Peer, event: Delivered) -> None:
         """Record a delivery. A delivery to a peer that has left was dispatched before its
-        DISCONNECT, whose receipt follows it; in between, others may have received the message,
-        marked, and acknowledged it."""
+        DISCONNECT, and the receipt follows. Meanwhile others may have received the message, marked,
+        and acknowledged it."""
         key = Key.of(event.body)
         assert event.body == key.body(len(event.body))
         if peer in self.leaving:
@@ -237,7 +238,7 @@ class Confirming(RuleBasedStateMachine):
     @precondition(lambda self: self.peers)
     @rule(who=st.integers(0, 3), queue=st.sampled_from(QUEUES))
     def send_behind_a_large_body(self, who: int, queue: str) -> None:
-        """A large body returns to its sender, and the reads of its pieces overtake the write of
+        """Deliver a large body to its sender: the reads of its pieces overtake the write of
         messages sent in between."""
         peer = self.peers[who % len(self.peers)]
         self.send(who, peer.queue or queue, [3000], False)
@@ -251,7 +252,7 @@ class Confirming(RuleBasedStateMachine):
     @precondition(lambda self: any(isinstance(peer.client, StompClient) for peer in self.peers))
     @rule(queue=st.sampled_from(QUEUES))
     def send_and_leave(self, queue: str) -> None:
-        """The receipt of DISCONNECT confirms a SEND of an earlier input that has no receipt."""
+        """Let the receipt of DISCONNECT confirm an earlier SEND that asked for no receipt."""
         peer = next(peer for peer in self.peers if isinstance(peer.client, StompClient))
         assert isinstance(peer.client, StompClient)
         key = Key(peer.number, peer.next, 0)
@@ -337,7 +338,7 @@ class Confirming(RuleBasedStateMachine):
         self.pump()
 
     def teardown(self) -> None:
-        """Finally, everything is confirmed to every peer that reads."""
+        """Check that finally everything is confirmed to every peer that reads."""
         if not hasattr(self, "driver"):
             return
         everybody = [*self.peers, *self.leaving]

@@ -1,5 +1,5 @@
 """A disk that fails: producers get an error, no confirmed message is lost, and the broker continues
-when it can."""
+as soon as it can."""
 
 import pytest
 

@@ -1,8 +1,8 @@
 """Every command of every protocol in every state before login: none reaches a queue, an exchange or
 a binding, and none is answered as if it had been executed.
 
-The commands are those of the protocols' tables, with fields drawn. "Before login" includes after a
-refused login, and in one chunk with it.
+The commands are those of the protocols' tables, with drawn fields. "Before login" includes after a
+refused login and in one chunk with it.
 """
 
 import functools

@@ -1,9 +1,9 @@
-"""A peer's bytes cost the broker the same, however many preceded them.
+"""A byte from a peer costs the broker the same, however many preceded it.
 
 Each scenario of ``drivers/smallest_frames`` is fed here with a few frames and with eight times as
-many. The broker's executed bytecodes are counted, so no clock is needed. With a cost linear in the
-bytes, the two counts per byte have a ratio of about 1; scanning a list for each frame gives several
-times that.
+many. The broker's executed bytecodes are counted, so no clock is needed. If the cost is linear in
+the bytes, the ratio of the two counts per byte is about 1; a list that is scanned for each frame
+makes it several times larger.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Quotas of one connection, for each protocol and resource: as many as the quota are accepted, one
+"""Quotas of a connection, for each protocol and resource: up to the quota all are accepted, one
 more is refused in the protocol's own way, and other clients notice nothing."""
 
 import ast
@@ -41,8 +41,8 @@ Frames = Callable[[int], bytes]
 
 @dataclass(frozen=True)
 class Case:
-    """``frames`` makes the request for one more of ``resource``, given its number. The answer to
-    one too many contains ``refusal``. ``present`` is the number that exist from the opening."""
+    """``frames`` makes the request for another ``resource`` from its number. The answer to one too
+    many contains ``refusal``. ``present`` is how many a new connection already has."""
 
     protocol: str
     resource: str
@@ -111,7 +111,7 @@ def _exchange(name: str) -> bytes:
 def _binding(number: int) -> bytes:
     declared = method("queue.declare", {"queue": "q"}) if number == 0 else b""
     bound = {"queue": "q", "exchange": "amq.direct", "routing_key": str(number)}
-    return declared + 2 * method("queue.bind", bound)  # the second is no other binding
+    return declared + 2 * method("queue.bind", bound)  # the second call adds no binding
 
 
 def _binding_of_exchanges(number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The asyncio adapter, driven by tiny brokers over real sockets on the loopback."""
+"""The asyncio adapter with tiny brokers, over real sockets on the loopback interface."""
 
 import asyncio
 import socket
@@ -115,8 +115,8 @@ def client(port: int) -> Iterator[socket.socket]:
 
 
 def until_it_blocks(peer: socket.socket) -> int:
-    """Send until the peer has no room for another byte within its time-out; return the number of
-    bytes sent."""
+    """Send until the peer accepts no further byte within the time-out; return the number of bytes
+    sent."""
     sent = 0
     while True:
         try:
@@ -334,7 +334,7 @@ def test_a_peer_that_does_not_read_is_reported_and_reported_well_again() -> None
 def test_a_peer_that_only_asks_and_never_reads_is_not_read_either_until_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Otherwise requests would only pile up."""
+    """Otherwise requests would pile up."""
     monkeypatch.setattr(asyncio_server, "WRITE_STOP", 2 * asyncio_server.WRITE_HIGH)
     in_the_host = 16 * 1024 * 1024  # bytes that its socket buffers hold, at most
     broker = Echo(

@@ -1,4 +1,4 @@
-"""Linked brokers: where each one's alarms apply, and which one gets an input."""
+"""Linked brokers: the scope of each one's alarms, and which one gets an input."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -30,7 +30,8 @@ WITHIN_S = 20.0
 def running(
     *options: str, **environment: str
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """Start a broker process; yield it and its ready line. ``environment`` is added to ours."""
+    """Start a broker process; yield it and its ready line. ``environment`` extends this
+    process's."""
     about: dict[str, Any] = {
         "stdout": subprocess.PIPE,
         "stderr": subprocess.PIPE,

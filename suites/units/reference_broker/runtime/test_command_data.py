@@ -109,7 +109,7 @@ def test_a_broker_of_activemqs_kind_keeps_what_is_persistent(tmp_path: Path, dat
         for _ in range(count):
             assert peer.frame().startswith("RECEIPT")
         folder, size = tmp_path / "data" if data else temporary, 0
-        for _ in range(500):  # no receipt waits for data that need not persist
+        for _ in range(500):  # receipts do not wait for data that need not persist
             size = sum(path.stat().st_size for path in folder.rglob("*.page"))
             if size > 300 * count // 2:
                 break
@@ -158,7 +158,7 @@ def test_a_large_body_is_there_for_the_next_process_and_one_cut_short_is_not(
         assert peer.frame() == "RECEIPT\nreceipt-id:1\n\n"
         peer.say(f"{head}{body[:130_000]}")
         with closing(Peer(ready["stomp"])) as other:
-            for number in range(2000):  # nobody says when an unfinished body begins to be written
+            for number in range(2000):  # an unfinished body may begin to be written at any time
                 if len(list(folder.glob("*.body"))) == 2:
                     break
                 other.say(f"BEGIN\ntransaction:{number}\nreceipt:{number}\n\n\0")
@@ -189,7 +189,7 @@ def test_without_persistence_pages_are_begun_anew(tmp_path: Path) -> None:
     pages = tmp_path / "data" / "my" / "pages"
     with running(*options) as (process, ready):
         _send(ready["stomp"], 50)
-        for _ in range(500):  # no receipt waits for a page that need not persist
+        for _ in range(500):  # receipts do not wait for a page that need not persist
             if list(pages.rglob("*.page")):
                 break
             _send(ready["stomp"], 1)
@@ -265,7 +265,7 @@ def test_a_full_disk_is_told_loses_nothing_and_is_got_over(small_disk: Path) -> 
         for _ in range(receipted):
             taker.frame()
         taker.close()
-        while True:  # a retry every second restores it
+        while True:  # a retry each second repairs it
             again = Peer(ready["stomp"])
             again.say(
                 "SEND\ndestination:p\ndestination-type:ANYCAST\npersistent:true\nreceipt:after\n\nx\0"

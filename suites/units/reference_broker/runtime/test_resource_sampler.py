@@ -1,5 +1,5 @@
-"""Readings of the machine that a reference broker receives in real time, and the alarms it raises
-by itself."""
+"""The machine's readings that a reference broker gets in real time, and the alarms that it raises
+itself."""
 
 import resource
 from pathlib import Path

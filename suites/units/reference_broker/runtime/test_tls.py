@@ -1,5 +1,5 @@
-"""TLS: the broker's side and the harness's, with each other and with Python's own, over real
-sockets."""
+"""TLS over real sockets: the broker's side and the harness's, with each other and with Python's
+own."""
 
 import json
 import os
@@ -198,7 +198,7 @@ def test_a_client_of_another_version_is_not_connected(
     assert acceptor.tls is not None
     acceptor = replace(acceptor, tls=replace(acceptor.tls, versions=versions))
     context = trusted(folder)
-    # so that the broker, not the client, rejects old versions
+    # the broker, not the client, should reject old versions
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = offered
     broker = Echo()

@@ -1,5 +1,4 @@
-"""The whole report on an artificial run: its files, and that it stays small, escaped and
-readable."""
+"""The whole report on a synthetic run: it has its files and stays small, escaped and readable."""
 
 import ast
 import base64
@@ -254,7 +253,7 @@ def test_a_property_shows_its_failing_example_first_and_how_many_there_were(
     found = page(written, "stomp.liveness.the_ttl_follows_the_arithmetic", "artemis")
     assert (len(found["parts"]), found["examples"]) == (3, 13)
     assert [part["rows"][0]["example"] for part in found["parts"]] == [12, 0, 1]
-    assert found["unrecorded"] == 187  # the recording leaves them out
+    assert found["unrecorded"] == 187  # the recording omits them
 
 
 def test_a_skipped_case_says_why_nothing_crossed_the_wire(written: Report) -> None:
@@ -342,7 +341,7 @@ def test_the_first_screen_has_a_line_for_each_area_and_the_causes(written: Repor
         if (start := found.index(f"Areas of the mission on {target}<"))
     }
     assert ("heartbeats and TTL", "FAIL") in areas["artemis"]
-    # The run has only a few cases: no area's core was judged.
+    # The run has only a few cases, so no area's core was judged.
     assert ("heartbeats and TTL", "NOTE") in areas["reference"]
     causes = found[found.index('id="causes"') : found.index('id="cases"')]
     assert re.findall(r'<h3><span class="v (\w+)"', causes) == ["FAIL", "FAIL", "ERROR"]

@@ -45,7 +45,7 @@ BASELINE = {
 def several(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """Report one target in two runs, given newest first, the newest cut off; return the report's
+    """Report on one target in two runs, given newest first, the newest cut off; return the report's
     folder and the command's output."""
     folder = tmp_path_factory.mktemp("several")
     said = {
@@ -155,7 +155,7 @@ def test_what_changed_since_the_baseline_is_on_the_first_screen(
 ) -> None:
     folder, _ = several
     found = (folder / "index.html").read_text()
-    assert found.count("Compared with the baseline last good") == 1  # only of the last run
+    assert found.count("Compared with the baseline last good") == 1  # only the last run's
     line = found[found.index("Compared with the baseline") :].partition("</header>")[0]
     assert "last good, whose date and version were not recorded" in line
     assert ", run new:" in line

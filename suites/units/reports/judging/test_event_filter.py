@@ -1,5 +1,5 @@
-"""The filtered part of a recording yields the same facts about the messages in question as the
-whole recording, however it is cut into batches."""
+"""The filtered part of a recording yields the same facts about the chosen messages as the whole
+recording, however it is cut into batches."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -189,8 +189,8 @@ def test_a_fall_between_two_parts_is_told_with_all_between() -> None:
 
 
 def on_a_topic(*got: tuple[int, int], anycast: bool = False) -> dict[str, list[bool]]:
-    """Return which summaries are clean if a producer sent 0 to 3 to a topic, and connections
-    received these numbers."""
+    """Return which summaries are clean if a producer sent messages 0 to 3 to a topic and
+    connections received these numbers."""
     kind = (("destination-type", "ANYCAST"),) if anycast else ()
     frames = [(ev.FrameSent, "SEND", 1, number, kind) for number in range(4)]
     frames += [

@@ -1,4 +1,4 @@
-"""The judges on Spark: a recording in segments, judged across pieces, gives the oracles' results
+"""The judges on Spark: a recording in segments, judged piece by piece, gives the oracles' results
 with the same witnesses."""
 
 import json
@@ -38,7 +38,7 @@ Found = list[tuple[str, str, str, int, tuple[tuple[int, int], ...], bool]]
 
 
 def record(folder: Path, recordings: Sequence[list[ev.Event]]) -> None:
-    """Record one case for each recording, in three segments with a third of every case each."""
+    """Record a case for each recording, in three segments that each have a third of every case."""
     recorder = Recorder(folder, "r", "t", Clock.VIRTUAL)
     batches = [recorder._batch(f"c{number}", events) for number, events in enumerate(recordings)]
     for third in range(3):

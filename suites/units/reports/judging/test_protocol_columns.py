@@ -1,5 +1,5 @@
-"""AMQP 0-9-1 and CORE on artificial recordings: summaries miss nothing that the oracles find, and
-rereading a part gives the same result as rereading everything."""
+"""AMQP 0-9-1 and CORE on synthetic recordings: summaries miss nothing that the oracles find, and a
+partial recheck gives the same result as a complete one."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -115,13 +115,14 @@ def test_summaries_miss_nothing_however_the_recording_is_cut(name: str) -> None:
             missed = not rechecked and list(connection_anomalies(own(events, conn), conn))
             assert not missed, f"missed on {conn}"
         assert not any(scope.needs_recheck for scope in merged["scope_protocols"].values())
-    # Of 0-9-1, few connections must be read again; CORE has no summary.
+    # In 0-9-1 few connections must be read again; CORE has no summary.
     assert read_wholly == connections if name == "CORE" else read_wholly < connections / 3
 
 
 @pytest.mark.parametrize("name", PLAYS)
 def test_what_is_chosen_tells_the_same_of_what_is_looked_for(name: str) -> None:
-    # If two deliveries have one tag, an answer may settle either, and only one may be rechecked.
+    # If two deliveries have the same tag, an answer may settle either, and the recheck may include
+    # only one.
     sound = [(events, cuts) for fault, events, cuts in plays(name) if fault != "same tag"]
     for number, (events, cuts) in enumerate(sound[::2]):
         facts = [

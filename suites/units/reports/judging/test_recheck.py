@@ -1,4 +1,4 @@
-"""The recheck in this process gives the oracles' results, message by message."""
+"""A recheck in this process gives the oracles' results, message by message."""
 
 from dataclasses import replace
 from typing import Any

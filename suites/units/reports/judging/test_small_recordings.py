@@ -1,4 +1,4 @@
-"""A small recording gets the same judgement as from the queries for recordings of any size."""
+"""Small recordings get the same judgement as from the queries for recordings of any size."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The parts of the judges one by one, on small recordings with known results."""
+"""Each part of the judges, on small recordings with known results."""
 
 import pickle
 from collections import defaultdict
@@ -135,7 +135,7 @@ def test_of_single_answers_only_those_of_what_is_looked_for_are_read() -> None:
         *map(ack, ("t2", "t1", "t3", "t0")),
     )
     assert chosen(looking_for(1), events) == [0, 2, 6]
-    # The answer to something in an earlier batch is unknown.
+    # An answer to a frame of an earlier batch is unknown.
     assert chosen(looking_for(1), events, 5) == [0, 2, 5, 6, 7, 8]
     assert chosen(looking_for(1), events, 7) == [0, 2, 6, 7, 8]
 
@@ -156,8 +156,8 @@ def test_of_answers_that_settle_all_before_the_first_that_reaches_far_enough_is_
     cumulative = {(*SCOPE, 1): frozenset({"s"})}
     frames = [message(number, f"t{number}") for number in range(6)]
     events = said(subscribe("client"), *frames[:3], ack("t1"), ack("t2"), *frames[3:], ack("t4"))
-    # The first answers an earlier batch, message 3 has the delivery that it names, and a later
-    # batch may answer the last.
+    # The first answers a frame of an earlier batch, message 3 has the delivery that it names, and a
+    # later batch may answer the last.
     assert chosen(looking_for(3, cumulative=cumulative), events) == [0, 2, 4, 6, 7, 8, 9]
     assert chosen(looking_for(0, cumulative=cumulative), events) == [0, 1, 2, 4, 8]
     assert chosen(looking_for(3), events) == [0, 6]
@@ -327,7 +327,8 @@ def test_what_fell_is_told_one_by_one_with_the_greatest_before_it() -> None:
     for cuts in ([3], [2], [1, 4], [5]):
         found = rise_of(numbers, cuts)
         assert (found.least, found.greatest, found.needs_recheck) == (3, 2 + NEAR, True)
-        # Of parts, all that lies between is read: so it holds what fell.
+        # A recording in parts has wider ranges: each still includes the number that fell and the
+        # greatest before it.
         for low, high, _ in ((3, 6, 0), (7, 7, 0), (9, 2 + NEAR, 0)):
             assert any(
                 inversion.low <= low and high <= inversion.high for inversion in found.inversions

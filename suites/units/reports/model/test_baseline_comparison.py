@@ -1,5 +1,5 @@
-"""A run's comparison with its baseline in words: the known facts about the baseline, and which
-failures are new."""
+"""A run's comparison with its baseline in words: facts about the baseline, and which failures are
+new."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""How often a failure occurs in its recording, and the silence before it."""
+"""A failure's count in its recording, and the silence before it."""
 
 from brokerproof.harness.model.time import ms, seconds
 from brokerproof.harness.model.verdicts import Seen

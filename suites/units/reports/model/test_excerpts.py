@@ -141,7 +141,7 @@ def shown(events: list[ev.Event], most: int = 3) -> list[dict[str, Any]]:
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[int]:
-    """Return the places of rows in their example, from 1."""
+    """Return the positions of rows in their example, from 1."""
     listed: list[int] = []
     for row in rows:
         listed.append(row.get("index", listed[-1] + 1 if listed else 1))
@@ -171,7 +171,7 @@ def test_a_page_shows_the_shrunk_failure_first_and_then_what_came_nearest_to_a_b
 
 
 def judged_examples(*details: str) -> list[ev.Event]:
-    """Return an example for each detail; it violated something if the detail is not empty."""
+    """Return an example for each detail; an empty detail means no violation."""
     events: list[ev.Event] = []
     for number, detail in enumerate(details):
         events.append(ev.ExampleStarted(at_ns=0, example=number))

@@ -105,7 +105,7 @@ def test_a_time_outside_its_bounds_is_compared_with_the_hosts_lateness(
 ) -> None:
     measured = {"TTL": Measurement(seconds(value), "ns", seconds(1), seconds(2), ms(50))}
     result = failed("suite.case", measurements=measured)
-    # A long wait proves nothing if the violation is that the wait was too long.
+    # A long wait makes nothing certain if the violation is the long wait.
     seen = {("r", "t", "suite.case"): Sighting(0, 0, seconds(60))}
     line = cause(tmp_path, result, sightings=seen, targets=REAL, host=CANARY)
     assert line.certainty.brief.endswith(explained or "1.5 s late")
@@ -124,7 +124,7 @@ def test_a_broken_area_leads_to_its_worst_cause_and_knows_the_others(tmp_path: P
     assert [line.label for line in (heartbeat, window)] == expected
     assert [line.words.id for line in window.causes if line.words] == [WINDOW, other.requirement]
     assert window.link == f"#{window.causes[0].anchor}" == f"#{shown.causes[0].anchor}"
-    # The same observation is one cause, and both areas that it breaks link to it.
+    # The same observation is one cause, and both affected areas link to it.
     assert heartbeat.causes == window.causes[:1]
     assert window.cases == "#target=t&area=windows+and+credit"
     found = window.causes[0].repeat
@@ -219,7 +219,7 @@ def test_releases_beside_each_other_say_since_which_one_it_is_broken(tmp_path: P
     columns.append(Column("r", "t", "another target"))
 
     def since(*verdicts: str) -> dict[str, tuple[str, ...]]:
-        """Since when each release is broken, by its target."""
+        """By target, since which release it is broken."""
         cells = tuple(Cell(verdict, 1, "s.c", None) for verdict in (*verdicts, "PASS"))
         group = Group("S", "", (MatrixRow(Words("R-1"), cells),))
         bars = [Bar(column, (), 1.0) for column in columns]

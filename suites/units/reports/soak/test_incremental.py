@@ -107,7 +107,7 @@ def test_order_is_judged_at_once() -> None:
 
 
 def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
-    """A driver keeps its core throughout the load, so nothing would be judged before the end."""
+    """A driver uses its core throughout the load, so nothing would be judged before the end."""
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
     crew = SparkCrew("spark://nowhere:1", spark, spare=1)
     crew.start("127.0.0.1:1", "token", 2)
@@ -117,7 +117,7 @@ def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
 
 
 def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
-    """One of them has its earlier name again, so that one answer applies to both."""
+    """One of them has its earlier name again, so one answer applies to both."""
     found = recorded_anomalies.find_anomalies(
         [event for event in preflight.events() if event.conn == 1]
     )

@@ -1,5 +1,5 @@
-"""Captures as a source of Spark: each connection is completely in one part, and the verdicts are
-those of the oracles."""
+"""Captures as a source for Spark: each connection is in one part, and the verdicts are those of the
+oracles."""
 
 from collections import Counter
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The kill matrix in the report: read, rejected with a sentence, drawn."""
+"""The kill matrix in the report: it is read, rejected with a sentence, and drawn."""
 
 import json
 from pathlib import Path

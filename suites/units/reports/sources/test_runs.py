@@ -1,4 +1,4 @@
-"""Run folders: reading them, and the sentences for everything else."""
+"""Run folders: reading them, and the messages for other folders."""
 
 import json
 from pathlib import Path
@@ -109,7 +109,7 @@ def test_damage_between_whole_ends_is_found_by_reading(tmp_path: Path) -> None:
     data = bytearray(segment.read_bytes())
     data[4:2000] = bytes(1996)
     segment.write_bytes(data)
-    opened = open_run(run.folder)  # its footer is whole
+    opened = open_run(run.folder)  # its footer is intact
     with pytest.raises(
         UnreadableRun, match=r"part-0-00000\.parquet: is not a readable Parquet segment"
     ):

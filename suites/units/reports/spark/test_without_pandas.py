@@ -11,11 +11,12 @@ from py4j import protocol
 for converter in protocol.INPUT_CONVERTER:
     converter.can_convert(1)
 """
-"""An argument about which py4j asks its converters: not a simple value."""
+"""An argument that py4j offers to its converters, because it is not a simple value."""
 
 
 def printed(program: str) -> str:
-    """Return the output of another process: this one may have imported pandas for another test."""
+    """Return the output of another process, because this one may have imported pandas for another
+    test."""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""The data of a case's page: findings in order, the baseline, the stored counterexample, and the
+"""The data of a case's page: ordered findings, the baseline, the stored counterexample, and the
 second judge's verdicts."""
 
 import json

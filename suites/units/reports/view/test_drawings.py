@@ -1,4 +1,4 @@
-"""Curves over time, and the data on which pages rely, without Spark or a browser."""
+"""Curves over time, and the data that pages need, without Spark or a browser."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def rows(events: Sequence[ev.Event]) -> list[dict[str, Any]]:
 
 
 def stomp(at: int, command: str, *, size: int = 0, body: bytes = b"", **headers: str) -> ev.Event:
-    """A frame at an instant in milliseconds, sent or received according to its command."""
+    """A frame at an instant in milliseconds; its command decides whether it is sent or received."""
     kind = ev.FrameReceived if command == "MESSAGE" else ev.FrameSent
     named = tuple((name.replace("__", "-"), value) for name, value in headers.items())
     return kind(

@@ -1,5 +1,5 @@
 """Durations, docstrings, measurements and file names of pages, without Spark.
-``suites/browser/drawings.py`` tests in the browser what it draws."""
+``suites/browser/drawings.py`` tests what the browser draws."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A few deaths of each kind of reference broker (the soak has thousands) and of brokers with a
+"""A few kills of each kind of reference broker (the soak has thousands) and of brokers with a
 fault."""
 
 from pathlib import Path

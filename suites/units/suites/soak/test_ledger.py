@@ -1,4 +1,4 @@
-"""The judge of the soak test and of the random histories reports each possible mistake, and nothing
+"""The judge of the soak test and of random histories reports each possible mistake, and nothing
 else."""
 
 import pytest

@@ -1,4 +1,4 @@
-"""The process that starts brokers, if its child is faster than the process itself."""
+"""The process that starts brokers, when its child is faster than the process itself."""
 
 import io
 import os

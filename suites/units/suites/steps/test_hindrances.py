@@ -1,4 +1,4 @@
-"""Hindrances of a property: a target that cannot have any is judged unhindered."""
+"""Hindrances of a property: a target on which none works is judged without them."""
 
 from hypothesis import find
 

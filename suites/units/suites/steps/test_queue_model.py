@@ -27,7 +27,7 @@ def test_strangers_do_not_wait_or_arrive_twice() -> None:
 
 
 def given(arrivals: list[list[int]], *, published: int) -> QueueModel:
-    """A queue whose messages went to consumers, each with its arrivals."""
+    """A queue whose messages were delivered to consumers, each with its arrivals."""
     queue = model(published=published)
     for consumer, arrived in enumerate(arrivals):
         queue.arrive(consumer, arrived)

@@ -1,4 +1,4 @@
-"""Closes of connections that fell silent one after the other."""
+"""Closes of connections that fell silent one after another."""
 
 from dataclasses import dataclass, field
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""How long a broker may have left our last bytes unread."""
+"""How long a broker may have left a client's last bytes unread."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,5 +1,5 @@
-"""Foundations of the cases of full addresses: the broker's own figures, messages' charges, the
-limits in broker.xml."""
+"""Foundations of the cases on full addresses: the broker's own figures, charges for messages, and
+the limits in broker.xml."""
 
 from collections.abc import Iterator
 from pathlib import Path

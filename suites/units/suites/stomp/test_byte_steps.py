@@ -1,4 +1,4 @@
-"""The bytes beneath the STOMP suites: cutting streams, and reading a server's frames without
+"""The byte-level steps of the STOMP suites: cutting streams, and reading a server's frames without
 unescaping."""
 
 import itertools

@@ -1,4 +1,4 @@
-"""The AMQP peers (the raw one with its state, and Proton's engine) on the reference broker in
+"""The AMQP clients (the raw one with its state, and Proton's engine) on the reference broker in
 virtual time."""
 
 from collections.abc import Iterator

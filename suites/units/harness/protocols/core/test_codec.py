@@ -103,7 +103,7 @@ def test_everything_that_artemis_own_client_writes_is_read() -> None:
 
 
 def test_what_a_message_costs_is_the_size_of_its_encoding() -> None:
-    """As Artemis's client counts it: the packet without its head and without the fields after the
+    """Artemis's client counts the packet without its header and without the fields after the
     message."""
     sent = the("client", "send")
     assert sent.message.cost == sent.size - codec.PACKET_HEADER - 1 - 8 - 4
@@ -120,7 +120,7 @@ def test_what_a_real_artemis_says_is_understood() -> None:
 
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""On a busy machine, an example's duration means nothing."""
+"""Settings without a deadline: on a busy machine an example's duration means nothing."""
 
 VALUES: dict[str, st.SearchStrategy[object]] = {
     "byte": st.integers(-128, 127),

@@ -1,4 +1,4 @@
-"""The harness's simple STOMP codec writes any given values, reads any fragmentation, and reports
+"""The harness's simple STOMP codec writes any values, reads any fragmentation, and reports
 unreadable bytes."""
 
 import pytest

@@ -1,5 +1,5 @@
-"""The harness's simple WebSocket codec writes any given values and reads any fragmentation, and
-wsproto understands it."""
+"""The harness's simple WebSocket codec writes any values and reads any fragmentation, and wsproto
+understands it."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Releases of ActiveMQ: the Java that they need, and the jars that are collected for them."""
+"""ActiveMQ releases: the Java that they need, and their jars."""
 
 import os
 import stat

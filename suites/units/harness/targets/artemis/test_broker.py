@@ -48,8 +48,8 @@ while True:
 
 
 def release(version: str, namespace: str, *attributes: str) -> None:
-    """Write into the cache the parts of a release that brokerproof reads: the schemas of two files
-    with their attributes."""
+    """Write into the cache the parts of a release that brokerproof reads: two schemas with their
+    attributes."""
     library = broker.RELEASES.home_of(version) / "lib"
     library.mkdir(parents=True)
     named = "".join(f'<attribute name="{attribute}"/>' for attribute in attributes)
@@ -203,7 +203,7 @@ def test_the_reason_is_found_in_the_logs(tmp_path: Path, log: str, console: str,
 
 
 def listed() -> list[standing_brokers.Listed]:
-    """Return the listed Artemis brokers, because the machine may have other brokers."""
+    """Return the listed Artemis brokers; the machine may have other brokers."""
     return [listing for listing in standing_brokers.listing() if listing.name == "artemis"]
 
 

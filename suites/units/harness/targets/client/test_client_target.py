@@ -16,7 +16,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.trace.recorder import Recorder
 from brokerproof.suites.repo.sources import ROOT
 
-FIRST = "a_login_and_a_passcode_are_in_the_first_frame"  # a case only of 1.0
+FIRST = "a_login_and_a_passcode_are_in_the_first_frame"  # a case for 1.0 only
 HEADER = 'kind = "client"\nprofile = "stomp-client"\n'
 
 

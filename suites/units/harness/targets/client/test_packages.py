@@ -1,4 +1,4 @@
-"""Drivers that are built with a library's release, by our tools on the PATH."""
+"""Drivers that are built with a library's release, with the tools on the PATH."""
 
 import os
 from pathlib import Path

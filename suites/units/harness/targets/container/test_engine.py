@@ -1,4 +1,4 @@
-"""Brokers as containers: requests to Docker, the sentence without Docker, and the end."""
+"""Brokers as containers: requests to Docker, the message without Docker, and the shutdown."""
 
 import gc
 import json
@@ -121,8 +121,8 @@ def test_a_container_of_our_own_kernel_is_watched_and_reached_at_its_own_address
     cgroup: str | None,
     is_direct: bool,
 ) -> None:
-    """The process is watched so that a reset proves something. Its id may belong to another process
-    here."""
+    """The process is watched because only then a reset proves anything. On this machine, its id may
+    belong to another process."""
     docker.prints, docker.process, docker.address = READY["rabbitmq"], 4711, "127.0.0.61"
     if cgroup is not None:
         (tmp_path / "proc" / "4711").mkdir(parents=True)
@@ -225,7 +225,7 @@ def test_activemq_images_moved_within_two_lines_of_releases(version: str, image:
 
 @pytest.mark.parametrize("broker", READY)
 def test_a_container_is_judged_by_all_that_its_native_target_is_judged_by(broker: str) -> None:
-    """Except for capabilities that only a process on this machine can have."""
+    """The exceptions are capabilities that only a process on this machine can have."""
     native, container = load(broker).identity, load(f"{broker}-container").identity
     assert native.capabilities - container.capabilities <= {"page-files", "shipped-configuration"}
     assert container.capabilities <= native.capabilities
@@ -387,7 +387,7 @@ def test_without_a_daemon_it_says_where_it_looked(
     )
     assert engine.daemon() is None
     with socket.socket(socket.AF_UNIX) as ended:
-        ended.bind(f"{tmp_path}/none.sock")  # nobody listens: a daemon leaves its file behind
+        ended.bind(f"{tmp_path}/none.sock")  # nobody listens: a stale socket file
     with pytest.raises(SetUpFailed, match=r"none\.sock \(connection refused\); start one"):
         load("rabbitmq-container").start(tmp_path)
     assert engine.daemon() is None

@@ -1,4 +1,4 @@
-"""Proton's example brokers: download, build, and the sentences when either is impossible."""
+"""Proton's example brokers: download, build, and the messages when either is impossible."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ with socket.create_server((host, int(port))) as listening:
     while True:
         listening.accept()[0].close()
 """
-"""Stands in for ``broker.py``: it listens where it is told to."""
+"""Replaces ``broker.py``: it listens at the requested address."""
 
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
 

@@ -1,5 +1,4 @@
-"""Queues that must exist before a link attaches: requests to the management API, and its
-answers."""
+"""Queues that must exist before a link attaches: requests to the management API and its answers."""
 
 import json
 import threading
@@ -111,5 +110,5 @@ def test_the_shipped_targets_name_queues_as_their_release_does() -> None:
     assert isinstance(old, RabbitmqTarget)
     assert new.identity.profile.parameters["anycast_node"] == "/queues/{name}"
     assert old.identity.profile.parameters["anycast_node"] == "/queue/{name}"
-    # Creates the queue when a link is attached: nothing is requested.
+    # The broker creates the queue when a link attaches: no request is needed.
     old.provide("nothing", RoutingType.ANYCAST)

@@ -39,7 +39,7 @@ def test_a_release_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_release_that_the_machine_has_not_is_taken_from_a_debian_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Leading numbers abbreviate a release, but only whole ones: 3.1 is not 3.10."""
+    """A release may be abbreviated to its leading numbers, but only whole ones: 3.1 is not 3.10."""
     monkeypatch.delenv("BROKERPROOF_RABBITMQ", raising=False)
     monkeypatch.setattr(rabbitmq_release, "PACKAGED", tmp_path / "none")
     monkeypatch.setenv("BROKERPROOF_CACHE", str(tmp_path / "cache"))

@@ -1,4 +1,4 @@
-"""activemq.xml: the resulting settings, and the sentences about input that is not accepted."""
+"""activemq.xml: the resulting settings, and the messages about input that is not accepted."""
 
 from importlib.resources import files
 from pathlib import Path

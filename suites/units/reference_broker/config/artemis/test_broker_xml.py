@@ -253,7 +253,7 @@ def test_a_billion_laughs_are_not_laughed(tmp_path: Path) -> None:
         f"<!DOCTYPE configuration [<!ENTITY l0 'ha'>{levels}]><configuration xmlns='urn:activemq'>"
         "<core xmlns='urn:activemq:core'><name>&l9;</name></core></configuration>"
     )
-    # Some versions of libxml2 themselves reject the entities, others leave it to us.
+    # Some versions of libxml2 reject the entities themselves, others leave that to our code.
     assert re.match("line 1: (a DOCTYPE is not accepted|malformed XML: .*entity)", refusal(path))
 
 

@@ -1,5 +1,5 @@
-"""Classic rabbitmq.config files: Erlang terms, their meaning, and that the broker and the harness
-read them alike."""
+"""Classic rabbitmq.config files: Erlang terms and their meaning. The broker and the harness read
+them alike."""
 
 from pathlib import Path
 

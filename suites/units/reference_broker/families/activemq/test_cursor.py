@@ -1,4 +1,4 @@
-"""Where messages of a queue wait in ActiveMQ's profile, and what they are charged there."""
+"""Where messages of a queue wait in ActiveMQ's profile, and their charge there."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ VM, FILE, STORE = Cursor.VM, Cursor.FILE, Cursor.STORE
 
 
 def of(cursor: Cursor, limit: int = 10, *, persistent: bool = True, **about: int) -> Driver:
-    """Return a Q with room for 10 messages in memory, and two connections."""
+    """Return a queue Q with room for 10 messages in memory, and two connections."""
     return broker(
         configured(
             policy("queue://Q", memory_limit=limit * COST, cursor=cursor, **about),
@@ -68,8 +68,8 @@ def test_a_slow_consumer_has_a_page_of_messages_in_memory() -> None:
 
 
 def test_nothing_is_left_when_all_is_gone() -> None:
-    """Whatever the cursor and the order of events, charges are released, and nothing is lost or
-    duplicated."""
+    """Charges are released and nothing is lost or duplicated, whatever the cursor and the order of
+    events."""
 
     @settings(patient, max_examples=60)
     @given(

@@ -59,7 +59,7 @@ class Shelf(StoringDriver):
         return max(entries, len(store.journal.live)) + on_pages
 
     def fill(self, conn: int, bodies: Sequence[str], persistent: bool = False) -> int:
-        """Send ``bodies``, some at a time; return the largest number in memory at one time."""
+        """Send ``bodies`` in groups; return the largest number in memory at one time."""
         most = 0
         for at in range(0, len(bodies), 40):
             self.send(conn, *bodies[at : at + 40], persistent=persistent)
@@ -69,7 +69,7 @@ class Shelf(StoringDriver):
         return most
 
     def consume(self, conn: int, count: int) -> list[str]:
-        """Take ``count`` messages, a few at a time, and acknowledge each."""
+        """Consume ``count`` messages, a few at a time, and acknowledge each."""
         frames = self.subscribe(
             conn, "client-individual", headers=f"activemq.prefetchSize:{PREFETCH}\n"
         )
@@ -98,7 +98,7 @@ def bodies(count: int, length: int = LENGTH) -> list[str]:
 ON_PAGES = 3 * 262_144 // LENGTH
 """Messages of three pages: the last one, the one being read, and the next."""
 MOST = LIMIT // COST + PAGE_IN + PREFETCH + ON_PAGES
-"""The most messages of q in memory, however many it has."""
+"""The most messages of q in memory, whatever its length."""
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 """The histories of ``persistence/test_store.py`` and ``test_recovery.py`` on an ActiveMQ-like
-broker, whose queue may move messages to disk at any moment."""
+broker, whose queues may move messages to disk at any moment."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from brokerproof.suites.units.reference_broker.persistence.test_store import (
 )
 
 MESSAGE = 1024 + 4
-"""The least bytes of a message."""
+"""A message has at least this many bytes."""
 
 
 def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int = 3) -> Settings:
@@ -39,11 +39,12 @@ def of(cursor: Cursor, limit: int, page: int, cache: int = 2, max_page_size: int
 
 
 CURSORS = {0: Cursor.STORE, 1500: Cursor.FILE, 4000: Cursor.STORE, -1: Cursor.VM}
-"""The cursor under test, by the bytes that an address of the other family has in memory."""
+"""The cursor under test, by the number of bytes that an address of the Artemis family keeps in
+memory."""
 
 
 class StoringActiveMq(Storing):
-    """A broker on which refused messages become dead letters, so nothing is refused."""
+    """A broker whose refused messages become dead letters, so the plans refuse none."""
 
     nacks = False
 
@@ -80,7 +81,7 @@ def test_whatever_the_instant(cursor: Cursor, room: int) -> None:
 
 @pytest.mark.parametrize("cursor", [Cursor.STORE, Cursor.FILE])
 def test_memory_is_cleared_in_one_step(cursor: Cursor) -> None:
-    """A message of the journal is on a page, never in both, and never in neither."""
+    """A message moves from the journal to a page: it is never in both, and never in neither."""
     driver = ActiveMqHistory(of(cursor, 8 * MESSAGE, 1500), 0)
     producer = driver.connect()
     for number in range(8):

@@ -29,7 +29,7 @@ LIMITED = policy("queue://Q", memory_limit=ROOM * COST, cursor=VM)
 
 
 def full(conns: int = 2, **about: object) -> Driver:
-    """Q has room for 3 messages, which connection 1 has sent; receipts 0, 1, 2."""
+    """Q has room for 3 messages. Connection 1 has sent them, with receipts 0, 1, 2."""
     driver = broker(configured(LIMITED, **about), conns)
     assert receipts(driver.feed(1, "".join(map(sync, range(ROOM))))) == [0, 1, 2]
     return driver

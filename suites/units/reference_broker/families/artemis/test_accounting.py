@@ -1,4 +1,4 @@
-"""The memory of addresses: the charge of a message, its release, and when an address is full."""
+"""The memory of addresses: the charge for a message, its release, and full addresses."""
 
 from dataclasses import dataclass, field
 
@@ -212,8 +212,8 @@ MODES = st.sampled_from(["auto", "client", "client-individual"])
 def test_what_is_charged_is_what_is_there(
     actions: list[tuple[int, tuple[str, object, bool, int]]], modes: tuple[str, str]
 ) -> None:
-    """Whatever happened, once all connections have ended, exactly the messages in the one remaining
-    queue are charged."""
+    """Once all connections have ended, exactly the messages in the one remaining queue are charged,
+    whatever happened before."""
     driver = Driver(Settings(address_settings=(AddressSetting("#", max_delivery_attempts=2),)))
     play(driver, actions, modes)
     address = driver.broker._shared.router.addresses.by_name.get("q")

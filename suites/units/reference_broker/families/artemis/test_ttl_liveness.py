@@ -1,5 +1,5 @@
-"""When silent connections are closed and when the broker sends heartbeats, tested one nanosecond
-before, at, and one nanosecond after each instant."""
+"""The instants of closes after silence and of the broker's heartbeats, each tested one nanosecond
+before, at, and one nanosecond after."""
 
 from brokerproof.harness.model.broker_io import Close, SendBytes
 from brokerproof.harness.model.time import Instant, ms

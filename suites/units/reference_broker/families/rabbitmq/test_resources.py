@@ -1,4 +1,4 @@
-"""Memory and disk alarms: when they are raised, and their effect on connections (RABBITMQ-FLOW)."""
+"""Memory and disk alarms: when they are raised, and how they affect connections (RABBITMQ-FLOW)."""
 
 from brokerproof.harness.model.broker_io import LimitsSet, PeerGone, ResourcesRead
 from brokerproof.harness.model.enums import CloseHow
@@ -39,7 +39,7 @@ def test_who_publishes_is_not_read_and_others_go_on() -> None:
     driver.declare(consumer, "q")
     driver.publish(publisher, "q", b"1")
     _under_alarm(driver)
-    assert driver.got(publisher) == []  # it publishes nothing
+    assert driver.got(publisher) == []  # it does not publish
     for conn in (publisher, quiet):
         driver.publish(conn, "q", b"%d" % conn)
     assert driver.unread == {publisher, quiet}
@@ -60,7 +60,7 @@ def test_several_alarms_and_a_message_without_a_body() -> None:
     driver, conn = with_queue()
     _under_alarm(driver)
     driver.feed(LimitsSet(disk=10**13))
-    driver.publish(conn, "q", b"")  # complete with its header: it is accepted before reading stops
+    driver.publish(conn, "q", b"")  # complete, so accepted before reading stops
     assert driver.got(conn)[0]["reason"] == "low on memory & disk"
     assert driver.count(driver.connect(), "q") == 1
     driver.feed(LimitsSet(memory=100.0))

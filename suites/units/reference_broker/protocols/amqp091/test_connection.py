@@ -1,4 +1,4 @@
-"""Parts of the reference broker's AMQP 0-9-1 that no conformance suite covers: the headers of dead
+"""Parts of the reference broker's AMQP 0-9-1 that no conformance suite covers: headers of dead
 letters, other protocols, exact answers."""
 
 import pytest
@@ -127,7 +127,7 @@ def test_who_says_nothing_is_closed() -> None:
 
 
 def _refused_login(driver: Driver) -> int:
-    """Open a connection that gave a wrong password and owes a close-ok."""
+    """Open a connection whose password was wrong and which owes a close-ok."""
     conn = driver.open()
     driver.watch(conn)
     driver.write(conn, codec.protocol_header())

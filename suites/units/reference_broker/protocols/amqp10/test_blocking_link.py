@@ -1,5 +1,5 @@
-"""The profile of ActiveMQ over AMQP 1.0: deliveries that wait for space, credit during the wait,
-and statistics."""
+"""ActiveMQ's profile over AMQP 1.0: deliveries that wait for room, credit during the wait, and
+statistics."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from brokerproof.suites.units.drivers.amqp10 import Desk, Frame, Peer, message
 
 ROOM = 3
 COST = 1024 + len(message("m0"))
-"""The charge of a message m0, m1 … m9, whose body is a value."""
+"""The charge for one of the messages m0, m1 … m9, whose body is a value."""
 LIMITED = policy("queue://Q", memory_limit=ROOM * COST, cursor=Cursor.VM)
 DURABLE = b"\0\x53\x70\xc0\x02\x01\x41"
 """A header section of a durable message."""
@@ -155,7 +155,7 @@ def test_a_transaction_that_ended_takes_nothing_more() -> None:
 
 
 def asked(broker: Desk, about: str, to: str = "queue://answers") -> list[Any]:
-    """Return its statistics, sent at most once."""
+    """Return the statistics, which arrive at most once."""
     asking, receiving = (
         Peer(broker).ready(container_id=f"{about} {broker._conns}"),
         Peer(broker).ready(container_id="r"),

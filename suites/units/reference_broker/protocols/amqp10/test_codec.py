@@ -1,5 +1,5 @@
-"""The type codec on bytes that are not a value. ``test_codecs_agree`` compares the codec's values
-with those of other codecs."""
+"""The type codec on invalid bytes. ``test_codecs_agree`` compares the codec's values with those of
+other codecs."""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
 """Three AMQP type codecs that share no code read and write the same: the harness's, the reference
 broker's and Proton's.
 
-Handmade vectors are in fixtures/vectors/amqp-types.json, with every known difference. A difference
-that disappears fails here too: then remove its entry. Drawn values cover what nobody thought of.
+Handmade vectors are in fixtures/vectors/amqp-types.json, with every known difference. If a
+difference disappears, a test fails too: then remove its entry. Drawn values cover cases that nobody
+thought of.
 """
 
 import json
@@ -359,13 +360,12 @@ SCALARS: dict[int, st.SearchStrategy[Item]] = {
 """Values of each primitive type, by its widest constructor."""
 SIMPLE: st.SearchStrategy[Item] = st.one_of(st.just(harness.NULL), *SCALARS.values())
 KEYS = st.one_of(ASCII.map(harness.symbol), st.text(max_size=20).map(harness.string))
-"""Keys that differ as Python objects exactly if they differ as values."""
+"""Keys that are different Python objects if and only if they are different values."""
 
 
 def compound(inner: st.SearchStrategy[Item]) -> st.SearchStrategy[Item]:
     lists = st.lists(inner, max_size=6).map(lambda items: Value("list", tuple(items)))
-    # Not unique_by: when it has to draw again, Hypothesis prints the strategy, and warns because it
-    # is long.
+    # Not unique_by: when it must draw again, Hypothesis prints the long strategy with a warning.
     maps = st.lists(st.tuples(KEYS, inner), max_size=5).map(
         lambda pairs: Value(
             "map", tuple({str(key.value): (key, each) for key, each in pairs}.values())
@@ -467,7 +467,7 @@ def test_proton_still_miscounts() -> None:
 @settings(max_examples=300, deadline=None)
 @given(ITEMS, st.data())
 def test_the_broker_refuses_what_the_harness_refuses(what: Item, data: st.DataObject) -> None:
-    """With bytes changed or cut anywhere, both codecs accept the same data, and read the same
+    """Bytes are changed or cut anywhere. Both codecs accept the same data and read the same
     value."""
     raw = bytearray(harness.encode(what))
     at = data.draw(st.integers(0, len(raw) - 1))

@@ -46,8 +46,8 @@ UNTYPED_CHOICES = {
     "session-error",
 }
 UNTYPED_CHOICES |= {"link-error", "transaction-error"}
-"""Restricted types whose choices are symbols that peers may extend, or booleans: they reject
-nothing."""
+"""Restricted types that reject nothing: their choices are booleans, or symbols that peers may
+extend."""
 
 
 def test_every_composite_type_of_the_definition_is_declared_and_no_other() -> None:
@@ -162,7 +162,7 @@ def test_constants() -> None:
 
 
 def test_what_an_archetype_lets_in() -> None:
-    """A field of any type that requires an archetype takes exactly the types that provide it."""
+    """A field that requires an archetype accepts exactly the types that provide it."""
     for archetype in {
         field.requires
         for declared in composite.BY_CODE.values()
@@ -174,7 +174,7 @@ def test_what_an_archetype_lets_in() -> None:
             assert set(composite.REQUIRES_PRIMITIVE[archetype]) == {
                 TYPES[provider]["source"] for provider in providers
             }
-        elif archetype != "global-tx-id":  # which nothing in the definition provides
+        elif archetype != "global-tx-id":  # no type in the definition provides it
             ours = {
                 declared.NAME
                 for declared in composite.BY_CODE.values()

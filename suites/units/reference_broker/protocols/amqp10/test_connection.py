@@ -1,5 +1,5 @@
-"""Headers, SASL, open, close, silence and errors of AMQP connections; and the distinction between
-AMQP and STOMP."""
+"""Headers, SASL, open, close, silence and errors of AMQP connections, and how AMQP is told from
+STOMP."""
 
 from dataclasses import replace
 from typing import Any
@@ -172,9 +172,9 @@ def test_a_connection_that_makes_a_mistake_is_opened_and_closed(
     if opened:
         peer.send(Open(container_id="peer"))
         if b"\0\x53\x10" in data and len(data) > 12:
-            expected = "amqp:illegal-state"  # a second open, whatever it says
+            expected = "amqp:illegal-state"  # a second open, whatever its fields
         elif b"\0\x53\x11" in data or b"\0\x53\x18" in data:
-            return  # begin and close are in their place now
+            return  # begin and close are allowed now
     frames = peer.raw(data)
     kinds = [type(frame.value) for frame in frames]
     assert kinds == ([Close] if opened else [Open, Close])

@@ -1,4 +1,4 @@
-"""Reading frames from bytes however they are split, and performatives from frames."""
+"""Frames are read from bytes split anywhere, and performatives from frames."""
 
 import struct
 from typing import Any

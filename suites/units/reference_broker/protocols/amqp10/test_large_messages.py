@@ -1,5 +1,5 @@
-"""Large AMQP messages: their bodies go to files and are sent unchanged, and STOMP sees their
-content."""
+"""Large AMQP messages: their bodies are stored in files and sent unchanged, and STOMP receives
+their content."""
 
 from dataclasses import replace
 

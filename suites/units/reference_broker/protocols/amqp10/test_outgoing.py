@@ -1,5 +1,5 @@
-"""Links on which the broker sends, in situations that no case covers: odd sources, flows, states,
-deep queues."""
+"""Links on which the broker sends, in situations that no case covers: odd sources, flows and
+states, deep queues."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Well-formed frames in any order with any fields: the broker answers, other connections are not
+"""Valid frames in any order with any fields: the broker answers, other connections are not
 affected, and no message is lost."""
 
 from random import Random
@@ -68,8 +68,8 @@ def test_any_frames_in_any_order(random: Random, count: int, at_once: bool) -> N
 
 
 def _takes(data: bytes) -> bool:
-    """True if these bytes may remove messages: accepted by a state or a default outcome, or sent
-    settled."""
+    """True if these bytes may remove messages: by an accepted state or default outcome, or because
+    the broker sends settled."""
     frames = codec.Reader().feed(codec.protocol_header() + data)
     settled = any(
         isinstance(frame, codec.Frame) and str(frame.get("snd-settle-mode")) == "1"

@@ -1,4 +1,4 @@
-"""In over STOMP, out over AMQP, and back: bodies, headers, properties, durability, priority, ttl,
+"""Messages from STOMP to AMQP and back: bodies, headers, properties, durability, priority, ttl,
 settlement, selectors."""
 
 import uuid

@@ -139,7 +139,7 @@ def test_whoever_gets_credit_while_a_message_is_written_sees_it_afterwards(
 
 
 def test_a_browser_sees_everything_on_pages_and_takes_nothing() -> None:
-    """ARTEMIS-PAGING-4, even beyond what a consumer may read."""
+    """ARTEMIS-PAGING-4. A browser reads even pages that a consumer may not."""
     desk = desk_with(900, read=1000)
     _sent(desk, 60)
     browser = Peer(desk).ready(container_id="browser")

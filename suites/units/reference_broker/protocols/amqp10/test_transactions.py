@@ -79,7 +79,7 @@ def states(frames: list[Frame]) -> list[Any]:
 
 
 def waiting(desk: Desk) -> list[str]:
-    """Return the messages that another consumer would get now, and release them."""
+    """Return the messages that another consumer gets now, and release them."""
     peer = Peer(desk).ready(container_id="looker")
     peer.attach_receiver(
         source=Source(address="q", distribution_mode="copy", capabilities=("queue",))

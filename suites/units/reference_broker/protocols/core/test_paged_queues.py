@@ -18,7 +18,7 @@ COUNT, AHEAD = 12, 3
 
 @pytest.mark.parametrize("settling", ["acknowledge", "acknowledge-one", "expired"])
 def test_a_consumer_without_a_window_gets_all_pages_as_it_settles(settling: str) -> None:
-    """Only its settlements can request more, since its credit is unlimited."""
+    """Its credit is unlimited, so only its settlements can request more."""
     settings = dataclasses.replace(
         paging(500, 1024, max_read_page_messages=AHEAD), acceptors=(CORE,)
     )

@@ -1,5 +1,4 @@
-"""The two kinds of credit in bytes of the reference broker's CORE protocol: of consumers and of
-producers."""
+"""Credit in bytes in the reference broker's CORE protocol, of consumers and of producers."""
 
 import pytest
 
@@ -10,7 +9,7 @@ from brokerproof.reference_broker.settings.settings import AddressSetting, Setti
 from brokerproof.suites.units.drivers.core import CORE, CoreClient, bodies, client, names
 
 HEAD = 12
-"""Bytes of a delivery beyond its producer's charge, besides the 13 of the packet's head."""
+"""Bytes of a delivery beyond its producer's charge, without the 13 of the packet's header."""
 
 
 def sized(cost: int) -> Message:

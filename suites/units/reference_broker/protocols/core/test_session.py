@@ -1,5 +1,5 @@
 """The reference broker's CORE protocol: sessions, queues, messages, transactions, liveness, and
-lying peers."""
+invalid input."""
 
 import json
 from importlib.resources import files
@@ -93,8 +93,8 @@ def test_an_acceptor_knows_core_by_its_first_bytes(protocols: tuple[str, ...]) -
 
 
 def test_artemis_own_client_is_served() -> None:
-    """Bytes of release 2.56.0's client, replayed: sessions, queries, the creation of a queue,
-    credit, messages."""
+    """Replays bytes of release 2.56.0's client: sessions, queries, the creation of a queue, credit,
+    messages."""
     one = CoreClient(Driver(Settings(acceptors=(CORE,))))
     came = [
         packet for vector in VECTORS["java-producer"] for packet in one.feed(bytes.fromhex(vector))
@@ -215,8 +215,8 @@ def test_to_stomp_and_back() -> None:
 
 @pytest.mark.parametrize("side", ["client", "broker"])
 def test_both_codecs_read_the_same_of_a_message_from_artemis(side: str) -> None:
-    """The harness's codec and the broker's share no code; a real Artemis wrote the one's input and
-    understood the other's output."""
+    """The harness's codec and the broker's share no code. A real Artemis wrote the first one's
+    input and understood the other's output."""
     code = BY_NAME["send" if side == "client" else "receive"].code
     data = next(
         packet

@@ -1,5 +1,5 @@
-"""The management API of the reference broker, queried by the harness. Comments give a real
-RabbitMQ's answers."""
+"""The reference broker's management API, queried by the harness. Comments give a real RabbitMQ's
+answers."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -61,8 +61,8 @@ FULL = configured(LIMITED)
     ids=lambda each: f"{each['name']}-{each['version']}",
 )
 def test_messages_of_the_library_are_read_and_written_by_the_broker(vector: dict[str, Any]) -> None:
-    """As the harness's codec reads them, without what the broker rewrites (number, head,
-    bridges)."""
+    """The broker's codec agrees with the harness's, except for fields that the broker rewrites
+    (number, header, bridges)."""
     data, version = bytes.fromhex(vector["octets"]), vector["version"]
     said = MessageFields.read(data[4], Fields(data, 10), version)
     again = said.encode(version, 77, said.redeliveries)

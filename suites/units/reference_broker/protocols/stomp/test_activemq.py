@@ -1,4 +1,4 @@
-"""STOMP on an ActiveMQ-like broker: errors that end nothing, prefetch, NACK, heartbeats,
+"""STOMP on an ActiveMQ-like broker: errors that do not close, prefetch, NACK, heartbeats,
 destinations."""
 
 from dataclasses import replace
@@ -142,8 +142,8 @@ def test_looks_are_computed_as_they_would_be_walked(
     monitor = InactivityMonitor(0, 1, 0, 0)
     monitor.agreed(0, every, first)
     monitor.last_heard = 0
-    # Simulated: each check looks for bytes since the last check, else for a frame since the flag
-    # was cleared, else closes.
+    # Simulates the broker: each check looks for bytes since the last check, else for a frame since
+    # the flag was cleared, else closes.
     events, now = [(0, True)], 0
     end = None
     for gap, is_frame in heard:

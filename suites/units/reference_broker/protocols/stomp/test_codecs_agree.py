@@ -1,9 +1,9 @@
 """Three STOMP codecs that share no code read and write the same: the harness's, the reference
 broker's and stomp.py's.
 
-Handmade vectors are in fixtures/vectors/stomp.json, with every known difference and its reason. A
-difference that disappears fails here too: then remove its entry. Drawn frames cover what nobody
-thought of.
+Handmade vectors are in fixtures/vectors/stomp.json, with every known difference and its reason. If
+a difference disappears, a test fails too: then remove its entry. Drawn frames cover cases that
+nobody thought of.
 """
 
 import json
@@ -51,7 +51,7 @@ def harness_reads(version: str, pieces: list[bytes]) -> Read | str:
 
 
 def broker_reads(version: str, pieces: list[bytes]) -> Read | str:
-    """Read with the broker's parser; refusals are named by the requirement that they cite."""
+    """Read with the broker's parser; return refusals as the requirement that they cite."""
     parser = FrameParser(
         OPENING if version == "opening" else GRAMMARS[VERSIONS[version]], StompLimits()
     )
@@ -169,8 +169,7 @@ def test_a_vector_is_written_as_written_down(
 
 
 def test_every_difference_is_one() -> None:
-    """A recorded difference must differ from its vector; otherwise the entry would be
-    meaningless."""
+    """A recorded difference must differ from its vector; otherwise the entry is meaningless."""
     for vector in VECTORS["read"]:
         for codec, difference in vector.get("differs", {}).items():
             assert difference["why"]
@@ -192,9 +191,9 @@ BODIES = st.binary(max_size=40) | st.sampled_from([b"\0", b"\n\n\0", b"\0SEND\n\
 def sayable(version: str, name: str, value: str) -> bool:
     """True if ``version`` can carry this header so that every reader understands it alike.
 
-    1.0 has no escapes, 1.1 none for a carriage return, and readers may treat one before an end of
-    line as part of it. stomp.py reads escapes in 1.0 and writes none in names, so neither is drawn;
-    the vectors have them.
+    1.0 has no escapes, 1.1 none for a carriage return, and readers may treat a carriage return
+    before a line feed as part of the line end. stomp.py reads escapes in 1.0 and writes none in
+    names, so neither is drawn; the vectors have them.
     """
     excluded = {"1.0": "\n\r:\\", "1.1": "\r", "1.2": ""}[version]
     never_in_names = "\n\r:\\"
@@ -245,14 +244,14 @@ def test_all_read_what_any_wrote(
     wanted = [("SEND", tuple(headers.items()), body) for headers, body in said]
     assert harness_reads(version, pieces) == wanted
     assert broker_reads(version, pieces) == wanted
-    if eols < 2:  # two ends of line in one read cost stomp.py the next frame; see the vectors
+    if eols < 2:  # after two line ends in one read, stomp.py loses the next frame; see the vectors
         assert stomppy_reads(version, pieces) == wanted
 
 
 @settings(deadline=None)
 @given(st.sampled_from(harness.VERSIONS), st.binary(max_size=60))
 def test_the_harness_and_the_broker_survive_any_bytes(version: str, junk: bytes) -> None:
-    """Whatever arrives, both codecs return frames or a refusal, however the bytes are split."""
+    """Both codecs return frames or a refusal, whatever the bytes and their split."""
     stream = b"SEND\n" + junk
     for reads in (harness_reads, broker_reads):
         assert reads(version, [stream]) == reads(

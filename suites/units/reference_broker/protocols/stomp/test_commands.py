@@ -1,4 +1,4 @@
-"""Sessions, commands and refusals in the three versions: bytes in, effects compared."""
+"""Sessions, commands and refusals in the three versions: inputs and their expected effects."""
 
 import re
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""The frame parser: the same frames and refusals for any fragmentation, and never anything else."""
+"""The frame parser: any fragmentation gives the same frames and refusals."""
 
 from itertools import pairwise
 
@@ -151,7 +151,7 @@ def test_refused_frames_that_no_vector_has(grammar: Grammar, data: bytes, requir
     ],
 )
 def test_limits_to_the_byte(data: bytes, ok: bool) -> None:
-    """One below, at, and one above each limit; also for input that never ends
+    """One below, at, and one above each limit, also for input that never ends
     (STOMP12-LIMIT-02)."""
     expected = None if ok else "STOMP12-LIMIT-02"
     assert parse(V12, data, limits=LIMITS)[1] == expected

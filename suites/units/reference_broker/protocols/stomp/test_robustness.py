@@ -1,4 +1,4 @@
-"""Inputs can be replayed, and ended connections leave nothing behind."""
+"""Inputs can be replayed, and closed connections leave no state."""
 
 from random import Random
 

@@ -1,5 +1,5 @@
-"""Durable subscriptions of the reference broker: their single consumer, address and selector, and
-their deletion."""
+"""Durable subscriptions of the reference broker: their single consumer, address, selector and
+deletion."""
 
 import pytest
 

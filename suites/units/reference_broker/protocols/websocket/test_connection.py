@@ -1,4 +1,4 @@
-"""STOMP over WebSocket in the broker: the upgrade, the states of the connection, and its bounded
+"""STOMP over WebSocket in the broker: the upgrade, the connection's states, and its bounded
 memory."""
 
 import pytest
@@ -161,7 +161,7 @@ def test_a_request_that_does_not_come_in_time() -> None:
 
 
 def test_connect_that_does_not_come_in_time() -> None:
-    """The time limit counts from the opening of the connection, also over WebSocket."""
+    """Over WebSocket, too, the time limit runs from the opening of the connection."""
     wire = opened()
     wire.until(10 * NS_PER_S)
     assert [name for name, _ in wire.said] == ["BINARY", "CLOSE"]

@@ -1,5 +1,4 @@
-"""The tables of messages and of waiting, on a handful of frames: the expected result comes
-first."""
+"""The tables of messages and of waiting, on a few frames. The expected result is given first."""
 
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual

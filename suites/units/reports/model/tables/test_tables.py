@@ -1,4 +1,4 @@
-"""The tables, one small frame each: the expected result comes first."""
+"""The tables, each on a small DataFrame. The expected result is given first."""
 
 from typing import Any
 
