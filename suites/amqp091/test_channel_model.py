@@ -142,9 +142,11 @@ class Run:
     )
     consumers: list[Consumer] = field(default_factory=list)
     settled_by: dict[tuple[int, int], str] = field(default_factory=dict)
-    """The requirement by which a message is consumed, by queue and number."""
+    """For each consumed message, by queue and number, the requirement that its redelivery
+    breaks."""
     came_back: dict[tuple[int, int], str] = field(default_factory=dict)
-    """The requirement by which a closed channel returned a message, by queue and number."""
+    """For each message that a closed channel returned, by queue and number, the requirement that
+    demands it."""
     tags: int = 0
     attempts: Counter[tuple[int, int]] = field(default_factory=Counter)
     """How often a message was delivered, by queue and number."""
@@ -555,7 +557,7 @@ def test_channels_do_what_the_model_says(
     the deliveries are those that the model predicts. At the end every unsettled message can be
     received again.
 
-    One scenario: together the requirements are the model.
+    One scenario: the model combines all these requirements.
     """
     with hindrances.hindered(target, hindered_by, target.destination()):
         peer = target.amqp091()

@@ -387,7 +387,7 @@ def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
 
 @case(NOTHING_BEFORE_OK, NOTHING_AFTER_CANCEL, OTHER_CHANNELS_CONTINUE, TAGS, needs={"amqp091"})
 def test_a_consumer_has_a_beginning_and_an_end(target: Bench) -> None:
-    """On a channel with a consumer, a second one starts on a queue with messages: consume-ok
+    """On a channel with a consumer, a second one starts on a queue with messages. consume-ok
     arrives before its deliveries. After basic.recover no delivery tag is reused. After cancel-ok
     the consumer is not notified when its queue is deleted, and after channel.close nothing arrives
     on the channel. One scenario: the life of a consumer."""

@@ -150,7 +150,7 @@ def test_any_octet_is_a_sign_of_life(target: Bench, what: str) -> None:
 @case(HEARTBEATS_DISABLED, needs={"amqp091"})
 @over(examples=2, virtual_s=st.sampled_from([180, 1000]))
 def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: int) -> None:
-    """The client tunes the heartbeat interval to 0: no heartbeat arrives, and the silent connection
+    """The client tunes the heartbeat interval to 0. No heartbeat arrives, and the silent connection
     stays open."""
     peer = target.amqp091(heartbeat=0)
     since = target.now()

@@ -256,7 +256,7 @@ def _at_least_one(target: Bench, peer: Amqp091Peer) -> list[tuple[int, int]]:
 def test_acknowledgements_that_never_come_hold_a_consumer_back(
     target: Bench, kind: Kind, limit: int
 ) -> None:
-    """A consumer at its prefetch acknowledges nothing: it gets no further message, and another
+    """A consumer at its prefetch acknowledges nothing. It gets no further message, and another
     consumer gets the rest."""
     peer = target.amqp091(channels=3)
     queue = kind.queue(target, peer)

@@ -368,7 +368,7 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
 def test_cancelling_leaves_what_was_delivered(
     target: Bench, kind: Kind, held: int, settled: int, multiple: bool, rival: bool
 ) -> None:
-    """A consumer is cancelled while the channel holds its deliveries: no other consumer gets them,
+    """A consumer is cancelled while the channel holds its deliveries. No other consumer gets them,
     they can be acknowledged, and the unacknowledged ones return to the queue when the channel
     closes."""
     peer = target.amqp091(channels=2)

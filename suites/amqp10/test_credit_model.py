@@ -549,7 +549,7 @@ def test_credit_and_window_do_what_the_model_says(
     and the common session window. A drain uses up the credit. At the end nothing is lost or
     duplicated.
 
-    One scenario: together the requirements are the model.
+    One scenario: the model combines all these requirements.
     """
     name = target.fresh_name()
     target.reached(f"at {place}")

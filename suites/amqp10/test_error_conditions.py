@@ -36,7 +36,7 @@ def break_connection(peer: AmqpPeer, kind: str) -> None:
     kind=st.sampled_from(OF_CONNECTIONS),
 )
 def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client provokes a connection error: its condition is in one of the standard's lists, or
+    """A client provokes a connection error. Its condition is in one of the standard's lists, or
     outside the standard's namespace; another connection still works."""
     with bystander(target):
         peer = target.amqp()
@@ -56,8 +56,8 @@ def test_errors_of_connections_have_names_of_the_standard(target: Bench, kind: s
 def test_errors_of_sessions_have_names_of_the_standard(
     target: Bench, handle: int, link: bool
 ) -> None:
-    """A flow or a detach has a handle without a link: the condition that ends the session is in one
-    of the standard's lists, or outside its namespace; another connection still works."""
+    """A flow or a detach names a handle without a link. The session ends with a condition that is
+    in one of the standard's lists, or outside its namespace; another connection still works."""
     with bystander(target):
         peer = target.amqp()
         if link:
@@ -88,7 +88,7 @@ OF_LINKS = (
     kind=st.sampled_from(OF_LINKS),
 )
 def test_errors_of_links_have_names_of_the_standard(target: Bench, kind: str) -> None:
-    """A client provokes a link error: whatever the broker ends, the condition is in one of the
+    """A client provokes a link error. Whatever the broker ends, the condition is in one of the
     standard's lists, or outside its namespace; another connection still works."""
     with bystander(target):
         node = target.node()

@@ -51,7 +51,7 @@ KNOWN = 2**32 - 1
 @case(SIZE_BELOW_8, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=24, size=st.integers(0, 7), type=st.sampled_from([0, 1]))
 def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> None:
-    """A frame has a SIZE below 8: the broker closes with an error; another connection works."""
+    """On a frame with a SIZE below 8 the broker closes with an error; another connection works."""
     with bystander(target):
         peer = target.amqp()
         peer.write(codec.encode_frame(b"", size=size, type=type))
@@ -63,7 +63,7 @@ def test_a_size_below_eight_is_refused(target: Bench, size: int, type: int) -> N
 @case(DATA_OFFSET_BELOW_2, CLOSE_WRITTEN, needs={"amqp"})
 @over(examples=12, doff=st.sampled_from([0, 1]), empty=st.booleans())
 def test_a_data_offset_below_two_is_refused(target: Bench, doff: int, empty: bool) -> None:
-    """A frame has a DOFF below 2: the broker closes with an error; another connection works."""
+    """On a frame with a DOFF below 2 the broker closes with an error; another connection works."""
     with bystander(target):
         peer = target.amqp()
         if empty:

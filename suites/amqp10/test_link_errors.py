@@ -339,7 +339,7 @@ def small_messages(target: Target) -> st.SearchStrategy[Where]:
 def test_a_message_above_the_announced_size_ends_the_link(
     target: Bench, where: Where, beyond: int, settled: bool | None
 ) -> None:
-    """The broker's attach has a max-message-size: a message of up to that size is accepted. A
+    """The broker's attach has a max-message-size. A message of up to that size is accepted. A
     larger one ends the link with message-size-exceeded and is in no queue; another connection still
     works."""
     with bystander(target):

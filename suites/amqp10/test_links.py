@@ -138,7 +138,7 @@ def test_a_closing_detach_is_answered_with_one(
 
 @case(INITIAL_DELIVERY_COUNT, needs={"amqp"})
 def test_the_attach_of_a_sender_has_its_first_delivery_count(target: Bench) -> None:
-    """The client attaches as a receiver: the broker's attach has an initial-delivery-count."""
+    """When the client attaches as a receiver, the broker's attach has an initial-delivery-count."""
     peer = target.amqp()
     link = peer.receiver(target.node())
     assert link.answer is not None
@@ -422,7 +422,7 @@ def test_credit_without_a_count_is_from_the_start(
 def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     target: Bench, start: int, count: int
 ) -> None:
-    """The client's sender begins its delivery-count near 2^32: the broker continues to grant credit
+    """The client's sender begins its delivery-count near 2^32. The broker continues to grant credit
     when the count wraps, and every message is accepted. A ``count`` of 0 means more than twice the
     broker's credit, if the run's effort allows so many. One scenario: the broker must keep count of
     the messages it accepts."""

@@ -304,7 +304,7 @@ def test_a_number_that_keeps_a_broker_busy_works_or_is_refused(
 @case(SESSION_ERROR_ENDS, OPEN_SENT, IDLE_TIMEOUT_REFUSED, needs={"amqp"})
 @over_boundaries
 def test_an_idle_time_out_works_or_is_refused(target: Bench, position: int) -> None:
-    """A client announces a boundary value as its idle-time-out: the broker closes with an error, or
+    """A client announces a boundary value as its idle-time-out. The broker closes with an error, or
     every frame gets its answer and the message arrives; another connection still works."""
     judge(target, FIELDS[IDLE_TIMEOUT].replaced(position), ends_with_reason=IDLE_TIMEOUT_REFUSED)
 
@@ -312,7 +312,7 @@ def test_an_idle_time_out_works_or_is_refused(target: Bench, position: int) -> N
 @case(CREDIT_FORMULA, OPEN_SENT, CLOSE_WRITTEN, needs={"amqp"})
 @over_boundaries
 def test_a_link_credit_works_or_is_refused(target: Bench, position: int) -> None:
-    """A receiver grants a boundary value as its link-credit: the broker refuses it with an error,
+    """A receiver grants a boundary value as its link-credit. The broker refuses it with an error,
     or the message arrives unless the credit is 0; another connection still works."""
     judge(target, FIELDS["flow.link-credit"].replaced(position), CREDIT_FORMULA)
 
@@ -320,7 +320,7 @@ def test_a_link_credit_works_or_is_refused(target: Bench, position: int) -> None
 @case(WINDOW_FORMULA, OPEN_SENT, CLOSE_WRITTEN, needs={"amqp"})
 @over_boundaries
 def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) -> None:
-    """A receiver states a boundary value as its incoming-window: the broker refuses it with an
+    """A receiver states a boundary value as its incoming-window. The broker refuses it with an
     error, or the message arrives unless the window is 0; another connection still works."""
     judge(target, FIELDS["flow.incoming-window"].replaced(position), WINDOW_FORMULA)
 

@@ -54,7 +54,7 @@ FRAMING = "amqp:connection:framing-error"
 
 @case(OPEN_BEFORE_OTHER_FRAMES, FIRST_FRAME_IS_OPEN, OPEN_ON_CHANNEL_0, needs={"amqp"})
 def test_open_is_the_brokers_first_frame(target: Bench) -> None:
-    """The client sends open: the broker's first frame is open, on channel 0."""
+    """After the client's open, the broker's first frame is open, on channel 0."""
     peer = target.amqp()
     assert peer.opened is not None
     for field in ("max-frame-size", "channel-max", "idle-time-out"):

@@ -429,7 +429,8 @@ def test_the_brokers_window_opens_again(
 
 @case(ECHO_ANSWERED, needs={"amqp"})
 def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) -> None:
-    """A flow without a handle sets echo: the broker should answer with a flow of the session."""
+    """To a flow without a handle that sets echo, the broker should answer with a flow of the
+    session."""
     peer = target.amqp()
     peer.flow(echo=True)
     answer = peer.watch_for(frame("flow"), within=QUIET * 10)

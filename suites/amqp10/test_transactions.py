@@ -230,7 +230,7 @@ def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, set
 @over(examples=8, count=st.integers(1, 3))
 def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, count: int) -> None:
     """A receiver accepts messages, settled, in a transaction that is rolled back. It asked for the
-    default-outcome released, and the broker's attach names released or modified: the messages can
+    default-outcome released, and the broker's attach names released or modified. The messages can
     be received again, on the same link or another."""
     node, sent = target.node(), numbered(count)
     fill(target, node, sent)
@@ -389,7 +389,7 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
 
 @case(SETTLED_DECLARE, needs={"amqp", "amqp-transactions"})
 def test_a_settled_declare_ends_the_link(target: Bench) -> None:
-    """For a settled declare no id can be returned: the coordinator should detach with an error."""
+    """A settled declare cannot get an id, so the coordinator should detach with an error."""
     with bystander(target):
         peer = target.amqp()
         coordinator = control(target, peer)

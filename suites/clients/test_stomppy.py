@@ -430,8 +430,8 @@ def test_a_nack_of_one_message_leaves_the_others(target: Bench, version: str) ->
 
 @case(ATOMIC, needs={"transactions"})
 def test_a_transaction_takes_effect_whole_or_not_at_all(target: Bench, version: str) -> None:
-    """stomp.py sends three messages in a transaction: none arrives before COMMIT, all after it.
-    Three in an aborted transaction never arrive."""
+    """stomp.py sends three messages in a transaction. None arrives before COMMIT, all arrive after
+    it. Three in an aborted transaction never arrive."""
     queue = target.destination()
     consumer, producer = target.stomppy(version), target.stomppy(version)
     consumer.subscribe(queue)

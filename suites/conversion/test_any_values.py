@@ -224,25 +224,25 @@ def test_any_message_reaches_a_stomp_consumer(target: Bench) -> None:
 
 @case(BY_AMQP, needs={"stomp-1.2", "amqp"})
 def test_any_message_reaches_an_amqp_consumer(target: Bench) -> None:
-    """A message has a value of any type: it is refused, or arrives over AMQP 1.0."""
+    """A message with a value of any type is refused, or arrives over AMQP 1.0."""
     judge(target, "amqp", BY_AMQP)
 
 
 @case(BY_AMQP091, needs={"stomp-1.2", "amqp091", CONFIRMS})
 def test_any_message_reaches_an_amqp091_consumer(target: Bench) -> None:
-    """A message has a value of any type: it is refused, or arrives over AMQP 0-9-1."""
+    """A message with a value of any type is refused, or arrives over AMQP 0-9-1."""
     judge(target, "amqp091", BY_AMQP091)
 
 
 @case(BY_OPENWIRE, needs={"stomp-1.2", "openwire", "crossing"})
 def test_any_message_reaches_an_openwire_consumer(target: Bench) -> None:
-    """A message has a value of any type: it is refused, or arrives over OpenWire."""
+    """A message with a value of any type is refused, or arrives over OpenWire."""
     judge(target, "openwire", BY_OPENWIRE)
 
 
 @case(BY_CORE, needs={"stomp-1.2", "core", "crossing"})
 def test_any_message_reaches_a_core_consumer(target: Bench) -> None:
-    """A message has a value of any type: it is refused, or arrives over CORE."""
+    """A message with a value of any type is refused, or arrives over CORE."""
     judge(target, "core", BY_CORE)
 
 

@@ -49,7 +49,7 @@ def all_of(target: Bench, peers: list[StompPeer], count: int) -> list[list[bytes
 def test_one_and_only_one_consumer_gets_a_message(
     target: Bench, several: int, count: int, auto: bool
 ) -> None:
-    """Several consumers wait on one queue: each message arrives at exactly one of them."""
+    """Several consumers wait on one queue. Each message arrives at exactly one of them."""
     queue, producer = target.destination(), target.stomp("1.2")
     consumers = [target.stomp("1.2") for _ in range(several)]
     for consumer in consumers:

@@ -449,7 +449,7 @@ def test_sessions_do_what_the_model_says(
     the deliveries are those that the model predicts. At the end, without the interference, every
     unacknowledged message can be received.
 
-    One scenario: the requirements are the model.
+    One scenario: the model combines all these requirements.
     """
     name = queue(target, target.core(), "" if place == MEMORY else target.full_address(place))
     with hindrances.hindered(target, hindered_by, target.destination(name=name)):

@@ -20,7 +20,8 @@ TTL_MS = 10_000
 
 
 def judge_silence(target: Bench, peer: CorePeer, ttl_ms: int) -> None:
-    """Wait for the end of a connection that has fallen silent after a ping, and judge when it came.
+    """Wait for the end of a connection that has fallen silent after a ping, and judge the time of
+    that end.
 
     The broker read the ping at some time between its sending and the answer. A real broker cleans
     up sessions before it closes, so one more check of its connections is allowed.

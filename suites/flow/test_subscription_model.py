@@ -171,9 +171,10 @@ class Run:
     """True after the first SUBSCRIBE."""
     model: QueueModel = field(default_factory=QueueModel)
     settled_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message is consumed, by its number."""
+    """For each consumed message, by number, the requirement that its redelivery breaks."""
     spared_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which the last ACK does not cover a message, by its number."""
+    """For each message that the last ACK must leave unsettled, by number, the requirement that says
+    so."""
     attempts: dict[int, int] = field(default_factory=dict)
 
     def step(self, step: Step) -> None:
@@ -471,7 +472,7 @@ def test_subscriptions_do_what_the_model_says(
     each step they hold the messages that the model predicts. At the end, without the interference,
     every unacknowledged message can be received.
 
-    One scenario: the requirements are the model.
+    One scenario: the model combines all these requirements.
     """
     routing = RoutingType.MULTICAST if place in (TOPIC, DURABLE) else RoutingType.ANYCAST
     limited = place not in (MEMORY, TOPIC, DURABLE)

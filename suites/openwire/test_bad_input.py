@@ -112,7 +112,7 @@ def test_a_command_may_be_as_large_as_both_allow(target: Bench, limit: int, abov
 
 @case(COMMAND_SIZE, needs={OPENWIRE})
 def test_a_connection_that_breaks_off_concerns_nobody_else(target: Bench) -> None:
-    """A client disconnects in the middle of a message: the message is in no queue, and another
+    """A client disconnects in the middle of a message. The message is in no queue, and another
     connection still works."""
     with bystander(target) as other:
         peer, place = target.openwire(), fresh_queue(target)

@@ -179,9 +179,10 @@ class Run:
     model: QueueModel = field(default_factory=QueueModel)
     consumers: list[Consumer] = field(default_factory=list)
     settled_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which a message is consumed, by its number."""
+    """For each consumed message, by number, the requirement that its redelivery breaks."""
     spared_by: dict[int, str] = field(default_factory=dict)
-    """The requirement by which the last acknowledgement does not cover a message, by its number."""
+    """For each message that the last acknowledgement must leave, by number, the requirement that
+    says so."""
     transactions: int = 0
     answered: bool = True
     """False while no answer can arrive."""
@@ -464,7 +465,7 @@ def test_consumers_do_what_the_model_says(
     messages are those that the model predicts. At the end every unacknowledged message can be
     received.
 
-    One scenario: together the requirements are the model.
+    One scenario: the model combines all these requirements.
     """
     name = target.fresh_name()
     ending: list[Step] = [Consume(0, 2), Consume(1, 0), Publish(3), Pull(-1), See(-1, 1)]

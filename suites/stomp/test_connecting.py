@@ -139,7 +139,8 @@ def test_the_server_header_begins_with_a_name(target: Bench, version: str) -> No
 
 @case(HEART_BEAT_HEADER)
 def test_connected_may_carry_heart_beat(target: Bench) -> None:
-    """CONNECT with heart-beat:5000,5000 may be answered with a heart-beat header: two numbers."""
+    """The answer to CONNECT with heart-beat:5000,5000 may have a heart-beat header of two
+    numbers."""
     peer = target.stomp("1.2", heart_beat="5000,5000")
     assert peer.connected is not None
     header = peer.connected.get("heart-beat")
@@ -177,7 +178,7 @@ def test_a_host_nobody_knows_is_taken_or_turned_away(
 
 @case(ADMITTED)
 def test_forty_sessions_at_the_same_time(target: Bench, version: str) -> None:
-    """Forty clients connect and stay connected: each gets CONNECTED, and at the end each session
+    """Forty clients connect and stay connected. Each gets CONNECTED, and at the end each session
     still confirms a frame."""
     peers = []
     for _ in range(40):

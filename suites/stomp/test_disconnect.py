@@ -49,7 +49,7 @@ def test_disconnect_is_confirmed_before_the_connection_ends(target: Bench, versi
 @case(BARE_DISCONNECT)
 def test_disconnect_needs_no_header(target: Bench, version: str) -> None:
     """DISCONNECT without headers, on a connection that holds an unacknowledged message, gets no
-    ERROR and ends the session: the next consumer gets the message."""
+    ERROR and ends the session. The next consumer gets the message."""
     queue, peer = target.destination(), target.stomp(version)
     peer.publish(queue, b"held")
     held(target, peer, queue, 1, "client")

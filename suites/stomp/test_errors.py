@@ -199,7 +199,7 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
 
 @case(CONTENT_TYPE)
 def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) -> None:
-    """Frames that cannot be processed get an ERROR: an ERROR with a body has a content-type."""
+    """Frames that cannot be processed get an ERROR. An ERROR with a body has a content-type."""
     for answer in answers(target, version, receipts=True):
         value = answer.error.get("content-type")
         words = f"the ERROR for {answer.mistake.words} has content-type {value!r}"
@@ -211,7 +211,7 @@ def test_an_error_with_a_body_has_a_content_type(target: Bench, version: str) ->
 
 @case(MIME_TYPE)
 def test_the_content_type_of_an_error_is_a_mime_type(target: Bench, version: str) -> None:
-    """Frames that cannot be processed get an ERROR: any content-type in it is a MIME type."""
+    """Frames that cannot be processed get an ERROR. Its content-type, if any, is a MIME type."""
     for answer in answers(target, version, receipts=True):
         value = answer.error.get("content-type")
         words = f"the ERROR for {answer.mistake.words} has content-type {value!r}"

@@ -135,7 +135,7 @@ def test_any_split_of_a_conversation_gets_the_same_answers(
 
 @case(GRAMMAR)
 def test_a_conversation_octet_by_octet_gets_the_same_answers(target: Bench, version: str) -> None:
-    """A valid conversation arrives byte by byte: every answer is the same as in one piece."""
+    """To a valid conversation byte by byte, every answer is the same as to one piece."""
     speak(target, version, None)
 
 
@@ -149,8 +149,8 @@ def test_a_conversation_octet_by_octet_gets_the_same_answers(target: Bench, vers
 def test_frames_may_follow_each_other_at_once_or_after_ends_of_line(
     target: Bench, version: str, count: int, gaps: list[int]
 ) -> None:
-    """SENDs are sent in one write with zero, one, several or very many line ends between them: more
-    than the largest frame has bytes. Each gets its RECEIPT and each message arrives."""
+    """SENDs are sent in one write with zero, one, several or very many line ends between them, more
+    than a frame may have bytes. Each gets its RECEIPT and each message arrives."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)
     ends = LINE_ENDS[version]
@@ -372,7 +372,7 @@ SERVER_COMMANDS = {"1.0": "STOMP10-FRAME-07"}
 def test_what_the_server_sends_obeys_the_grammar(target: Bench, version: str) -> None:
     """A client provokes CONNECTED, RECEIPT, MESSAGE and ERROR with every special character in its
     headers and receipt ids. Each header line of the answers follows the grammar of the version. One
-    scenario: the sentences describe the same bytes."""
+    scenario: the requirements describe the same bytes."""
     peer = target.peer(version)
     received = tap(peer)
     peer.connect(target.connect_headers(version))

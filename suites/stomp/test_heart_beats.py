@@ -148,8 +148,8 @@ def _connected_at(target: Bench, peer: StompPeer) -> Instant:
 @case(SERVER_BEATS, AT_LEAST_EVERY, BEAT_IS_EOL, needs={"heart-beat"})
 @over(examples=60, cy=periods(500, 1000, 1500))
 def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> None:
-    """CONNECT asks for a heartbeat every cy ms: while the server sends no frames, line ends arrive
-    at least every max(sx, cy) ms. One scenario: the sentences describe the same heartbeats."""
+    """CONNECT asks for a heartbeat every cy ms. While the server sends no frames, line ends arrive
+    at least every max(sx, cy) ms. One scenario: the requirements describe the same heartbeats."""
     peer = target.stomp(version, heart_beat=f"0,{cy}")
     sx, _ = answered(peer)
     if sx == 0:

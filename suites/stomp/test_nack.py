@@ -95,8 +95,9 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
 def test_in_mode_client_individual_a_nack_covers_one_message(
     target: Bench, version: str, count: int, which: int
 ) -> None:
-    """In client-individual mode one of several messages is refused. The rest stay unsettled: the
-    first can be acknowledged, and after a connection loss the next consumer gets what remains."""
+    """In client-individual mode one of several messages is refused. The others stay unsettled: the
+    first can be acknowledged, and after a connection loss the next consumer gets the remaining
+    ones."""
     which %= count
     queue, consumer = target.destination(), target.stomp(version)
     sent = numbered(count)

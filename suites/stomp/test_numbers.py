@@ -218,7 +218,7 @@ def test_a_number_of_connect_works_or_is_refused(target: Bench, name: str, posit
     """A CONNECT with a boundary value in its heart-beat header is refused with ERROR, or answered
     with CONNECTED and the session works; another connection is still served.
 
-    One scenario: the stage at which it ends decides which sentence it breaks."""
+    One scenario: the stage at which it ends decides which requirement it breaks."""
     judge(target, NumberField("CONNECT", name, *ANY).replaced(position))
 
 
@@ -238,5 +238,5 @@ def test_a_number_of_subscribe_works_or_is_refused(target: Bench, name: str, pos
     """A SUBSCRIBE with a boundary value in a header is refused with ERROR, or its RECEIPT and
     messages arrive; another connection is still served.
 
-    One scenario: the stage at which it ends decides which sentence it breaks."""
+    One scenario: the stage at which it ends decides which requirement it breaks."""
     judge(target, NumberField("SUBSCRIBE", name, *ANY).replaced(position))

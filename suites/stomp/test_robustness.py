@@ -58,7 +58,7 @@ def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
 def test_others_do_not_notice_malformed_frames(
     target: Bench, version: str, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Several connections send malformed frames, split anywhere: an older connection still gets its
+    """Several connections send malformed frames, split anywhere. An older connection still gets its
     RECEIPTs and MESSAGEs, and a new one is admitted and served."""
     bystander = Bystander(target, version)
     misbehave(target, version, wrong, where)

@@ -269,8 +269,8 @@ def test_the_names_of_group_and_user_id_are_known(
 @case(NAMES, needs=NEEDS)
 @over(examples=25, size=st.sampled_from([1, 100, 5000, 20_000]))
 def test_the_size_of_a_message_is_known(target: Bench, size: int) -> None:
-    """A selector compares AMQSize: a message is selected if its body has at least the given size,
-    but not if that size is more than twice the body and ten thousand bytes above it."""
+    """A selector compares AMQSize. "At least the size of the body" selects a message; "more than
+    twice that size plus ten thousand bytes" does not."""
     topic = target.destination(RoutingType.MULTICAST)
     consumer, producer = target.stomp("1.2"), target.stomp("1.2")
     listen(consumer, topic, f"AMQSize >= {size}", "fits")
@@ -403,7 +403,7 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
 def test_a_queue_keeps_what_nobody_selects(
     target: Bench, colors: str, selected: list[str], early: bool
 ) -> None:
-    """Consumers with selectors share a queue: each gets the messages it selects, in order and once;
+    """Consumers with selectors share a queue. Each gets the messages it selects, in order and once;
     the others remain, in order, for a consumer without a selector. One scenario: they can be
     checked only after the selective consumers."""
     queue, producer = target.destination(), target.stomp("1.2")
@@ -460,7 +460,7 @@ def test_a_queue_keeps_what_nobody_selects(
 def test_what_a_selective_consumer_held_comes_back_to_its_place(
     target: Bench, count: int, held: int, lost: bool
 ) -> None:
-    """A consumer with a selector leaves with unsettled messages: the next consumer with that
+    """A consumer with a selector leaves with unsettled messages. The next consumer with that
     selector gets them all, oldest first, and the unselected messages keep their order."""
     queue, producer, first = target.destination(), target.stomp("1.2"), target.stomp("1.2")
     first.subscribe(queue, ack="client-individual", headers={"selector": "color = 'red'"})

@@ -110,7 +110,7 @@ def test_stomppy_speaks_over_tls(target: Bench, form: str) -> None:
 
 @case(SSL, WEBSOCKET, needs={"tls-fixtures", "websocket"})
 def test_websocket_over_tls(target: Bench) -> None:
-    """A client upgrades to WebSocket over TLS (wss): its STOMP session works."""
+    """A client upgrades to WebSocket over TLS (wss), and its STOMP session works."""
     requirements = (SSL, WEBSOCKET)
     to = target.destination()
     socket = target.websocket(acceptor=MAY)

@@ -53,7 +53,7 @@ COVERS_ONE = {"1.1": "STOMP11-SUB-11", "1.2": "STOMP12-SUB-13"}
 def test_what_was_sent_in_a_transaction_appears_with_its_commit(
     target: Bench, version: str
 ) -> None:
-    """Three messages are sent in a transaction: none arrives before COMMIT, although a message sent
+    """Three messages are sent in a transaction. None arrives before COMMIT, although a message sent
     outside does, and all arrive after it."""
     queue, consumer, producer = target.destination(), target.stomp(version), target.stomp(version)
     consumer.subscribe(queue)
@@ -389,7 +389,8 @@ def test_what_an_abort_gave_back_can_be_acknowledged(target: Bench, version: str
 @pytest.mark.parametrize("end", ["COMMIT", "ABORT"])
 def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: str) -> None:
     """A message is acknowledged in a transaction and the connection is lost, with or without
-    COMMIT. The vendor documents that such an ACK is ignored: the next consumer gets the message."""
+    COMMIT. The vendor documents that such an ACK is ignored, so the next consumer gets the
+    message."""
     if RECONFIGURABLE in target.capabilities:
         overrides: Overrides = {"broker": {"stomp_transactional_acks_ignored": True}}
         target = Bench(

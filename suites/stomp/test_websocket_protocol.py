@@ -298,7 +298,7 @@ def _misdeed(
     reason=st.text(max_size=20),
 )
 def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, reason: str) -> None:
-    """The client sends Close while messages arrive: the server answers with a Close, sends no data
+    """The client sends Close while messages arrive. The server answers with a Close, sends no data
     after it, and closes the connection; unacknowledged messages go to the next consumer. One
     scenario: the requirements describe one exchange."""
     to = target.destination()

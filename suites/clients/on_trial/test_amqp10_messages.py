@@ -201,7 +201,7 @@ def test_deliveries_are_named_and_unsettled(target: Bench) -> None:
 
 @case(SETTLED, needs=TRIAL)
 def test_deliveries_of_a_settled_link_are_settled(target: Bench) -> None:
-    """Three messages of a link whose sender settles are settled."""
+    """On a link with a settling sender, three messages are settled."""
     judge_transfers(target, "settled", SETTLED)
 
 

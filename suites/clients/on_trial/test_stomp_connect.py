@@ -106,8 +106,8 @@ def test_connect_is_not_escaped(target: Bench, version: str) -> None:
 @case(HEART_BEAT_FORM, CAN_SEND, WANTS, needs=TRIAL | {"heart-beat"})
 def test_the_heart_beats_that_were_asked_for_are_announced(target: Bench, version: str) -> None:
     """An application asks its client to send heartbeats every 400 ms and to request them every 700
-    ms. The client's heart-beat header is two numbers: at most 400, since it must not promise less,
-    and 700."""
+    ms. The client's heart-beat header is two numbers: at most 400, since a larger one would promise
+    fewer heartbeats, and 700."""
     first = target.stomp_client(version).dial(heart_beat=(400, 700))
     value = first.get("heart-beat") or ""
     numbers = value.split(",")

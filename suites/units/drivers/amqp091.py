@@ -77,7 +77,7 @@ class Driver:
         return self._conns
 
     def watch(self, conn: int) -> None:
-        """Read what the broker sends on ``conn`` as AMQP 0-9-1."""
+        """Decode the broker's output on ``conn`` as AMQP 0-9-1."""
         self._streams[conn] = Stream()
         self._got[conn] = []
 
