@@ -45,9 +45,8 @@ def judge_connections(
     arrives: str,
     confirmed: str | None = None,
 ) -> None:
-    """Open at most ``most`` connections; each sends a message to a queue. The requirement
-    ``arrives`` judges that these messages reach the oldest connection, ``confirmed`` that they are
-    confirmed."""
+    """Open at most ``most`` connections; each sends a message to a queue. Judge by ``arrives`` that
+    these messages reach the oldest connection, and by ``confirmed`` that they are confirmed."""
     name, count = target.fresh_name(), amounts.at(target, position, least=1, most=most)
     clients = [client(target, name) for _ in range(count)]
     target.used_amount("connections", count)

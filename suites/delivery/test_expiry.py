@@ -16,7 +16,7 @@ TTL_ENDS = "AMQP10-MSG-16"
 INSTANT_ENDS = "ARTEMIS-EXPIRY-1"
 
 MINUTE = 60_000
-"""In milliseconds."""
+"""Milliseconds."""
 MOST = 2**32 - 1
 """The longest ttl of AMQP 1.0, in milliseconds: 49 days."""
 

@@ -53,8 +53,7 @@ COMMIT, ABORT, LOST = "COMMIT", "ABORT", "lost connection"
 RED, BLUE = "colour = 'red'", "colour = 'blue'"
 COUNT = 9
 AGING, ROUND = seconds(900), seconds(50)
-"""Number of rounds, in each of which the client sends, for which deliveries and transactions stay
-open."""
+"""Deliveries and transactions stay open for this many rounds; the client sends in each."""
 
 
 class Scene:

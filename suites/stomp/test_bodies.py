@@ -314,7 +314,7 @@ def test_a_body_of_subscribe_is_ignored_in_1_0(target: Bench) -> None:
 
 @case(NO_BODY)
 def test_connected_and_receipt_have_no_body(target: Bench, version: str) -> None:
-    """Neither CONNECTED nor any RECEIPT for a client's frames has a body."""
+    """Neither CONNECTED nor any RECEIPT has a body."""
     peer, to = target.stomp(version), target.destination()
     assert peer.connected is not None
     receipts: list[Frame] = [] if version == "1.0" else [peer.connected]

@@ -135,7 +135,7 @@ def test_any_split_of_a_conversation_gets_the_same_answers(
 
 @case(GRAMMAR)
 def test_a_conversation_octet_by_octet_gets_the_same_answers(target: Bench, version: str) -> None:
-    """To a valid conversation byte by byte, every answer is the same as to one piece."""
+    """A valid conversation sent byte by byte gets the same answers as in one piece."""
     speak(target, version, None)
 
 

@@ -44,8 +44,8 @@ class Amqp10Client(Client):
         self._delivery = 0
         self._credit = self._granted = self._received = 0
         self._units: deque[tuple[Callable[[bytes], None], str]] = deque()
-        """Queued transactions, the first of them in progress, and in order the sends between them,
-        which have no reference here and need no id."""
+        """Queued transactions, the first in progress, and sends between them. A plain send has no
+        reference here ("") and needs no transaction id."""
         self.write(amqp.protocol_header())
         opening = {"container-id": name, "hostname": "h", "max-frame-size": 65536}
         window = {"next-outgoing-id": 0, "incoming-window": 2**31 - 1, "outgoing-window": 2**31 - 1}
