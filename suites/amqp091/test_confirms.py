@@ -221,7 +221,7 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
 @case(TX_NOT_SELECTED, needs={"amqp091"})
 @over(examples=2, name=st.sampled_from(["tx.commit", "tx.rollback"]))
 def test_only_transactional_channels_have_transactions(target: Bench, name: str) -> None:
-    """tx.commit or tx.rollback on a channel without tx.select is an exception, 406
+    """tx.commit or tx.rollback on a channel without tx.select is refused with 406
     PRECONDITION_FAILED."""
     peer = target.amqp091()
     peer.send(name, channel=1)

@@ -197,8 +197,8 @@ def test_an_exchange_stays_what_it_was_declared(target: Bench, other: str) -> No
 
 @case(EXCHANGE_NAME_RESERVED, EXCHANGE_TYPE_UNKNOWN, needs={"amqp091"})
 def test_names_and_types_that_cannot_be(target: Bench) -> None:
-    """A new exchange named amq.* is an exception, 403 ACCESS_REFUSED. An unknown type closes the
-    connection with 503 COMMAND_INVALID."""
+    """Declaring a new exchange named amq.* is refused with 403 ACCESS_REFUSED. An unknown type
+    closes the connection with 503 COMMAND_INVALID."""
     peer = target.amqp091()
     peer.send(
         "exchange.declare", {"exchange": f"amq.{target.fresh_name()}", "type": "direct"}, channel=1

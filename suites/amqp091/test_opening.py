@@ -98,7 +98,7 @@ def test_another_header_is_answered_with_one_that_is_spoken(target: Bench, data:
 @case(MECHANISM_NOT_OFFERED, needs={"amqp091"})
 def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
     """start-ok with a mechanism that connection.start does not name closes the connection. The
-    server sends nothing before."""
+    server sends nothing first."""
     peer = target.amqp091_peer()
     start = peer.start()
     target.control(
@@ -214,8 +214,8 @@ def test_a_virtual_host_that_does_not_exist_is_refused(target: Bench) -> None:
     ),
 )
 def test_methods_in_the_wrong_state_end_it(target: Bench, after: str, name: str) -> None:
-    """A method out of turn before connection.open closes the connection without open-ok, although
-    the methods due follow."""
+    """A method out of turn before connection.open closes the connection without open-ok, even if
+    the expected methods follow."""
     peer = target.amqp091_peer()
     peer.start()
     due = {

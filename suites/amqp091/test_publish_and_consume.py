@@ -303,7 +303,7 @@ def test_the_server_names_consumers(target: Bench, tags: list[tuple[str, int]]) 
 @over(examples=2, first=st.booleans())
 def test_an_exclusive_consumer_is_alone(target: Bench, first: bool) -> None:
     """Two consumers are on separate connections, and one is exclusive. The second basic.consume is
-    an exception, 403 ACCESS_REFUSED; after the first is cancelled, an exclusive one is accepted."""
+    refused with 403 ACCESS_REFUSED; after the first is cancelled, an exclusive one is accepted."""
     peer, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
     peer.declare(queue)

@@ -130,8 +130,8 @@ def test_a_queue_stays_what_it_was_declared(target: Bench, other: str) -> None:
     gone=st.booleans(),
 )
 def test_exclusive_queues_belong_to_a_connection(target: Bench, name: str, gone: bool) -> None:
-    """Using another connection's exclusive queue is an exception, 405 RESOURCE_LOCKED. The queue
-    is deleted when its own connection ends, cleanly or not."""
+    """Use of another connection's exclusive queue is refused with 405 RESOURCE_LOCKED. The queue is
+    deleted when its own connection ends, cleanly or not."""
     owner, other = target.amqp091(), target.amqp091()
     queue = target.fresh_name()
     owner.declare(queue, exclusive=True)
@@ -188,7 +188,7 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(target: Bench, way: st
 
 @case(QUEUE_NAME_RESERVED, needs={"amqp091"})
 def test_names_that_begin_with_amq_are_reserved(target: Bench) -> None:
-    """queue.declare of a new queue named amq.* is an exception, 403 ACCESS_REFUSED."""
+    """queue.declare of a new queue named amq.* is refused with 403 ACCESS_REFUSED."""
     peer = target.amqp091()
     peer.send("queue.declare", {"queue": f"amq.{target.fresh_name()}"}, channel=1)
     record_close(target, peer, "amqp091.reserved-queue-name")
@@ -260,7 +260,7 @@ def test_a_method_without_a_name_is_about_the_last_queue(
 ) -> None:
     """queue.bind and queue.purge without a name refer to the queue declared last on the channel;
     queue.bind without a name and a key uses that queue's name as its key. On a channel that has
-    declared none they are exceptions, 404 NOT_FOUND."""
+    declared none they are refused with 404 NOT_FOUND."""
     peer = target.amqp091(channels=2)
     queue_of(peer)
     queue, exchange = kind.queue(target, peer), exchange_of(target, peer, "direct")

@@ -419,8 +419,8 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
 ) -> None:
     """A receiver's attach has a max-message-size, and smaller messages and then a larger one are
     due. The smaller ones arrive. Then the broker ends the link with message-size-exceeded; if it
-    sends the message nevertheless, the receiver does. Another link gets the large message, and any
-    messages that the first link only copied (distribution-mode copy).
+    sends the message nevertheless, the receiver ends the link. Another link gets the large message,
+    and any messages that the first link only copied (distribution-mode copy).
 
     One scenario: the broker's choice decides which requirement the end of the link shows.
     """

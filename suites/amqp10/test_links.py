@@ -101,8 +101,8 @@ def test_links_of_one_name_in_two_containers_keep_apart(target: Bench) -> None:
 def test_a_closing_detach_is_answered_with_one(
     target: Bench, role: bool, used: bool, error: bool
 ) -> None:
-    """A link is detached with closed, with an error or without, used or not. The broker's detach
-    has closed set, and name and handle can be reused."""
+    """A client detaches a link with closed set, with an error or without, used or not. The broker's
+    detach has closed set too, and name and handle can be reused."""
     node = target.node()
     peer = target.amqp()
     if used:

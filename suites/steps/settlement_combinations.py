@@ -53,7 +53,7 @@ COMMIT, ABORT, LOST = "COMMIT", "ABORT", "lost connection"
 RED, BLUE = "colour = 'red'", "colour = 'blue'"
 COUNT = 9
 AGING, ROUND = seconds(900), seconds(50)
-"""Deliveries and transactions stay open for this many rounds; the client sends in each."""
+"""Deliveries and transactions stay open for AGING; the client sends something every ROUND."""
 
 
 class Scene:

@@ -254,7 +254,7 @@ def test_the_first_of_several_content_lengths_counts(target: Bench, version: str
 def test_a_receipt_may_be_asked_for_under_any_value(
     target: Bench, version: str, value: str
 ) -> None:
-    """A frame's receipt header has an arbitrary value: RECEIPT has that value as its receipt-id."""
+    """For a receipt header with an arbitrary value, RECEIPT has that value as its receipt-id."""
     asked = _plain(value) if version == "1.0" else value
     producer, _, to = connected(target, version)
     producer.send("BEGIN", {"transaction": producer.transaction, "receipt": f"{asked}1"})
