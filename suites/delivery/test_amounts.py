@@ -83,7 +83,7 @@ def test_a_history_of_any_length_is_conserved(
     ends: tuple[str, str],
     place: str,
 ) -> None:
-    """Any number of messages passes through a queue, from one protocol to another, in one write and
+    """Any number of messages pass through a queue, from one protocol to another, in one write and
     in transactions, while consumers settle any number of them at a time and leave while they hold
     more. Each arrives once, in its producer's order. One scenario: the requirements constrain one
     history."""
@@ -97,7 +97,7 @@ def test_a_history_of_any_length_is_conserved(
 def test_a_history_of_amqp091_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
-    """Any number of messages passes through an AMQP 0-9-1 queue, with confirms if supported, and in
+    """Any number of messages pass through an AMQP 0-9-1 queue, with confirms if supported, and in
     transactions, while consumers acknowledge with multiple and leave. Each arrives once and in its
     channel's order. One scenario: the requirements constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
@@ -113,8 +113,8 @@ def test_a_history_of_amqp091_of_any_length_is_conserved(
 def test_a_history_of_openwire_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool, producer: str
 ) -> None:
-    """Any number of messages passes through an ActiveMQ queue while consumers acknowledge ranges of
-    messages and leave. Each arrives until it is acknowledged, in its producer's order."""
+    """Any number of messages pass through an ActiveMQ queue while consumers acknowledge ranges of
+    messages and leave. Each is delivered until it is acknowledged, in its producer's order."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, OPENWIRE, (producer, "openwire"), plan)
 
@@ -268,7 +268,7 @@ def test_a_window_is_as_wide_after_any_number_of_settlements(target: Bench, posi
 @case("AMQP10-TXN-06", needs={"amqp-transactions"})
 @amounts.over_amounts(examples=10)
 def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -> None:
-    """Any number of transactions is open at a time, with one message each. Every other one is
+    """Any number of transactions are open at a time, with one message each. Every other one is
     committed and the rest are rolled back. Exactly the messages of the committed ones arrive."""
     count = amounts.at(target, position, least=2, most=600)
     peer, node = target.amqp(), target.node()

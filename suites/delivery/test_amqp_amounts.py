@@ -57,7 +57,7 @@ UNSETTLED = 0
 def test_a_history_of_amqp_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
-    """Any number of messages passes through a queue, also in transactions, while receivers accept
+    """Any number of messages pass through a queue, also in transactions, while receivers accept
     any number of them with one disposition and leave. Each arrives, and not again once it is
     accepted. One scenario: the requirements constrain one history."""
     # Messages that a broker sent settled may be lost with their connection.
@@ -131,7 +131,7 @@ def test_any_number_of_receivers_shares_a_queue(
 ) -> None:
     """Any number of receivers on a few connections hold credit for a few messages each. No message
     goes to two of them, and undelivered messages are available once the receivers have left. One
-    scenario: the messages held and those left are all messages."""
+    scenario: held and remaining messages must add up to all."""
     node = target.node()
     peers = [target.amqp() for _ in range(connections)]
     begun = peers[0].session.answer

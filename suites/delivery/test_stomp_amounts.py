@@ -49,7 +49,7 @@ CONNECTIONS = 200
 def test_a_history_of_stomp_of_any_length_is_conserved(
     target: Bench, version: str, position: int, stride: int, comers: int, lost: bool, narrow: bool
 ) -> None:
-    """Any number of messages passes through a queue, also in transactions, while consumers settle
+    """Any number of messages pass through a queue, also in transactions, while consumers settle
     any number of them with one ACK and leave. Each arrives, and not again once it is acknowledged.
     One scenario: the requirements constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
@@ -59,7 +59,7 @@ def test_a_history_of_stomp_of_any_length_is_conserved(
 @case({version: (RECEIPT[version], ARRIVES[version]) for version in RECEIPT}, needs={"anycast"})
 @amounts.over_amounts(examples=2)
 def test_any_number_of_receipts_is_sent(target: Bench, version: str, position: int) -> None:
-    """Any number of SENDs is sent in one write, each with a receipt. Each gets its RECEIPT, once,
+    """Any number of SENDs are sent in one write, each with a receipt. Each gets its RECEIPT, once,
     and a consumer gets each message. One scenario: confirmed messages must arrive."""
     count = amounts.at(target, position, least=1, piped=True)
     peer, to = target.stomp(version), target.destination()

@@ -74,8 +74,8 @@ def test_a_send_without_room_fails_at_once(
     target: Bench, protocol: str, gap: int, sizes: list[int]
 ) -> None:
     """A queue is filled to its limit or slightly below or above. Below the limit it accepts one
-    more message; from the limit on it refuses it immediately, with the reason. The connection
-    continues."""
+    more message; from the limit on it refuses the message immediately, with the reason. The
+    connection continues."""
     statistics, producer, to = target.statistics(), PRODUCERS[protocol](target), place(target, "vm")
     data = Scale(target, producer, statistics).bodies(to.policy.memory_limit + gap, sizes)
     for size in data:

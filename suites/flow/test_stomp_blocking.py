@@ -68,8 +68,8 @@ def test_a_producer_waits_from_the_very_octet(target: Bench, gap: int, sizes: li
 def test_a_burst_does_not_get_past_the_limit(
     target: Bench, producers: int, size: int, receipts: bool
 ) -> None:
-    """Producers send far more than the address can hold without waiting. It exceeds its limit by at
-    most one message, and every message arrives once, in its producer's order."""
+    """Without waiting, producers send far more than the address can hold. It exceeds its limit by
+    at most one message, and every message arrives once, in its producer's order."""
     to, admin = small_addresses.destination(target, "block"), target.admin()
     weight = small_addresses.Scale(target, admin, to).weight(size)
     peers = [target.stomp() for _ in range(producers)]
