@@ -482,7 +482,7 @@ def test_texts_stand_out_from_what_is_behind_them(
 
 
 def test_what_is_out_of_sight_is_told_all_the_same(full: Path, browser: Browser) -> None:
-    """Documents of the matrix outside the window are laid out once the browser is idle; then a
+    """The browser lays out the parts of the matrix outside the window once it is idle; then a
     screen reader can see them."""
     browser.look(height=500)
     index(browser, full)

@@ -303,7 +303,7 @@ def test_any_number_of_amqp_transactions_is_open(target: Bench, position: int) -
 def test_a_subscription_lags_by_any_number_of_messages(
     target: Bench, position: int, stride: int
 ) -> None:
-    """Two subscriptions of a topic grant no credit while any number of messages is sent, and later
+    """Two subscriptions of a topic grant no credit while any number of messages are sent, and later
     grant some at a time. Each gets all messages in order."""
     count, step = amounts.at(target, position, least=1), amounts.at(target, stride, least=20)
     node, peer, producer = target.node(RoutingType.MULTICAST), target.amqp(), target.amqp()

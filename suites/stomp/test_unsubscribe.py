@@ -247,7 +247,7 @@ def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str
 def test_what_a_short_subscription_never_got_remains(
     target: Bench, version: str, position: int
 ) -> None:
-    """Any number of messages waits in a queue; SUBSCRIBE, in each mode, and UNSUBSCRIBE arrive in
+    """Any number of messages wait in a queue; SUBSCRIBE, in each mode, and UNSUBSCRIBE arrive in
     one write. The next consumer gets each message that this subscription did not get. Where a
     broker does not redeliver messages held at UNSUBSCRIBE, only mode auto is judged."""
     returns = unsettled_comes_back(target, version, INDIVIDUAL[version], leaves=True)

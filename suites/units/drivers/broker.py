@@ -76,7 +76,7 @@ class ClockedBroker:
         return self.note(self.broker.handle(self.now, PeerGone(conn, CloseHow.EOF)))
 
     def at(self, now: Instant) -> list[Effect]:
-        """Fire the timer at ``now``, whatever was due earlier."""
+        """Fire the timer once, at ``now``, even if earlier deadlines were due."""
         self.now = now
         return self.note(self.broker.handle(now, TimerFired()))
 

@@ -191,7 +191,7 @@ class FloodingFrom(Relay):
 
 
 class FloodingWithOneFrameFrom(FloodingFrom):
-    """Does the same, but sends one endless body."""
+    """Sends one endless body on every connection once ``requests`` requests have arrived."""
 
     flood = b"MESSAGE" * 1000
 

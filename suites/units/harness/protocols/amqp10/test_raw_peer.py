@@ -227,7 +227,7 @@ def test_an_unmet_proof_is_a_violation_and_a_met_one_a_finding(bench: Bench) -> 
 
 def test_flows_do_not_disturb_silence(bench: Bench) -> None:
     peer = bench.amqp()
-    peer.sender(bench.node())  # credit comes
+    peer.sender(bench.node())  # credit arrives
     peer.expect_nothing(for_=ms(100))
     with pytest.raises(ControlFailed, match="expected no flow"):
         peer.expect_nothing(for_=ms(100), of=frame("flow"))
