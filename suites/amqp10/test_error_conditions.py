@@ -71,8 +71,7 @@ def test_errors_of_sessions_have_names_of_the_standard(
 
 
 MUCH = 5000
-"""The most credit that a case can use up in reasonable time; some brokers grant tens of
-thousands."""
+"""The most credit that a case uses up in reasonable time; some brokers grant tens of thousands."""
 OF_LINKS = (
     "a source without address",
     "a tag that is too long",

@@ -387,7 +387,7 @@ def kind(problem: str) -> str:
 
 
 def shorter(setting: Setting, events: Sequence[Event], problem: str) -> list[Event]:
-    """Return ever fewer events that still end in a problem of the same kind."""
+    """Return fewer events that still end in a problem of the same kind."""
     kept = list(events)
     size = max(1, len(kept) // 2)
     tries = 300

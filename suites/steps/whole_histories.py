@@ -63,7 +63,7 @@ class Sentences:
     shared: str | None = None
     """The requirement that nobody else gets what a consumer holds; None: ``once`` covers it."""
     returns: bool = True
-    """False: a lost consumer's messages must return only if one returned before."""
+    """If False, a lost consumer's messages must return only if one has returned before."""
 
     @property
     def ids(self) -> tuple[str, ...]:

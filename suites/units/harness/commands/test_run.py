@@ -123,7 +123,7 @@ def test_a_wrong_target_file_is_named(tmp_path: Path, text: str, words: str) -> 
 def test_a_target_that_names_a_case_that_does_not_exist_is_refused(
     tmp_path: Path, how: tuple[str, ...]
 ) -> None:
-    """Otherwise nothing would be judged, unnoticed."""
+    """Otherwise a run would silently judge nothing."""
     text = 'kind = "address"\nprofile = "stomp"\nendpoints = { stomp = "127.0.0.1:1" }\n'
     named = 'cases = ["stomp.no.such[1.2]"]\nothers_judged_on = "artemis"\n'
     (tmp_path / "my.target.toml").write_text(text + named)

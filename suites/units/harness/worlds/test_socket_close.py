@@ -261,8 +261,8 @@ def judged(
     held: bool,
     way: str = "linger",
 ) -> tuple[Seen, str | None]:
-    """Return the bench's finding about a broker that sent ``size`` bytes and no ERROR; if reading
-    was ``held``, the bytes waited."""
+    """Return the bench's finding about a broker that sent ``size`` bytes and no ERROR; with
+    ``held``, the bytes first wait unread."""
     target = kind(target_file.load("stomp://127.0.0.1:1").identity)
     target.endpoints = {"stomp": broker.address}
     bench = Bench(target, ("STOMP12-ERR-02",), label="reset")

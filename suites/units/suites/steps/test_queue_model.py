@@ -1,4 +1,4 @@
-"""The model of a queue: old places, strangers, and faults of order."""
+"""The queue model: returned messages, unexpected messages, and faults of order."""
 
 import pytest
 
