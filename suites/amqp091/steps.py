@@ -187,8 +187,8 @@ def others_work(target: Bench) -> None:
 
 
 def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
-    """The connection must end without open-ok, with or without connection.close. Brokers limit a
-    handshake to ten seconds (RabbitMQ's handshake_timeout) and then end it anyway."""
+    """Judge that the connection ends without open-ok, with or without connection.close. Brokers
+    limit a handshake to ten seconds (RabbitMQ's handshake_timeout) and then end it anyway."""
     longer = PATIENCE + seconds(5)
     closed = target.wait_until(lambda: peer.ended is not None or _connection_closed(peer), longer)
     opened = any(reply.name == "connection.open-ok" for reply in peer.inbox)

@@ -7,7 +7,7 @@ import pytest
 from brokerproof.harness.worlds.resident_memory import give_back, resident_bytes
 
 PIECE = 64 * 1024
-"""Bytes: small enough to be in a heap, between others."""
+"""Bytes of a piece: small enough to be allocated in a heap, between others."""
 PIECES = 1600
 
 

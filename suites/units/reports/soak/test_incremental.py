@@ -117,7 +117,8 @@ def test_the_judges_of_a_soak_need_a_core_besides_its_drivers() -> None:
 
 
 def test_the_rehearsal_has_two_messages_that_came_twice() -> None:
-    """One of them has its earlier name again, so one answer applies to both."""
+    """One of them is delivered again under its earlier ack name, so one ACK applies to both
+    deliveries."""
     found = recorded_anomalies.find_anomalies(
         [event for event in preflight.events() if event.conn == 1]
     )
