@@ -69,6 +69,7 @@ def address(url: str) -> AddressTarget:
     ("server", "profile", "judged_as"),
     [
         ("ActiveMQ-Artemis/2.56.0 ActiveMQ Artemis", "artemis", "judged as Artemis 2.56.0, as"),
+        ("ActiveMQ-Artemis/2.15.0 ActiveMQ Artemis", "artemis", "judged as Artemis 2.15.0, as"),
         ("ActiveMQ/6.3.1", "activemq", "judged as ActiveMQ 6.3.1, as it identifies itself"),
         ("RabbitMQ/4.0.5", "rabbitmq", "judged as RabbitMQ 4.0.5, as it identifies itself"),
         ("coilmq/1.1", "stomp", "judged by the specifications alone; its name is coilmq 1.1"),
@@ -86,6 +87,7 @@ def test_a_broker_is_of_the_family_that_it_names(
     assert facts.judged_as.startswith(judged_as)
     assert (identity.profile.name, identity.name) == (profile, f"127.0.0.1:{port}")
     assert is_unknown(target) is (profile == "stomp")
+    assert ("consumer-window" in identity.capabilities) is ("2.56" in server)
     if profile != "stomp":
         assert identity.deviations == target_file.load(profile).identity.deviations
 

@@ -36,6 +36,20 @@ def test_a_shipped_target_may_have_another_release() -> None:
         target_file.load("reference@1.0")
 
 
+def test_an_older_release_has_only_what_its_manual_describes() -> None:
+    old, new = (target_file.load(f"artemis-history@{v}").identity for v in ("2.10.1", "2.17.0"))
+    assert new.capabilities - old.capabilities == {"consumer-window"}
+    reason = "the manual of 2.10.1 does not describe it; those of >=2.16 do"
+    assert old.lack_of({"consumer-window"}) == f"the target has no consumer-window ({reason})"
+    assert new.of_release("unknown") == new.of_release("") == new
+
+
+def test_addresses_are_those_that_the_configuration_names() -> None:
+    assert target_file.load("artemis").identity.addresses.prefix("limited.fail")
+    old = target_file.load("artemis-history").identity.addresses
+    assert set(old.prefixes) == {"block", "fail", "page", "drop"}
+
+
 @pytest.mark.parametrize("name", ["artemis", "activemq", "rabbitmq"])
 def test_an_accelerated_target_has_no_clients_with_clocks_of_their_own(name: str) -> None:
     accelerated = target_file.load(f"{name}-accelerated").identity
