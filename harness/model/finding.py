@@ -111,6 +111,7 @@ def listed(bodies: Iterable[bytes | str | int]) -> str:
         name = body.rstrip(b"\0").decode(errors="replace") if isinstance(body, bytes) else str(body)
         if isinstance(body, bytes) and not (name and name.isprintable() and "\ufffd" not in name):
             name = f"0x{body.hex()}" if body else "(empty)"
+        name = re.sub(r"^(\d+)[ .]+$", r"\1", name)  # padded numbers
         name = re.sub(r"(.)\1{11,}.*|(?<=^.{39}).{2,}", "…", name[:99])
         name = name if re.search(r"\d|^\(", name) else f"'{name}'"
         if runs and name == re.sub(r"\d+(?=\D*$)", lambda at: f"{int(at[0]) + 1}", runs[-1][-1]):
@@ -124,10 +125,11 @@ def listed(bodies: Iterable[bytes | str | int]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as words of a sentence, such as "true", "none", "1, (2, 3)" or "age=2"."""
+    """Return a value as words of a sentence: "true", "none", "1, (2, 3)", "end (commit=true)"."""
     if is_dataclass(value) and not isinstance(value, type):
         parts = {of.name: getattr(value, of.name) for of in fields(value)}
-        return f"{type(value).__name__}({shown(parts)})"
+        name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(value).__name__).lower()
+        return f"{name} ({shown(parts)})"
     match value:
         case None | bool():
             return str(value).lower()

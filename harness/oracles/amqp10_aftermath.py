@@ -117,11 +117,11 @@ def endings(events: Sequence[Event], conn: int) -> list[Finding]:
             continue
         link = frame.channel, frame.number("handle")
         if frame.channel in ended and frame.name != "begin":
-            detail = f"after its end of the session on channel {frame.channel}"
-            findings += _violated(BEHIND_END, f"{detail} the broker sent {frame.name}")
+            detail = f"after ending the session on channel {frame.channel}"
+            findings += _violated(BEHIND_END, f"{detail}, the broker sent {frame.name}")
         elif frame.name != "attach" and link in detached:
             error = detached[link]
-            detail = f"after its detach{f' with {error}' if error else ''} the broker sent"
+            detail = f"after a detach{f' with {error}' if error else ''}, the broker sent"
             requirement = BEHIND_ERROR if error else BEHIND_DETACH
             findings += _violated(requirement, f"{detail} {frame.name} with the link's handle")
         match frame.name:
@@ -161,7 +161,7 @@ def _undue_end(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
             pauses = (later - at for at, later in pairwise([*ours, end.at_ns]))
             if asked or max(pauses) + linger.jitter < time_out:
                 why = "the client's close" if asked else "the last frame"
-                detail = f"after {why} the broker ended the connection without a close"
+                detail = f"after {why}, the broker ended the connection without a close"
                 yield from _violated(CLOSE_FIRST, detail)
         return
     close = closes[Side.BROKER]
@@ -172,10 +172,10 @@ def _undue_end(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
     silent = (close.at - _last_of_ours(own, close).at) / NS_PER_MS
     detail = f"the broker closed with {condition} {silent:g} ms after the client's last frame"
     if _SILENCE.search(error):
-        asked_for = f"it had asked for one every {time_out // NS_PER_MS} ms"
+        asked_for = f"its idle-time-out is {time_out // NS_PER_MS} ms"
         yield from _violated(TIME_OUT_RESTARTED, f"{detail}; {asked_for}")
     else:
-        yield from _violated(CLOSED_FOR_NOTHING, f"{detail}; all had been answered")
+        yield from _violated(CLOSED_FOR_NOTHING, f"{detail}, although the client owed nothing")
 
 
 def _last_of_ours(own: ConnectionEvents, close: WireFrame) -> WireFrame:
@@ -233,5 +233,5 @@ def _silence(own: ConnectionEvents, linger: Linger) -> Iterator[Finding]:
     silent = linger.until - max(heard_at, linger.since)
     if silent > due + linger.jitter:
         detail = f"the broker was silent for {in_ms(silent)} ms"
-        asked = f"the client had asked for a frame every {due // NS_PER_MS} ms"
+        asked = f"the client's idle-time-out is {due // NS_PER_MS} ms"
         yield from _violated(amqp_liveness.SILENCE, f"{detail}; {asked}")

@@ -77,7 +77,7 @@ def conditions(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> 
         if wrong:
             scope = condition.split(":")[1]
             requirements = [_REQUIREMENT.get(scope, SHARED)]
-        note = ", which is not a standard one" if wrong else ""
+        note = ", which the standard does not define" if wrong else ""
         detail = f"{frame.name} has the condition {condition}{note}"
         findings += [
             Finding(rule, Seen.VIOLATED if wrong else Seen.HELD, detail) for rule in requirements

@@ -174,12 +174,12 @@ def _stated_counts(account: _Account, step: Placed) -> list[Finding]:
     advanced, room = ahead(count, account.delivery_count), account.granted.room(count)
     # 2.6.7 counts a message that "is sent", which may mean its first transfer or its last.
     if advanced == -1 and account.going_on:
-        return [Finding(COUNT, Seen.HELD, f"{where} in mid-delivery")]
+        return [Finding(COUNT, Seen.HELD, f"{where} in the middle of a delivery")]
     wrong = None
     if advanced < 0:
-        wrong = f"{where}; it had reached {account.delivery_count}"
+        wrong = f"{where}, although an earlier one was {account.delivery_count}"
     elif advanced and not account.drains:
-        wrong = f"{where}, {advanced} more than were sent, and no drain"
+        wrong = f"{where}, {advanced} above the deliveries sent, without a drain"
     elif advanced and room < 0:  # deliveries beyond the credit count too
         wrong = f"{where}, which exceeds the granted limit by {-room}"
     if wrong is not None:

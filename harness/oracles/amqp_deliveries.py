@@ -165,7 +165,7 @@ def _first(step: Placed, book: _Book, delivery: _Delivery) -> Iterator[Finding]:
         other = None if other is None or frame.side.other in other.settled else other
         book.tags[(delivery.link, tag)] = delivery
         detail = (
-            f"the tag {tag} of delivery {number} is also that of the unsettled delivery {other.id}"
+            f"delivery {number} has the tag {tag} of the unsettled delivery {other.id}"
             if other
             else f"{what} has a tag of its own"
         )
@@ -227,7 +227,7 @@ def _judge(book: _Book, step: Placed) -> Iterator[Finding]:
         yield Finding(
             DIRECTION,
             Seen.VIOLATED,
-            f"a disposition names {which}; nothing like that was sent in that direction",
+            f"a disposition names {which}, which the other side never sent",
         )
         return
     yield Finding(DIRECTION, Seen.HELD, f"a disposition names {which}")

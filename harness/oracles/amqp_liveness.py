@@ -143,12 +143,20 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
         if frame.side is not side or frame.name in _OUTSIDE:
             continue
         findings.append(
-            _bounded(FRAME_SIZE, f"{frame.name} of {frame.size} bytes", frame.size, max(512, sizes))
+            _bounded(
+                FRAME_SIZE,
+                f"{frame.name} of {frame.size} bytes; max-frame-size is",
+                frame.size,
+                max(512, sizes),
+            )
         )
         if frame.name != EMPTY:
             findings.append(
                 _bounded(
-                    CHANNEL, f"{frame.name} on channel {frame.channel}", frame.channel, channels
+                    CHANNEL,
+                    f"{frame.name} on channel {frame.channel}; channel-max is",
+                    frame.channel,
+                    channels,
                 )
             )
         if frame.name == "attach" and step.session is not None and side.other in step.session.begun:
@@ -160,7 +168,7 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
                 findings.append(
                     _bounded(
                         HANDLE,
-                        f"attach with handle {handle}",
+                        f"attach with handle {handle}; handle-max is",
                         handle,
                         2**32 - 1 if most is None else most,
                     )
@@ -169,6 +177,4 @@ def limits(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> list
 
 
 def _bounded(requirement: str, what: str, value: int, most: int) -> Finding:
-    return Finding(
-        requirement, Seen.HELD if value <= most else Seen.VIOLATED, f"{what}; the maximum is {most}"
-    )
+    return Finding(requirement, Seen.HELD if value <= most else Seen.VIOLATED, f"{what} {most}")

@@ -128,8 +128,8 @@ def windows(events: Sequence[Event], conn: int, side: Side = Side.BROKER) -> lis
         counts.next_id[side] = (at + 1) % WRAP
         room = 0 if counts.limit is None else counts.limit.room(at)
         seen = Seen.HELD if room > 0 else Seen.VIOLATED
-        words = f"transfer {at} was sent with {room} left in the window"
-        words = words if room > 0 else f"transfer {at} exceeded the window by {1 - room}"
+        words = f"transfer {at} was sent with {room} left in the incoming-window"
+        words = words if room > 0 else f"transfer {at} exceeded the incoming-window by {1 - room}"
         findings.append(Finding(RESPECTED, seen, words))
     return findings or [Finding(RESPECTED, Seen.NEVER_REACHED, "no transfer was sent")]
 
@@ -165,7 +165,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
     stated, sent = frame.number("next-outgoing-id"), counts.next_id.get(side, 0)
     if stated is not None:
         seen = Seen.HELD if stated == sent else Seen.VIOLATED
-        words = f"a flow reports next-outgoing-id {stated}; its transfers reached {sent}"
+        words = f"a flow reports next-outgoing-id {stated}; expected {sent}"
         findings.append(Finding(OUTGOING, seen, words))
     incoming, other = frame.number("next-incoming-id"), counts.next_id.get(side.other)
     words = ""
@@ -183,7 +183,7 @@ def _flow(counts: _Counts, step: Placed, side: Side) -> list[Finding]:
 
 
 def _incoming(counts: _Counts, incoming: int, other: int) -> Finding:
-    words = f"a flow reports next-incoming-id {incoming}; the peer's next-outgoing-id is {other}"
+    words = f"a flow reports next-incoming-id {incoming}; the peer has sent up to {other}"
     if ahead(incoming, other) > 0:
         return Finding(INCOMING, Seen.VIOLATED, words)
     accepted = None if counts.ends is None else counts.accepted

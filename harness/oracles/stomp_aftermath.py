@@ -168,7 +168,7 @@ def _read(connection: _Connection, event: Event, linger: Linger) -> Iterator[Fin
         case ConnectionClosed():
             connection.ended = event.at_ns
             if connection.error is None:
-                detail = "the server closed the connection without a word"
+                detail = "the server closed the connection without an ERROR"
                 yield from _undue_end(connection, event.at_ns, detail, linger)
         case ConnectionAbandoned():
             connection.ended = connection.ended or event.at_ns
@@ -224,7 +224,7 @@ def _sent(connection: _Connection, event: FrameSent) -> None:
 def _received(connection: _Connection, event: FrameReceived, linger: Linger) -> Iterator[Finding]:
     headers = dict(reversed(event.headers))
     if connection.error is not None:
-        detail = f"after {_words(connection.error)} the server sent {_words(event)}"
+        detail = f"after {_words(connection.error)}, the server sent {_words(event)}"
         yield from _violated(CLOSED_AFTER_ERROR, connection.version, detail)
     match event.command:
         case "RECEIPT":
@@ -248,7 +248,7 @@ def _receipt(connection: _Connection, event: FrameReceived, receipt: str) -> Ite
         asked = connection.asked[receipt]
         if not asked and any(ESCAPED & {*waiting} for _, waiting in connection.open_frames):
             return  # a wrong value, which the rules on escapes judge
-        detail = f"one RECEIPT more than the {asked} requested arrived for receipt:{receipt}"
+        detail = f"expected {asked} RECEIPT frames for receipt:{receipt}, got {asked + 1}"
         yield from _violated(RECEIPT_FOR_SUCCESS, connection.version, detail)
     asking = (place for place, sent in enumerate(connection.open_frames) if sent[1] == receipt)
     place = next(asking, None) if receipt else None
@@ -284,7 +284,7 @@ def _message(
     if id is None or connection.has_raw_bytes or connection.has_unnamed_places:
         return
     if id in connection.removed:
-        detail = f"after the receipt of UNSUBSCRIBE (id:{id}) the server sent {_words(event)}"
+        detail = f"after the RECEIPT for UNSUBSCRIBE (id:{id}), the server sent {_words(event)}"
         yield from _violated(NOTHING_ONCE_REMOVED, connection.version, detail)
     elif id not in connection.subscriptions and connection.subscriptions:
         detail = f"{_words(event)} arrived for the subscription {id!r}, which never existed"
@@ -327,21 +327,22 @@ def _undue_end(
         return
     silent = at - connection.spoke_at
     since = f"{in_ms(silent)} ms after the client's last byte"
+    nothing_due = "; no frame of the client was unanswered"
     promise = connection.client_interval
     if linger.patience is not None and silent + linger.jitter >= linger.patience:
         return
     if promise and silent + linger.jitter < promise:
-        detail = f"{words} {since}; {promise // NS_PER_MS} ms were agreed; no frame was unanswered"
+        detail = f"{words} {since}, within the agreed {promise // NS_PER_MS} ms{nothing_due}"
         yield from _violated(CLIENT_KEEPS_ITS_PROMISE, connection.version, detail)
     elif not promise and connection.server_interval:
         interval = connection.server_interval // NS_PER_MS
         detail = (
-            f"{words} {since}: the server had agreed to send something every {interval} ms, and no"
-            " frame was unanswered"
+            f"{words} {since}, although the server had agreed to send heartbeats every"
+            f" {interval} ms{nothing_due}"
         )
         yield from _violated(AT_LEAST_EVERY, connection.version, detail)
     elif not promise and "ERROR" in words:
-        detail = f"{words} {since}, and no frame was unanswered"
+        detail = f"{words} {since}{nothing_due}"
         yield from _violated(NO_ERROR_FOR_NOTHING, connection.version, detail)
 
 
@@ -351,7 +352,7 @@ def _end(connection: _Connection, linger: Linger) -> Iterator[Finding]:
     if connection.error is not None:
         open_for = linger.until - connection.error.at_ns
         if ended is None and linger.undisturbed and open_for >= linger.grace:
-            detail = f"after {_words(connection.error)} the connection stayed open"
+            detail = f"after {_words(connection.error)}, the connection stayed open"
             yield from _violated(CLOSED_AFTER_ERROR, connection.version, detail)
         return
     due = connection.server_interval if linger.undisturbed else 0

@@ -387,7 +387,9 @@ class Conversation(Generic[F]):
         until = self.world.now() + within
         if not self.world.wait_until(lambda: self.ended is not None, until):
             unmet = Expectation(kind="end", words="the broker closes", conn=self.conn, until=until)
-            detail = f"the broker did not close within {_text(within)}; {self.instead()}"
+            detail = (
+                f"the broker did not close the connection within {_text(within)}; {self.instead()}"
+            )
             self._unmet(detail, proves, unmet)
         assert self.ended is not None
         if proves is not None:

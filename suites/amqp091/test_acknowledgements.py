@@ -300,6 +300,8 @@ def test_consumers_follow_each_other_on_a_channel(
         for body in sent:
             peer.publish(body, queue)
         got = bodies(arrive(peer, 2, channel=2))
-        words = f"consumer {turn + 1} of the tags {listed(tags)} got {listed(got)}"
+        words = (
+            f"consumer {turn + 1} of {len(tags)} in turn (tags {listed(tags)}) got {listed(got)}"
+        )
         target.record_finding(DELIVERED, got == sent, f"{words}; expected {listed(sent)}")
         peer.call("basic.cancel", {"consumer-tag": tag}, channel=2, proves=DELIVERED)

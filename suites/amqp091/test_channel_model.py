@@ -358,7 +358,7 @@ class Run:
                 self.target.reached(CHANNEL_HOLDS if consumer.has_own_room else OWN_HOLDS)
         idle = self._idle()
         names = ", ".join(f"{consumer.tag} ({consumer.held} held)" for consumer in idle)
-        detail = f"after {after}: {names or 'nobody'} has room while messages wait"
+        detail = f"after {after}, messages wait; consumers with room: {names or 'none'}"
         proves = {
             NOT_FOR_NO_ACK
             if consumer.no_ack and consumer.channel.limit

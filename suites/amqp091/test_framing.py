@@ -68,8 +68,12 @@ def test_octets_that_are_no_frame_end_it(target: Bench, fault: str) -> None:
         else (WRONG_FRAME_END, SILENT_AFTER_FRAME_END)
     )
     ended = target.wait_until(lambda: peer.ended is not None or _closes(peer), PATIENCE)
-    target.record_finding(proves, ended, f"a frame with {fault}: {peer.instead()}")
-    detail = f"a frame with {fault} was answered: {peer.instead()}"
+    target.record_finding(
+        proves,
+        ended,
+        f"after a frame with {fault}: {peer.instead()}; expected the end of the connection",
+    )
+    detail = f"after a frame with {fault}: {peer.instead()}; expected no answer"
     target.record_finding(word, not peer.inbox, detail)
     others_work(target)
 

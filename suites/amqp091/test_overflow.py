@@ -336,7 +336,8 @@ def test_what_one_message_drops_is_dead_lettered_from_the_front(
     answers(peer, small + 1)
     eventually(peer, lambda: peer.count(dead) == small)
     letters = bodies(drained(peer, dead))
-    detail = f"{kind}: {shown(sent)} gave way to one message; the dead letters are {shown(letters)}"
+    words = f"in a {kind} queue, {shown(sent)} were dropped for one message"
+    detail = f"{words}; the dead letters are {shown(letters)}"
     target.record_finding(OVERFLOW_DEAD_LETTERS, sorted(letters) == sent, detail)
     target.record_finding(QUEUE_LENGTH_LIMIT, letters == sent, detail)
 

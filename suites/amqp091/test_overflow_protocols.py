@@ -70,7 +70,7 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
         for at in (3, 4):
             peer.publish(to, b"%d" % at, proves=QUEUE_LENGTH_LIMIT)
         received = kept(owner, queue)
-        detail = f"{overflow}: {listed(received)} were kept; expected the last three"
+        detail = f"with overflow {overflow}, {listed(received)} were kept; expected the last three"
         target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"2", b"3", b"4"], detail)
         return
     receipt = peer.next_receipt()
@@ -83,10 +83,10 @@ def test_a_stomp_client_learns_that_its_message_was_refused(target: Bench, overf
     if confirmed or error is not None or peer.ended is not None:
         answer = "confirms" if confirmed else "refuses"
         target.record_behaviour("stomp.send-to-full-queue", answer)
-    detail = f"the fourth message was refused: expected ERROR, but {observed}"
+    detail = f"expected ERROR for the refused fourth message, but {observed}"
     target.record_finding(STOMP_SEND_ERROR, error is not None, detail)
     received = kept(owner, queue)
-    detail = f"{overflow}: {listed(received)} were kept; expected the first three"
+    detail = f"with overflow {overflow}, {listed(received)} were kept; expected the first three"
     target.record_finding(REJECT_PUBLISH, received == [b"0", b"1", b"2"], detail)
 
 
@@ -129,21 +129,23 @@ def test_an_amqp_client_learns_that_its_message_was_refused(target: Bench, overf
     link = peer.sender(Node(str(parameters["declared_node"]).format(name=queue)))
     outcomes = _sent(target, peer, link, 5)
     if overflow == "drop-head":
-        detail = f"{overflow}: the outcomes are {shown(outcomes)}; expected accepted"
+        detail = f"with overflow {overflow}, the outcomes are {shown(outcomes)}; expected accepted"
         target.record_finding(QUEUE_LENGTH_LIMIT, outcomes == ["accepted"] * 5, detail)
         received = kept(owner, queue)
-        words = f"{overflow}: {listed(received)} were kept; expected the last three"
+        words = f"with overflow {overflow}, {listed(received)} were kept; expected the last three"
         target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"2", b"3", b"4"], words)
         return
     expected = ["accepted"] * 3 + ["rejected"] * 2
-    detail = f"{overflow}: the outcomes are {shown(outcomes)}; expected {shown(expected)}"
+    detail = (
+        f"with overflow {overflow}, the outcomes are {shown(outcomes)}; expected {shown(expected)}"
+    )
     target.record_finding(AMQP_SENDER_LEARNS, outcomes == expected, detail)
     closed = any(reply.name == "close" for reply in peer.inbox)
-    detail = f"{overflow}: when a message was refused, {peer.instead()}"
+    detail = f"with overflow {overflow}, after a message was refused: {peer.instead()}"
     target.record_finding(CLOSE_WRITTEN, peer.ended is None or closed, detail)
     eventually(owner, lambda: owner.count(queue) == LIMIT)
     received = bodies(drained(owner, queue))
-    words = f"{overflow}: {listed(received)} were kept; expected the first three"
+    words = f"with overflow {overflow}, {listed(received)} were kept; expected the first three"
     target.record_finding(REJECT_PUBLISH, received == [b"0", b"1", b"2"], words)
     if outcomes == expected:
         target.wait_until(lambda: peer.ended is not None, QUIET)

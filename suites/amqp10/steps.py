@@ -214,7 +214,8 @@ def connection_refused(
         return None
     fine = answer.condition is not None and (not conditions or answer.condition in conditions)
     expected = " or ".join(conditions) or "an error"
-    detail = f"{why} was answered with {answer.name} ({answer.condition}); expected {expected}"
+    given = answer.condition or "no error"
+    detail = f"{why} was answered with {answer.name} ({given}); expected {expected}"
     target.record_finding(requirements, fine or bool(closes), detail)
     if closes and answer.name == "close":
         target.record_finding(closes, fine, detail)
@@ -225,15 +226,22 @@ def connection_refused(
     return answer
 
 
+def reaction(peer: AmqpPeer, answer: Frame | None) -> str:
+    """Return ``answer``, or what arrived without one, as words of a sentence."""
+    return peer.instead() if answer is None else f"got {answer.brief()}"
+
+
 def session_refused(
     target: Bench, peer: AmqpPeer, ends: str, error: str, why: str, condition: str
 ) -> Frame | None:
     """The broker should end the session with an error (``ends``). The error's condition should be
     ``condition`` (``error``). The connection must stay open."""
     answer = peer.watch_for(either(frame("end"), frame("close")))
-    what = peer.instead() if answer is None else f"{answer.name} ({answer.condition})"
+    what = peer.instead()
+    if answer is not None:
+        what = f"got {answer.name} ({answer.condition or 'no error'})"
     given = answer.condition if answer is not None and answer.name == "end" else None
-    detail = f"{why} was answered with {what}; expected end ({condition})"
+    detail = f"after {why}: {what}; expected end ({condition})"
     target.record_finding(ends, given is not None, detail)
     target.record_finding(error, given == condition, detail)
     return answer
@@ -263,9 +271,9 @@ def refused(
         lambda reply: delivery is not None and peer.settled(link.session, delivery).accepts(reply),
     )
     answer = peer.watch_for(either(trouble, taken))
-    observed = peer.instead() if answer is None else answer.brief()
+    observed = reaction(peer, answer)
     fine = answer is not None and answer.name != UNREADABLE and trouble.accepts(answer)
-    target.record_finding(requirements, fine, f"{why}: {observed}; expected an error")
+    target.record_finding(requirements, fine, f"after {why}: {observed}; expected an error")
     return answer
 
 
@@ -273,7 +281,7 @@ def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> 
     """Judge that every frame has its mandatory fields and that every field has the right type."""
     wrong = sorted({flaw for received in frames for flaw in codec.flaws(received)})
     kinds = ", ".join(sorted({received.name for received in frames}))
-    words = f"{len(frames)} frames ({kinds}): {'; '.join(wrong) or 'without a flaw'}"
+    words = f"faults in {len(frames)} frames ({kinds}): {'; '.join(wrong) or 'none'}"
     target.record_finding(requirement, not wrong, words)
 
 
@@ -282,9 +290,7 @@ def received(target: Bench, node: Node, count: int) -> tuple[AmqpPeer, Link, lis
     peer = target.amqp()
     link = peer.receiver(node, credit=count)
     got = collect(target, peer, link, count, quiet=0)
-    target.control(
-        len(got) == count, f"{len(got)} of {count} messages arrived first; {peer.instead()}"
-    )
+    target.control(len(got) == count, f"{len(got)} of {count} messages arrived; {peer.instead()}")
     return peer, link, got
 
 

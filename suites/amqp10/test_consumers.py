@@ -178,7 +178,7 @@ def test_what_is_said_to_be_available_is_there(
         answer = peer.watch_for(frame("flow", link=link))
         if answer is None:
             target.record_not_applicable(
-                AVAILABLE, "no flow answered the echo, which AMQP10-CREDIT-22 judges"
+                AVAILABLE, "the broker did not answer a flow with echo=true (see AMQP10-CREDIT-22)"
             )
             return
         available = answer.get("available")

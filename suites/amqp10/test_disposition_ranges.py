@@ -63,7 +63,8 @@ def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
     told = codec.composite("received", section_number=0, section_offset=0)
     peer.disposition(got[0], told if state == "received" else None, settled=False)
     error = lasting_objection(peer)
-    detail = f"after an unsettled disposition ({state}): {error.brief() if error else 'no error'}"
+    detail = f"after an unsettled disposition ({state}), the broker sent"
+    detail = f"{detail} {error.brief() if error else 'no error'}"
     target.require(TERMINAL_STATES, error is None, detail)
     peer.disposition(got[0])
     peer.settle()
@@ -83,6 +84,8 @@ def test_a_sender_may_settle_first(target: Bench) -> None:
     peer.publish(link, b"plain")
     peer.disposition(peer.post(link, b"settled by its sender"), None, role=SENDER)
     error = lasting_objection(peer)
-    detail = f"a sender's disposition got {error.brief() if error else 'no error'}"
+    detail = (
+        f"after a sender's disposition, the broker sent {error.brief() if error else 'no error'}"
+    )
     target.require(DISPOSITION_SETTLES, error is None, detail)
     peer.publish(link, b"behind", proves=DISPOSITION_SETTLES)

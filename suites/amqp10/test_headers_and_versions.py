@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import bystander
+from brokerproof.suites.amqp10.steps import bystander, reaction
 from brokerproof.suites.api import Bench, case, ms, over, shown
 from brokerproof.suites.api.amqp10 import HEADER, SASL_ID, AmqpPeer, Frame, frame
 
@@ -31,7 +31,7 @@ def answered_and_ended(
 ) -> Frame | None:
     """The broker should answer with its own header and end the connection. Return the header."""
     header = peer.watch_for(frame(HEADER))
-    detail = f"{what}: {peer.instead() if header is None else header.brief()}; expected a header"
+    detail = f"after {what}: {reaction(peer, header)}; expected a protocol header"
     target.record_finding(answers, header is not None and header["id"] in KNOWN_IDS, detail)
     ended = target.wait_until(lambda: peer.ended is not None, ms(10_000))
     detail = f"after {what}, the broker {'ended' if ended else 'did not end'} the connection"
@@ -193,5 +193,5 @@ def test_plain_amqp_where_a_login_is_needed_is_answered_with_sasl(target: Bench)
         target.record_finding(
             PROTOCOL_ID_REFUSED,
             answer is not None and answer.condition is not None,
-            f"a client without a login got {peer.instead() if answer is None else answer.brief()}",
+            f"without a login: {reaction(peer, answer)}; expected close with an error",
         )

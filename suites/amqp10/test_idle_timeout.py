@@ -7,7 +7,13 @@ from brokerproof.harness.oracles import amqp_liveness
 from brokerproof.harness.protocols.amqp10 import codec, messages
 from brokerproof.harness.targets.parameters import speaking
 from brokerproof.harness.targets.target import Parameters
-from brokerproof.suites.amqp10.steps import collect, fill, give_cause_to_close, ready_sender
+from brokerproof.suites.amqp10.steps import (
+    collect,
+    fill,
+    give_cause_to_close,
+    reaction,
+    ready_sender,
+)
 from brokerproof.suites.api import (
     NS_PER_MS,
     Bench,
@@ -137,11 +143,11 @@ def test_signs_of_life_go_on_whatever_a_connection_holds(target: Bench, asked: i
     for state, peer in peers.items():
         end = over if peer.ended is None else peer.ended.at
         signs = [since, *(at for at in signs_of_life(target, peer) if since < at <= end)]
-        label = f"longest silence of a connection that {state}"
+        label = f"longest silence of the broker towards a client that {state}"
         target.judge_period(PEERS_TIMEOUT_KEPT, label, signs, (0, ms(asked)), until=end)
         alive = peer.ended is None and not any(reply.name == "close" for reply in peer.inbox)
         detail = (
-            f"a connection that {state} sent an empty frame every {step // NS_PER_MS} ms; the"
+            f"a client that {state} sent an empty frame every {step // NS_PER_MS} ms; the"
             f" broker's idle-time-out is {announced} ms"
         )
         uncertain = peer.overdue(ms(announced)) if announced else None
@@ -302,7 +308,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     )
     target.judge_duration(
         ANNOUNCED_IS_HALF,
-        "silence before the end, which should be twice the announced time-out",
+        "silence before the end, which should be twice the announced idle-time-out",
         silence,
         bounds,
         since,
@@ -311,7 +317,7 @@ def test_a_silent_client_is_closed_in_time_and_not_before(
     target.record_finding(
         TIMEOUT_CLOSES_WITH_ERROR,
         close is not None and close.condition is not None,
-        f"after the silence: {close.brief() if close else peer.instead()}",
+        f"after the silence: {reaction(peer, close)}; expected close with an error",
     )
 
 

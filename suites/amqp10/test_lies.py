@@ -19,6 +19,7 @@ from brokerproof.suites.amqp10.steps import (
     judge_flawless,
     little_credit,
     numbered,
+    reaction,
     ready_sender,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP
@@ -111,10 +112,10 @@ def test_a_frame_without_its_fields_is_an_error(
         peer.send(name, {**RIGHT[name], field: value}, channel=1 if name == "begin" else 0)
         what = f"{name} {'without' if missing else 'with a wrong'} {field}"
         answer = peer.watch_for(TROUBLE)
-        observed = peer.instead() if answer is None else answer.brief()
-        words = f"{what}: {observed}; expected an error"
+        observed = reaction(peer, answer)
+        words = f"after {what}: {observed}; expected an error"
         target.record_finding(BAD_FIELDS, answer is not None, words)
-        words = f"{what}: {'the connection goes on' if peer.ended is None else observed}"
+        words = f"after {what}: {'the connection stays open' if peer.ended is None else observed}"
         target.record_finding(CLOSE_WRITTEN, answer is not None or peer.ended is None, words)
 
 
@@ -137,10 +138,11 @@ def test_an_open_without_its_fields_is_an_error(target: Bench, wrong: str) -> No
         peer.authenticate(target.target.identity.login, target.target.identity.passcode)
         peer.open(answered=False, **WRONG_OPENS[wrong])
         answer = peer.watch_for(ending("close"))
-        observed = peer.instead() if answer is None else answer.brief()
-        words = f"an open {wrong}: {observed}; expected an error"
+        observed = reaction(peer, answer)
+        words = f"after an open {wrong}: {observed}; expected an error"
         target.record_finding(BAD_FIELDS, answer is not None, words)
-        words = f"an open {wrong}: {'the connection goes on' if peer.ended is None else observed}"
+        kept = "the connection stays open" if peer.ended is None else observed
+        words = f"after an open {wrong}: {kept}"
         target.record_finding(CLOSE_WRITTEN, answer is not None or peer.ended is None, words)
 
 
@@ -235,17 +237,18 @@ def test_a_value_that_says_more_than_it_has_is_an_error(
             and not (name == NESTED and field == "properties")
         ):
             answer = peer.watch_for(TROUBLE)
-        observed = peer.instead() if answer is None else answer.brief()
-        target.record_finding(BAD_FIELDS, answer is not None, f"{name} as {field}: {observed}")
+        observed = reaction(peer, answer)
+        words = f"after {name} as {field}: {observed}; expected an error"
+        target.record_finding(BAD_FIELDS, answer is not None, words)
 
 
 def strange(peer: AmqpPeer, link: Link, kind: str) -> None:
     """Send a transfer on a link that does not exist or on which only the broker sends."""
     payload = messages.message(b"strange")
     match kind:
-        case "a transfer for no link":
+        case "a transfer for a link that does not exist":
             peer.send("transfer", {**RIGHT["transfer"], "handle": 99}, payload)
-        case "a transfer where the broker sends":
+        case "a transfer on a link whose sender is the broker":
             receiver = peer.receiver(peer_node(link))
             peer.send("transfer", {**RIGHT["transfer"], "handle": receiver.handle}, payload)
 
@@ -256,7 +259,10 @@ def peer_node(link: Link) -> Node:
     return Node(str(terminus["address"]), tuple(terminus.get("capabilities") or ()))
 
 
-STRANGE = ("a transfer for no link", "a transfer where the broker sends")
+STRANGE = (
+    "a transfer for a link that does not exist",
+    "a transfer on a link whose sender is the broker",
+)
 
 
 @case(SESSION_ERROR_ENDS, CLOSE_WRITTEN, needs={"amqp"})
@@ -273,26 +279,26 @@ def test_a_transfer_for_nothing_ends_in_an_error(target: Bench, kind: str) -> No
         link = ready_sender(target, peer, target.node())
         strange(peer, link, kind)
         answer = peer.watch_for(TROUBLE)
-        observed = peer.instead() if answer is None else answer.brief()
-        detail = f"{kind}: {observed}; expected an error"
+        observed = reaction(peer, answer)
+        detail = f"after {kind}: {observed}; expected an error"
         target.record_finding(SESSION_ERROR_ENDS, answer is not None, detail)
-        detail = f"{kind}: {observed}"
+        detail = f"after {kind}: {observed}"
         target.record_finding(CLOSE_WRITTEN, answer is not None or peer.ended is None, detail)
 
 
 DOUBTFUL = (
-    "a detach for no link",
-    "a flow on a channel without session",
-    "an attach on a channel without session",
-    "an end on a channel without session",
-    "a begin where a session is",
-    "an attach without delivery-count",
-    "a delivery without id",
-    "a delivery without tag",
-    "a next-incoming-id from the future",
-    "a delivery-count from the future",
-    "a delivery-id that skips",
-    "a disposition the wrong way round",
+    "a detach for a link that does not exist",
+    "a flow on a channel without a session",
+    "an attach on a channel without a session",
+    "an end on a channel without a session",
+    "a second begin on the channel of a session",
+    "an attach without an initial-delivery-count",
+    "a delivery without a delivery-id",
+    "a delivery without a delivery-tag",
+    "a next-incoming-id above every transfer sent",
+    "a delivery-count above every delivery sent",
+    "a delivery-id that skips numbers",
+    "a disposition whose last is below its first",
     "a delivery-count beyond the credit",
     "a transfer beyond the credit",
 )
@@ -302,32 +308,32 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
     """Send something impossible, or omit something mandatory."""
     session, payload = link.session, messages.message(b"strange")
     match kind:
-        case "a next-incoming-id from the future":
+        case "a next-incoming-id above every transfer sent":
             peer.flow(
                 session=session, next_incoming_id=((session.next_incoming_id or 0) + by) % 2**32
             )
-        case "a delivery-count from the future":
+        case "a delivery-count above every delivery sent":
             peer.flow(
                 receiver, delivery_count=(receiver.delivery_count + by) % 2**32, link_credit=1
             )
-        case "a delivery-id that skips":
+        case "a delivery-id that skips numbers":
             peer.publish(link, b"one")
             peer.transfer(link, messages.message(b"two"), delivery_id=session.next_delivery_id + by)
-        case "a disposition the wrong way round":
+        case "a disposition whose last is below its first":
             peer.send("disposition", {"role": RECEIVER, "first": by, "last": 0, "settled": True})
         case "a delivery-count beyond the credit":
             peer.flow(link, delivery_count=(link.delivery_count + link.credit + by) % 2**32)
-        case "an attach on a channel without session":
+        case "an attach on a channel without a session":
             peer.send("attach", RIGHT["attach"], channel=9)
-        case "a flow on a channel without session":
+        case "a flow on a channel without a session":
             peer.send("flow", RIGHT["flow"], channel=9)
-        case "a detach for no link":
+        case "a detach for a link that does not exist":
             peer.send("detach", {"handle": 99, "closed": True})
-        case "an end on a channel without session":
+        case "an end on a channel without a session":
             peer.send("end", channel=9)
-        case "a begin where a session is":
+        case "a second begin on the channel of a session":
             peer.send("begin", RIGHT["begin"])
-        case "an attach without delivery-count":
+        case "an attach without an initial-delivery-count":
             peer.send(
                 "attach",
                 {
@@ -336,13 +342,13 @@ def impossible(peer: AmqpPeer, link: Link, receiver: Link, kind: str, by: int) -
                     "target": codec.composite("target", address="x"),
                 },
             )
-        case "a delivery without id":
+        case "a delivery without a delivery-id":
             peer.send(
                 "transfer",
                 {**RIGHT["transfer"], "handle": link.handle, "delivery-id": None},
                 payload,
             )
-        case "a delivery without tag":
+        case "a delivery without a delivery-tag":
             peer.send(
                 "transfer",
                 {**RIGHT["transfer"], "handle": link.handle, "delivery-tag": None},
@@ -407,14 +413,14 @@ def test_a_transfer_beyond_the_brokers_window_ends_the_session(
         for part in range(parts):
             peer.transfer(link, b"", settled=settled or None, more=part < parts - 1 or None)
         answer = peer.watch_for(either(ending("end"), ending("close")))
-        observed = peer.instead() if answer is None else answer.brief()
+        observed = reaction(peer, answer)
         fine = answer is not None and answer.name == "end"
-        detail = f"a transfer into a window of 0: {observed}"
+        detail = f"after a transfer into a window of 0: {observed}; expected end"
         target.record_finding(SESSION_ERROR_ENDS, fine, detail)
         target.record_finding(
             WINDOW_VIOLATION,
             fine and answer is not None and answer.condition == "amqp:session:window-violation",
-            f"a transfer into a window of 0: {observed}; expected window-violation",
+            f"after a transfer into a window of 0: {observed}; expected window-violation",
         )
         if fine:
             peer.end(session, answered=False)

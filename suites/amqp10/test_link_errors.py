@@ -14,6 +14,7 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     granted,
     numbered,
+    reaction,
     ready_sender,
 )
 from brokerproof.suites.api import (
@@ -128,24 +129,24 @@ def test_a_link_that_cannot_be_made_is_attached_and_detached(
             taken = "makes" if makes else {"attach": "detach"}.get(answer.name, answer.name)
             target.record_behaviour(f"amqp.{kind.replace(' ', '-')}", taken)
         if answer is None or answer.name != "attach":
-            observed = peer.instead() if answer is None else answer.brief()
-            detail = f"{kind}: {observed}; expected attach and detach"
+            observed = reaction(peer, answer)
+            detail = f"after an attach with {kind}: {observed}; expected attach and detach"
             target.record_finding((REFUSED_ATTACH, LINK_ERROR_DETACHES), False, detail)
             return
         mine = _side(role)
         if answer.kind(mine) is not None:
             target.record_not_applicable(
                 (REFUSED_ATTACH, LINK_ERROR_DETACHES),
-                f"the broker makes a link of {kind}: {answer.brief()}",
+                f"the broker makes a link with {kind}: {answer.brief()}",
             )
             return
         gone = peer.watch_for(either(frame("detach", link=link), frame("end"), frame("close")))
-        observed = peer.instead() if gone is None else gone.brief()
+        observed = reaction(peer, gone)
         fine = gone is not None and gone.name == "detach" and gone.get("closed") is True
-        detail = f"{kind}: an attach without {mine} arrived, then {observed}"
+        detail = f"after an attach with {kind}: got an attach without {mine}, then {observed}"
         target.record_finding(REFUSED_ATTACH, fine, detail)
         has_condition = gone is not None and gone.condition is not None
-        detail = f"{kind}: the end of the link was {observed}; expected an error in it"
+        detail = f"after an attach with {kind}: {observed}; expected detach with an error"
         target.record_finding(LINK_ERROR_DETACHES, fine and has_condition, detail)
         if not fine:
             return
@@ -175,19 +176,21 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
         link = ready_sender(target, peer, node, 2)
         peer.transfer(link, messages.message(b"wrong"), delivery_tag=LONG_TAG)
         answer = trouble(peer, link)
-        observed = peer.instead() if answer is None else answer.brief()
+        observed = reaction(peer, answer)
         if answer is None and peer.ended is None:
             target.record_not_applicable(
-                target.cited, f"the delivery-tag is not an error for the broker: {observed}"
+                target.cited,
+                f"the broker accepted a delivery-tag of {len(LONG_TAG)} bytes: {observed}",
             )
             return
         fine = answer is not None and answer.condition is not None
         if answer is not None and fine and answer.name != "detach":
             target.record_not_applicable(
-                target.cited, f"the delivery-tag is an error of the session: {observed}"
+                target.cited,
+                f"the broker treats the delivery-tag as an error of the session: {observed}",
             )
             return
-        detail = f"a delivery-tag of {len(LONG_TAG)} bytes: {observed}"
+        detail = f"after a delivery-tag of {len(LONG_TAG)} bytes: {observed}; expected an error"
         target.require(LINK_ERROR_DETACHES, fine, detail)
         target.advance(QUIET)
         judge_trace(target, peer, amqp10_aftermath.endings)
@@ -202,9 +205,10 @@ def test_a_link_that_broke_takes_nothing_but_detach(target: Bench, behind: str) 
                 peer.publish(other, b"the session goes on", proves=LINK_ERROR_DETACHES)
                 return
         end = peer.watch_for(either(frame("end"), frame("close")))
-        observed = peer.instead() if end is None else end.brief()
+        observed = reaction(peer, end)
         fine = end is not None and end.name == "end" and end.condition == "amqp:session:errant-link"
-        detail = f"a {behind} for a link that ended with an error: {observed}"
+        words = f"after a {behind} for a link that ended with an error: {observed}"
+        detail = f"{words}; expected end (amqp:session:errant-link)"
         target.record_finding(ERRANT_LINK, fine, detail)
 
 
@@ -240,13 +244,13 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
         or answer.kind(terminus) is None
         or second.detached is not None
     ):
-        observed = other.instead() if answer is None else answer.brief()
+        observed = reaction(other, answer)
         target.record_note(f"the second attach did not succeed: {observed}")
         target.record_behaviour(f"amqp.another-{where}", "refuses")
         target.record_not_applicable(LINK_STOLEN, "no second attach of a link's name succeeds")
         return
     gone = peer.watch_for(ending("detach"))
-    observed = peer.instead() if gone is None else gone.brief()
+    observed = reaction(peer, gone)
     fine = (
         gone is not None
         and link.is_of(gone)
@@ -255,10 +259,11 @@ def test_a_link_that_is_attached_again_is_stolen(target: Bench, where: str, role
     )
     effect = "steals" if fine else "keeps-both" if gone is None else "other"
     target.record_behaviour(f"amqp.another-{where}", effect)
-    detail = f"after an attach on another {where}, for the first link: {observed}"
+    words = f"after a second attach of its name on another {where}, the first link {observed}"
+    detail = f"{words}; expected detach ({STOLEN})"
     target.record_finding(LINK_STOLEN, fine, detail)
     if gone is None:
-        target.record_not_applicable(LINK_CONDITIONS, "the first link got no error")
+        target.record_not_applicable(LINK_CONDITIONS, "the first link was not ended")
     judge_trace(target, peer, amqp_conditions.conditions)
     if role is SENDER:
         granted(target, other, second)
@@ -282,7 +287,7 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     answer = peer.watch_for(
         either(frame("attach", name=link.name), frame("detach"), frame("end"), frame("close"))
     )
-    observed = peer.instead() if answer is None else answer.brief()
+    observed = reaction(peer, answer)
     unsettled_map = {} if answer is None else answer.get("unsettled") or {}
     fine = (
         answer is not None
@@ -292,7 +297,7 @@ def test_a_broker_tells_no_deliveries_that_it_does_not_know(
     target.record_finding(
         UNSETTLED_MAP,
         fine,
-        f"the client listed {len(tags)} deliveries that never existed; the broker sent {observed}",
+        f"the client listed {len(tags)} deliveries that never existed; {observed}",
     )
 
 
@@ -315,9 +320,7 @@ def test_a_resumed_delivery_that_never_was_is_ignored(
     consumer = target.amqp()
     received = bodies(collect(target, consumer, consumer.receiver(node, credit=10), 1))
     target.control(b"plain" in received, f"{listed(received)} arrived; {consumer.instead()}")
-    words = (
-        f"after a resumed delivery that never existed and a plain one, {listed(received)} arrived"
-    )
+    words = f"a resumed delivery that never existed should be ignored; {listed(received)} arrived"
     target.record_finding(RESUMED_IGNORED, received == [b"plain"], words)
 
 
@@ -358,7 +361,7 @@ def test_a_message_above_the_announced_size_ends_the_link(
         detail = f"a message of {len(payload)} bytes, where {most} are allowed"
         if beyond > 0:
             answer = trouble(peer, link)
-            observed = peer.instead() if answer is None else answer.brief()
+            observed = reaction(peer, answer)
             fine = answer is not None and answer.name == "detach" and answer.condition == TOO_LARGE
             words = f"{detail}: {observed}"
             target.record_finding((MAX_MESSAGE_SIZE, LINK_ERROR_DETACHES), fine, words)
@@ -369,7 +372,7 @@ def test_a_message_above_the_announced_size_ends_the_link(
             target.record_finding(MAX_MESSAGE_SIZE, link.detached is None, words)
         other = target.amqp()
         came_out = len(collect(target, other, other.receiver(node, credit=1), int(beyond <= 0)))
-        words = f"{detail}: the queue has {came_out}"
+        words = f"{detail}; messages in the queue: {came_out}"
         target.record_finding(MAX_MESSAGE_SIZE, came_out == (beyond <= 0), words)
 
 
@@ -461,18 +464,20 @@ def test_a_message_above_the_receivers_size_is_no_delivery(
         target.record_finding(
             CLOSE_ANSWERED,
             ended is not None and ended.get("closed") is True,
-            f"a closing detach was answered with {ended.brief() if ended else peer.instead()}",
+            f"after a detach with closed=true: {reaction(peer, ended)}; expected the same",
         )
     else:
         gone = link.detached
         condition = None if gone is None else gone.condition
-        detail = f"the link ended with {condition or 'no error'}; {peer.instead()}"
+        words = f"the link ended with {condition or 'no error'}; expected {TOO_LARGE}"
+        detail = f"{words}; {peer.instead()}"
         target.record_finding(MAX_MESSAGE_SIZE, condition == TOO_LARGE, detail)
         target.record_not_applicable(CLOSE_ANSWERED, "the broker ended the link itself")
     other = target.amqp()
     due = sent if copied else sent[before:]
     back = bodies(collect(target, other, other.receiver(node, credit=5), len(due)))
-    detail = f"another link got messages of these sizes in bytes: {shown(list(map(len, back)))}"
+    sizes = [shown(list(map(len, of))) for of in (back, due)]
+    detail = f"another link got messages of {sizes[0]} bytes; expected {sizes[1]}"
     judged, other_mode = (COPIES, GIVEN_BACK) if copied else (GIVEN_BACK, COPIES)
     target.record_finding(judged, back == due, detail)
     target.record_not_applicable(

@@ -13,6 +13,7 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     little_credit,
     numbered,
+    reaction,
     ready_sender,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, at_the_end, wrapping
@@ -283,8 +284,8 @@ def test_a_drain_uses_the_credit_up(
     drained = target.record_finding(
         (DRAIN_ANSWERED, DRAIN_IS_PROMPT),
         len(got) == expected and link.credit == 0,
-        f"a drain of {credit} credits over {count} messages: {len(got)} arrived and {link.credit}"
-        " credits were left",
+        f"after a drain of {credit} credits with {count} messages waiting, {len(got)} arrived;"
+        f" credit left: {link.credit}",
     )
     flows = [reply for reply in peer.inbox if frame("flow", link=link).accepts(reply)]
     if credit <= count:
@@ -339,11 +340,10 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
     target.record_finding(
         ECHO_ANSWERED,
         answer is not None,
-        "a flow of a link that asks for an echo:"
-        f" {peer.instead() if answer is None else answer.brief()}",
+        f"after a flow with echo=true for a link: {reaction(peer, answer)}; expected flow",
     )
     if answer is None:
-        reason = "a flow that asks for an echo is not answered, so no count is visible"
+        reason = "a flow with echo=true is not answered, so no count is visible"
         target.record_not_applicable(SENDERS_DELIVERY_COUNT, reason)
     judge_trace(target, peer, amqp_credit.counts)
 
@@ -398,7 +398,7 @@ def test_credit_without_a_count_is_from_the_start(
     peer.settle()
     expected = min(count, credits[-1])
     got = collect(target, peer, link, expected)
-    context = f"credits of {shown(credits)} without delivery-count, {count} messages"
+    context = f"credits of {shown(credits)} in flows without delivery-count, {count} messages"
     words = f"{context}: {len(got)} arrived; expected {expected}"
     target.record_finding(CREDIT_WITHOUT_DELIVERY_COUNT, len(got) == expected, words)
 
@@ -440,10 +440,10 @@ def test_the_delivery_count_of_a_sender_may_run_over_the_end(
     told_counts = [(flow.get("delivery-count"), flow.brief()) for flow in flows]
     ahead = [text for at, text in told_counts if at is not None and (at - start) % WRAP > count]
     wrong = ahead + [text for at, text in told_counts if at is None]
-    words = f"{len(flows)} flows report a delivery-count from {start} on; exceptions:"
+    words = f"of {len(flows)} flows, those with a missing or wrong delivery-count:"
     faults = "; ".join(wrong) or "none"
     target.record_finding(RECEIVERS_DELIVERY_COUNT, not wrong, f"{words} {faults}")
-    words = f"{len(flows)} flows report no more than {count} from {start} on; exceptions:"
+    words = f"of {len(flows)} flows, those with a delivery-count above {start} + {count}:"
     faults = "; ".join(ahead) or "none"
     target.record_finding(DELIVERY_COUNT_SET_BY_SENDER, not ahead, f"{words} {faults}")
     got = collect(target, peer, peer.receiver(node, credit=count), count)

@@ -16,6 +16,7 @@ from brokerproof.suites.amqp10.steps import (
     collect,
     granted,
     is_over,
+    reaction,
     ready_sender,
     unbroken,
 )
@@ -282,7 +283,7 @@ def test_bodies_of_any_size_go_on_as_they_came(target: Bench, size: int, section
     target.record_finding(
         BARE_MESSAGE,
         same,
-        f"{len(bare)} bytes went in; {len(received_bare)} arrived,"
+        f"{len(bare)} bytes were sent; {len(received_bare)} arrived,"
         f" {'unchanged' if same else 'changed'}",
     )
 
@@ -337,7 +338,7 @@ def test_a_body_far_larger_than_any_frame_goes_on_as_it_came(target: Bench, sect
     received_bare = carried(target, bare).message.bare
     same = received_bare == bare
     words = "unchanged" if same else "changed"
-    detail = f"{len(bare)} bytes went in; {len(received_bare)} arrived, {words}"
+    detail = f"{len(bare)} bytes were sent; {len(received_bare)} arrived, {words}"
     target.record_finding(BARE_MESSAGE, same, detail)
 
 
@@ -425,14 +426,15 @@ def test_an_annotation_that_must_be_understood_is_refused(target: Bench, section
             answer = peer.watch_for(
                 either(frame("detach"), frame("disposition"), frame("end"), frame("close"))
             )
-        observed = peer.instead() if answer is None else answer.brief()
+        observed = reaction(peer, answer)
         fine = (
             answer is not None
             and answer.name == "detach"
             and answer.condition == "amqp:not-implemented"
         )
-        words = f"a message with brokerproof-key in its {section}: {observed}"
-        target.record_finding(ANNOTATION_NOT_UNDERSTOOD, fine, words)
+        words = f"after a message with brokerproof-key in its {section}: {observed}"
+        detail = f"{words}; expected detach (amqp:not-implemented)"
+        target.record_finding(ANNOTATION_NOT_UNDERSTOOD, fine, detail)
 
 
 @case(TTL_REMAINING, needs={"amqp"})
@@ -458,7 +460,7 @@ def test_what_is_left_of_a_ttl_goes_on(target: Bench, ttl: int, wait: int) -> No
     rest = "counts-down" if fine else {None: "none", ttl: "unchanged"}.get(left)
     if rest:
         target.record_behaviour("amqp.rest-of-ttl", rest)
-    words = f"a ttl of {ttl} after {wait} ms: {left} is left; expected {low} to {high}"
+    words = f"a ttl of {ttl} arrived as {left} after {wait} ms; expected {low} to {high}"
     target.record_finding(TTL_REMAINING, fine, words)
 
 
@@ -509,7 +511,7 @@ def test_the_message_format_is_told(target: Bench, size: int) -> None:
         f"message-format in {len(delivery.frames)} transfers: first"
         f" {shown(first.get('message-format'))}, then {shown(later)}",
     )
-    words = f"{len(payload)} bytes went in; {len(delivery.message.bare)} arrived"
+    words = f"{len(payload)} bytes were sent; {len(delivery.message.bare)} arrived"
     target.record_finding(BARE_MESSAGE, delivery.message.bare == payload, words)
 
 

@@ -392,5 +392,5 @@ def test_a_link_beyond_the_clients_handle_max_is_not_attached(target: Bench, mos
     handle = answer.get("handle") if answer is not None and answer.name == "attach" else None
     observed = "nothing" if answer is None else answer.name
     observed = observed if handle is None else f"handle {handle}"
-    words = f"handle-max was {most}; the next attach was answered with {observed}"
+    words = f"handle-max was {most}; the next attach was answered with {observed}; expected none"
     target.record_finding(PEERS_HANDLE_MAX, handle is None or handle <= most, words)

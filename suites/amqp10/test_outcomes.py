@@ -97,8 +97,8 @@ def test_released_messages_can_be_had_again_unchanged(
         target.record_finding(
             RELEASED_AVAILABLE,
             bodies_received == sorted(expected),
-            f"{len(expected)} were released; {listed(bodies_received)} arrived again on"
-            f" {'another' if elsewhere else 'the same'} link",
+            f"released: {listed(sorted(expected))}; arrived again on"
+            f" {'another' if elsewhere else 'the same'} link: {listed(bodies_received)}",
         )
         if len(got) > 1 and bodies_received == sorted(expected):
             kept = bodies(got) == [body for body in order if body in expected]
@@ -141,14 +141,15 @@ def test_a_failed_delivery_is_counted(
         target.control(first is peer or not first.deliveries, "a link without credit got it")
         place = "another" if elsewhere else "the same"
         detail = (
-            f"after modified with delivery-failed={shown(flag)}, {len(got)} arrived on {place} link"
+            f"after a message was modified with delivery-failed={shown(flag)},"
+            f" {listed(bodies(got))} arrived on {place} link"
         )
         target.require(MADE_AVAILABLE, len(got) == 1, detail)
         count = failures(got[0])
         target.record_finding(
             DELIVERY_FAILED_COUNTED if flag else FAILED_ATTEMPTS,
             count == expected,
-            f"the delivery-count is {count}; {expected} attempts failed",
+            f"the delivery-count is {count}; expected {expected}",
         )
 
 
@@ -174,9 +175,10 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     barred = got[refused].message.body
     peer, link, back = again(target, peer, link, node, count - 1)
     others = [body for body in sent if body != barred]
-    words = f"{listed([barred])} is undeliverable here; {listed(bodies(back))} arrived again"
+    here = f"on the same link, {listed(bodies(back))} arrived again"
+    words = f"message {listed([barred])} was modified with undeliverable-here; {here}"
     target.record_finding(UNDELIVERABLE_HERE, barred not in bodies(back), words)
-    words = f"the others are {listed(others)}; {listed(bodies(back))} arrived again"
+    words = f"messages {listed(others)} were released; {here}"
     freed = [body for body in bodies(back) if body != barred]
     target.record_finding(RELEASED_AVAILABLE, sorted(freed) == others, words)
     for delivery in back:
@@ -187,7 +189,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     else:
         next_one = "another-link" if bodies(elsewhere) == [barred] else "no-link"
         target.record_behaviour("amqp.undeliverable-here", next_one)
-    words = f"another link got {listed(bodies(elsewhere))}; expected {listed([barred])}"
+    words = f"of message {listed([barred])}, another link got {listed(bodies(elsewhere))}"
     is_available = barred in bodies(back) or bodies(elsewhere) == [barred]
     target.record_finding(MADE_AVAILABLE, is_available, words)
 
@@ -222,7 +224,8 @@ def test_annotations_of_modified_are_merged(
     if fits or not new.keys() & have.keys() - own.keys():
         target.record_behaviour("amqp.annotations-of-modified", "merges" if fits else "drops")
     detail = (
-        f"{shown(own)} merged with {shown(new)} gave {shown(have)}; expected {shown(own | new)}"
+        f"message-annotations {shown(own)}, modified with {shown(new)}, arrived again as"
+        f" {shown(have)}; expected {shown(own | new)}"
     )
     target.record_finding(ANNOTATIONS_MERGED, fits, detail)
 
@@ -246,7 +249,8 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
     expected = [b"decided", b"bystander"] if first == "released" else [b"bystander"]
     fine = sorted(bodies(back)) == sorted(expected)
     detail = (
-        f"{first}, then {then}: {listed(bodies(back))} arrived again; expected {listed(expected)}"
+        f"a delivery was settled as {first}, then as {then}; {listed(bodies(back))} arrived again;"
+        f" expected {listed(expected)}"
     )
     target.record_finding((TERMINAL_STATE_KEPT, TERMINAL_STATES), fine, detail)
     not_resent = first != "accepted" or b"decided" not in bodies(back)
@@ -290,18 +294,19 @@ def test_the_default_outcome_applies_where_no_state_is_known(
     fields = {key: plain(value) for key, value in codec.fields_of(default).items()}
     peer.disposition(got[0], None if how == "none" else RECEIVED)
     error = objection(peer)
-    detail = f"settled with the state {how}, answered with {error.brief() if error else 'no error'}"
+    objected = error.brief() if error else "no error"
+    detail = f"after a settling disposition with state {how}, the broker sent {objected}"
     target.require(DEFAULT_OUTCOME_APPLIES, error is None, detail)
     back = again(
         target, peer, link, node, 0 if kind in ("accepted", "rejected") else 1, elsewhere=True
     )[2]
     gone = kind in ("accepted", "rejected") or fields.get("undeliverable-here", False)
-    detail = f"the default-outcome is {kind}; {len(back)} messages arrived again"
+    detail = f"with the default-outcome {kind}, {listed(bodies(back))} arrived again"
     target.record_finding(DEFAULT_OUTCOME_APPLIES, gone is not bool(back), detail)
     if back:
         failed = int(bool(fields.get("delivery-failed", False)))
         count = failures(back[0])
-        detail = f"default-outcome {kind}({shown(fields)}): the delivery-count is {count}"
+        detail = f"with the default-outcome {kind}({shown(fields)}), the delivery-count is {count}"
         target.record_finding(DEFAULT_OUTCOME_APPLIES, count == failed, detail)
 
 
@@ -339,7 +344,7 @@ def test_a_source_names_outcomes_by_their_symbols(
     target.record_finding(OUTCOMES_ARE_SYMBOLS, fine, words)
     kind = codec.name_of(inside.get("default-outcome"))
     target.record_behaviour("amqp.default-outcome", kind)
-    detail = f"the broker's source has the default-outcome {kind}"
+    detail = f"the broker's source has the default-outcome {kind or 'none'}"
     target.record_finding(DEFAULT_OUTCOME, kind in (None, *OUTCOMES), detail)
     got = peer.delivery(link)
     states = [transfer.kind("state") for transfer in got.frames if "state" in transfer.fields]
@@ -384,12 +389,12 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     if peer.watch_for(settled_by_broker(link, got[0]), within=QUIET) is None:
         peer.disposition(got[0], STATES[state] if again_state else None)
     fine = not target.wait_until(lambda: is_over(peer), QUIET)
-    later = "as such" if again_state else "without a state"
-    detail = f"{state}, settled later {later}: {peer.instead()}"
+    later = "with the same state" if again_state else "without a state"
+    detail = f"after a delivery was {state} and settled later {later}: {peer.instead()}"
     target.record_finding(DISPOSITION_SETTLES, fine, detail)
     gone = state == "accepted"
     back = after_close(target, peer, node, 0 if gone else 1)
-    detail = f"{state}: {len(back)} messages arrived again"
+    detail = f"after a delivery was {state}, {listed(bodies(back))} arrived again"
     target.record_finding(TERMINAL_STATE_KEPT, len(back) == (not gone), detail)
 
 
@@ -465,11 +470,12 @@ def test_a_range_covers_what_it_names_and_no_more(
     for node, node_bodies in reversed(list(zip(nodes, sent, strict=True))):
         link = other.receiver(node, credit=total + 10)
         back += bodies(collect(target, other, link, sum(body in expected for body in node_bodies)))
-    what = f"{cut} to {end} of {total} were accepted{'' if last else ', without last'}"
+    without = "" if last else " by a disposition without last"
+    what = f"deliveries {cut} to {end} of {total} were accepted{without}"
     judged = [DISPOSITION_SETTLES] if last else [DISPOSITION_SETTLES, DISPOSITION_WITHOUT_LAST]
     if cut < counts[0] <= end:
         judged.append(DISPOSITION_SPANS_LINKS)
-    detail = f"{what}; {len(back)} of {len(expected)} arrived again"
+    detail = f"{what}; of the {len(expected)} others, {len(back)} arrived again"
     target.record_finding(tuple(judged), sorted(back) == expected, detail)
     mine = collect(target, other, other.receiver(own, credit=total + 10), total)
     detail = f"{len(mine)} of {total} messages that the client sent itself could be received"
@@ -537,7 +543,9 @@ def test_a_rejected_message_is_kept_with_its_error(
     delivery = consumer.delivery(browser, body=body)
     count, detail = failures(delivery), "after a rejection, the delivery-count is"
     raised = count == failures(got[0]) + 1
-    target.record_finding(REJECTED_COUNTED, raised, f"{detail} {count}")
+    target.record_finding(
+        REJECTED_COUNTED, raised, f"{detail} {count}; expected {failures(got[0]) + 1}"
+    )
     annotation = delivery.message.first("delivery-annotations")
     entries = (
         dict(annotation.value) if isinstance(annotation, Value) and annotation.type == "map" else {}

@@ -64,7 +64,7 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
     receiver = reader.receiver(node)  # creates the queue
     target.reached(kind)
     if not is_made(link):
-        target.record_not_applicable(SETTLED, f"the broker makes no link for {kind}")
+        target.record_not_applicable(SETTLED, f"the broker refuses the link for {kind}")
         return
     if kind == FULL:
         fill(target, node)
@@ -76,7 +76,7 @@ def test_a_refused_message_is_settled(target: Bench, kind: str, count: int) -> N
         if outcome is not None:
             target.record_behaviour(f"amqp.{kind.replace(' ', '-')}", outcome)
         if outcome is None and (peer.ended is not None or any(map(TROUBLE.accepts, peer.inbox))):
-            target.record_not_applicable(SETTLED, f"{kind} ended it: {peer.instead()}")
+            target.record_not_applicable(SETTLED, f"{kind} ended the link: {peer.instead()}")
             return
         detail = f"{kind} was {outcome or 'not settled'}; {peer.instead()}"
         target.require(SETTLED, outcome is not None, detail)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import SASL_FRAME
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
-from brokerproof.suites.amqp10.steps import bystander
+from brokerproof.suites.amqp10.steps import bystander, reaction
 from brokerproof.suites.api import Bench, Duration, Match, case, over, seconds, shown
 from brokerproof.suites.api.amqp10 import (
     HEADER,
@@ -72,7 +72,7 @@ def refused(
             code, outcome.get("code") in (1, 2, 3, 4), f"{what} was answered with {outcome.brief()}"
         )
     else:
-        target.record_finding(code, peer.ended is not None, f"{what}: {peer.instead()}")
+        target.record_finding(code, peer.ended is not None, f"after {what}: {peer.instead()}")
     peer.expect_end(within=SOON, proves=ends)
 
 
@@ -180,11 +180,11 @@ def test_wrong_credentials_are_refused(target: Bench, wrong: str) -> None:
             {"mechanism": "PLAIN", "initial-response": f"\0{both[0]}\0{both[1]}".encode()},
         )
         outcome = peer.watch_for(frame("sasl-outcome"))
-        observed = peer.instead() if outcome is None else outcome.brief()
+        observed = reaction(peer, outcome)
         target.record_finding(
             SASL_OUTCOME_CODE,
             outcome is not None and outcome.get("code") == 1,
-            f"a login with a wrong {wrong} got {observed}",
+            f"after a login with a wrong {wrong}: {observed}; expected sasl-outcome with code 1",
         )
         if outcome is not None:
             target.record_finding(
@@ -253,8 +253,7 @@ def test_an_empty_sasl_frame_is_an_error(target: Bench) -> None:
             target.record_finding(
                 SASL_EMPTY_FRAME,
                 outcome is None or outcome.get("code") != 0,
-                "a login after the empty frame:"
-                f" {peer.instead() if outcome is None else outcome.brief()}",
+                f"after a login that followed an empty SASL frame: {reaction(peer, outcome)}",
             )
         peer.close_socket()
 
@@ -277,7 +276,7 @@ def test_what_is_no_sasl_is_refused(target: Bench, what: str) -> None:
         ended = target.wait_until(
             lambda: peer.ended is not None or bool(peer.take(frame("sasl-outcome", code=0))), 10**10
         )
-        detail = f"{what} instead of sasl-init: {peer.instead()}"
+        detail = f"after {what} instead of sasl-init: {peer.instead()}"
         admitted = ended and peer.ended is None
         judged = SASL_FRAME_TYPE if what == "type" else SASL_BODY
         target.record_finding(judged, not admitted, detail)

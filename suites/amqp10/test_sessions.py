@@ -18,6 +18,7 @@ from brokerproof.suites.amqp10.steps import (
     last_flow,
     numbered,
     own_windows,
+    reaction,
     ready_sender,
     session_refused,
 )
@@ -154,7 +155,7 @@ def test_a_session_that_failed_drops_what_still_comes(
         peer.post(sender, b"dropped")
     end = peer.watch_for(either(ending("end", UNATTACHED), ending("end"), ending("close")))
     if end is None or end.name == "close":
-        observed = peer.instead() if end is None else end.brief()
+        observed = reaction(peer, end)
         target.record_not_applicable(
             DROPPED_AFTER_SESSION_ERROR, f"no end of the session arrived: {observed}"
         )
@@ -187,9 +188,11 @@ def test_a_handle_in_use_is_refused(target: Bench, role: bool) -> None:
         if answer is not None:
             target.record_behaviour("amqp.handle-in-use", answer.name)
         condition = None if answer is None else answer.condition
-        observed = peer.instead() if answer is None else answer.brief()
-        words = f"an attach with a handle in use: {observed}"
-        target.record_finding(HANDLE_IN_USE, condition == "amqp:session:handle-in-use", words)
+        observed = reaction(peer, answer)
+        words = f"after an attach with a handle in use: {observed}"
+        expected = "amqp:session:handle-in-use"
+        detail = f"{words}; expected end ({expected})"
+        target.record_finding(HANDLE_IN_USE, condition == expected, detail)
 
 
 def _several_frames(target: Target) -> list[dict[str, object]]:
@@ -304,8 +307,8 @@ def test_a_flow_sent_ahead_of_the_begin_counts_from_the_start(
     if len(got) == expected:
         comparison = "as many as"
     detail = (
-        f"with windows of {shown(windows)} from the start, {len(got)} messages arrived,"
-        f" {comparison} the {expected} due"
+        f"flows without next-incoming-id set windows of {shown(windows)} from the start;"
+        f" {len(got)} messages arrived, {comparison} the {expected} due"
     )
     if not target.record_finding(WINDOW_WITHOUT_INCOMING_ID, len(got) == expected, detail):
         return
@@ -434,12 +437,12 @@ def test_a_flow_of_the_session_that_asks_for_an_echo_is_answered(target: Bench) 
     peer = target.amqp()
     peer.flow(echo=True)
     answer = peer.watch_for(frame("flow"), within=QUIET * 10)
-    observed = peer.instead() if answer is None else answer.brief()
-    detail = f"a flow of the session that asks for an echo: {observed}"
+    observed = reaction(peer, answer)
+    detail = f"after a flow with echo=true for a session: {observed}; expected flow"
     target.record_finding(ECHO_ANSWERED, answer is not None, detail)
 
 
-NO_ECHO = "no flow answered the echo, which AMQP10-CREDIT-22 judges"
+NO_ECHO = "the broker did not answer a flow with echo=true (see AMQP10-CREDIT-22)"
 FIELDS_OF_LINKS = {
     "delivery-count": SESSION_FLOW_WITHOUT_DELIVERY_COUNT,
     "link-credit": SESSION_FLOW_WITHOUT_CREDIT,
@@ -506,7 +509,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
     for error in (None, ("amqp:internal-error", "the client gives up")):
         end = peer.end(error=error, proves=SESSION_ERROR_ENDS)
         assert end is not None
-        detail = f"the end was answered with {end.brief()}"
+        detail = f"end was answered with {end.brief()}"
         target.record_finding(SESSION_ERROR_ENDS, end.condition is None, detail)
         peer.begin(answered=False)
         answer = peer.watch_for(either(frame("begin", remote_channel=0), frame("close")))
@@ -514,7 +517,7 @@ def test_end_is_answered_with_end(target: Bench) -> None:
             target.record_note("the broker closed the connection after the client's error")
             return
         begun = answer is not None and answer.name == "begin"
-        detail = f"a begin on the channel of an ended session: {peer.instead()}"
+        detail = f"after a begin on the channel of an ended session: {peer.instead()}"
         target.require(REMOTE_CHANNEL, begun, detail)
         link = ready_sender(target, peer, target.node())
         peer.publish(link, codec.PREFIX)
@@ -571,18 +574,20 @@ def test_the_channel_of_a_failed_session_is_free(target: Bench) -> None:
     delivery = peer.post(link, b"in the same moment")
     peer.flow(session=peer.session, handle=7, delivery_count=0, link_credit=1)
     answer = peer.watch_for(either(frame("end"), frame("close")))
-    observed = peer.instead() if answer is None else answer.brief()
+    observed = reaction(peer, answer)
     ended = answer is not None and answer.name == "end"
-    target.require(SESSION_ERROR_ENDS, ended, f"a flow for a link that does not exist: {observed}")
+    target.require(
+        SESSION_ERROR_ENDS, ended, f"after a flow for a link that does not exist: {observed}"
+    )
     peer.confirmed(other, delivery, proves=SESSION_ERROR_ENDS)
     failed = peer.session
     peer.end(failed, answered=False)
     del peer.sessions[failed.channel]
     again = peer.begin(failed.channel, answered=False)
     begun = peer.watch_for(either(frame("begin", remote_channel=again.channel), frame("close")))
-    observed = peer.instead() if begun is None else begun.brief()
+    observed = reaction(peer, begun)
     fine = begun is not None and begun.name == "begin"
-    detail = f"a begin on the channel of a failed session: {observed}"
+    detail = f"after a begin on the channel of a failed session: {observed}"
     target.require(REMOTE_CHANNEL, fine, detail)
     fresh = ready_sender(target, peer, node, session=again)
     peer.publish(fresh, b"on the same channel", proves=SESSION_ERROR_ENDS)

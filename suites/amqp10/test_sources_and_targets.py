@@ -80,7 +80,8 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     )
     if mode == "copy" and later in (sent, []):
         target.record_behaviour("amqp.copy", "keeps" if later else "consumes")
-    words = f"the link reported {named}; then {listed(later)} could be received"
+    words = f"a link with distribution-mode {named or 'none'} got all messages;"
+    words += f" {listed(later)} could be received afterwards"
     target.record_finding(TERMINUS_PROPERTIES, later == (sent if kept else []), words)
 
 
@@ -112,7 +113,7 @@ def test_a_property_that_no_source_has_is_not_told(target: Bench, kind: str) -> 
     target.record_finding(
         TERMINUS_PROPERTIES,
         untold,
-        f"when asked for an unknown {kind}, the broker claims {'none' if untold else 'to have it'}",
+        f"the broker {'does not claim' if untold else 'claims'} to support an unknown {kind}",
     )
 
 

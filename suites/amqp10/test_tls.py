@@ -7,7 +7,7 @@ In virtual time there is no TLS; a client just states its certificate.
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp10.steps import UNREAD, bystander, granted, ready_sender
+from brokerproof.suites.amqp10.steps import UNREAD, bystander, granted, reaction, ready_sender
 from brokerproof.suites.amqp10.test_security import mechanisms, plain_response
 from brokerproof.suites.api import (
     CERTIFIED,
@@ -184,7 +184,7 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
         peer = secured(target, certificate)
         external(peer)
         outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
-        observed = peer.instead() if outcome is None else outcome.brief()
+        observed = reaction(peer, outcome)
         if outcome is not None and outcome.get("code") == 0:
             peer.open(answered=False)
             peer.begin(answered=False)
@@ -195,7 +195,7 @@ def test_without_a_certificate_of_a_user_external_leads_nowhere(
                 for reply in peer.inbox
                 if reply.name == "close" and reply.condition is not None
             ]
-            detail = f"{observed}, and then {peer.instead()}"
+            detail = f"{observed}, then {peer.instead()}"
             target.record_finding(SASL_EXTERNAL, not begun_ and bool(closed), detail)
         else:
             refused = outcome is not None or peer.ended is not None

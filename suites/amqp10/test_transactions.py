@@ -15,6 +15,7 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     granted,
     numbered,
+    reaction,
 )
 from brokerproof.suites.amqp10.transaction_steps import (
     OUTCOMES,
@@ -78,7 +79,7 @@ def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool)
         target.record_finding(
             ROLLBACK_SUCCEEDS,
             answer.kind("state") == "accepted" or not how,
-            f"a discharge with fail={shown(how)} was answered with {answer.brief()}",
+            f"discharge with fail={shown(how)} was answered with {answer.brief()}",
         )
 
 
@@ -114,7 +115,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
             and state is not None
         )
         fine = fine and state is not None and bytes(state["txn-id"]) == id
-        detail = f"a post in {shown(id)} got {answer.brief() if answer else peer.instead()}"
+        detail = f"a post in {shown(id)} got {reaction(peer, answer)}"
         target.record_finding(PROVISIONAL_OUTCOME, fine, detail)
     peer.settle()
     early = waiting(target, node, len(outside))
@@ -176,8 +177,8 @@ def test_outcomes_in_a_transaction_apply_with_its_success(
     target.record_finding(
         (RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK),
         sorted(late) == sorted(bodies(kept)),
-        f"accepted in transactions {shown(fates)}, discharged with fail={shown(fails)}:"
-        f" {listed(late)} arrived; expected {listed(bodies(kept))}",
+        f"messages accepted in transactions {shown(fates)} (0: in none); discharges with"
+        f" fail={shown(fails)}: {listed(late)} arrived; expected {listed(bodies(kept))}",
     )
 
 
@@ -221,7 +222,7 @@ def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, set
     target.record_finding(
         RETIRED_ON_COMMIT,
         counts == [int(outcome == "failed")] and bool(here) is not barred,
-        f"{outcome} in a transaction: {listed(here)} arrived again on its link;"
+        f"after a message was {outcome} in a transaction, {listed(here)} arrived again on its link;"
         f" the delivery-counts {'elsewhere' if barred else 'there'} are {shown(counts)}",
     )
 
@@ -327,7 +328,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
     accepted = f"it was {'' if retire else 'not '}accepted"
     words = f"after {how}, {listed(available)} could be received; expected 'held'; {accepted}"
     target.record_finding(judged, available == [b"held"], words)
-    detail = f"received after {how}, of the posted messages: {listed(posted)}"
+    detail = f"of the messages posted before {how}, {listed(posted)} could be received"
     target.record_finding(judged, not posted, detail)
 
 
@@ -340,12 +341,19 @@ def _cannot_be_discharged(target: Bench, peer: AmqpPeer, id: bytes, how: str, ju
     target.require(
         judged,
         answer is None or answer.kind("state") != "accepted",
-        f"after {how} of its control link, another one committed the transaction",
+        f"after {how} of its control link, the transaction was committed over another one",
     )
 
 
+WRONG = {
+    "never": "a discharge of an unknown transaction",
+    "discharged": "a second discharge",
+    "global": "a declare with a global-id",
+}
+
+
 @case(DISCHARGE_FAILS, DECLARE_FAILS, needs={"amqp", "amqp-transactions"})
-@over(examples=12, kind=st.sampled_from(["never", "discharged", "global"]), fail=st.booleans())
+@over(examples=12, kind=st.sampled_from([*WRONG]), fail=st.booleans())
 def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -> None:
     """A discharge with an unknown or already discharged id is rejected with
     amqp:transaction:unknown-id. A declare that asks for a global transaction, which its client must
@@ -364,7 +372,7 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
             )
         coordinator.await_answer(number)
         outcome_frame = coordinator.link.session.outcomes.get(number)
-        observed = peer.instead() if outcome_frame is None else outcome_frame.brief()
+        observed = reaction(peer, outcome_frame)
         error = None if outcome_frame is None else outcome_frame.part("state").get("error")
         fine = (
             outcome_frame is not None
@@ -378,12 +386,13 @@ def test_what_cannot_be_done_is_rejected(target: Bench, kind: str, fail: bool) -
             expected = "rejected, or ended, with an error"
             ended = peer.take(TROUBLE)
             if ended is not None:
-                fine, observed = ended.condition is not None, ended.brief()
-        detail = f"{kind}: {observed}; expected {expected}"
+                fine, observed = ended.condition is not None, f"got {ended.brief()}"
+        what = WRONG[kind]
+        detail = f"after {what}: {observed}; expected {expected}"
         target.record_finding(DECLARE_FAILS if kind == "global" else DISCHARGE_FAILS, fine, detail)
         if outcome_frame is not None:
             declared = bool(coordinator.declare())
-            words = f"{kind}: a declare after it was {'' if declared else 'not '}answered"
+            words = f"after {what}, a declare was {'' if declared else 'not '}answered"
             target.record_finding((DECLARE_FAILS, DISCHARGE_FAILS), declared, words)
 
 
@@ -395,9 +404,11 @@ def test_a_settled_declare_ends_the_link(target: Bench) -> None:
         coordinator = control(target, peer)
         coordinator.say("declare", settled=True)
         answer = peer.watch_for(TROUBLE)
-        observed = peer.instead() if answer is None else answer.brief()
+        observed = reaction(peer, answer)
         fine = answer is not None and answer.name == "detach" and answer.condition is not None
-        target.record_finding(SETTLED_DECLARE, fine, f"a settled declare: {observed}")
+        target.record_finding(
+            SETTLED_DECLARE, fine, f"after a settled declare: {observed}; expected detach"
+        )
 
 
 @case(DISCHARGE_FAILS, RETIRED_ON_COMMIT, needs=SEEN_AGAIN)
@@ -411,13 +422,13 @@ def test_an_outcome_in_an_unknown_transaction_does_not_apply(target: Bench, sett
         peer, _, got = holding(target, node, 1)
         peer.disposition(got[0], within(UNKNOWN, "accepted"), settled=settled)
         answer = peer.watch_for(TROUBLE)
-        observed = peer.instead() if answer is None else answer.brief()
+        observed = reaction(peer, answer)
         condition = None if answer is None else answer.condition
-        detail = f"an outcome in an unknown transaction: {observed}"
+        detail = f"after an outcome in an unknown transaction: {observed}; expected an error"
         target.record_finding(DISCHARGE_FAILS, condition is not None, detail)
         peer.close_socket()
         back = waiting(target, node, 1)
-        words = f"received after an outcome in an unknown transaction: {listed(back)}"
+        words = f"after an outcome in an unknown transaction, {listed(back)} could be received"
         target.record_finding(RETIRED_ON_COMMIT, back == [b"held"], words)
 
 
@@ -445,12 +456,13 @@ def test_a_post_in_an_unknown_transaction_is_not_taken(target: Bench, settled: b
             or is_rejected(peer, link, number)
             or (trouble is not None and trouble.condition is not None)
         )
-        observed = trouble.brief() if trouble else peer.instead()
-        detail = f"a post in an unknown transaction, settled={shown(settled)}: {observed}"
+        observed = reaction(peer, trouble)
+        what = f"a post in an unknown transaction (settled={shown(settled)})"
+        detail = f"after {what}: {observed}; expected an error"
         target.record_finding(DISCHARGE_FAILS, fine, detail)
         peer.close_socket()
         posted = waiting(target, node, 0)
-        words = f"received after a post in an unknown transaction: {listed(posted)}"
+        words = f"after {what}, {listed(posted)} could be received"
         target.record_finding(POST_INVISIBLE_BEFORE_COMMIT, not posted, words)
 
 
@@ -470,15 +482,14 @@ def test_a_discharge_before_the_last_transfer_ends_the_link(target: Bench) -> No
         coordinator.await_answer(number)
         answer = peer.take(TROUBLE)
         outcome_frame = coordinator.link.session.outcomes.get(number)
-        observed = (
-            answer.brief() if answer else outcome_frame.brief() if outcome_frame else peer.instead()
-        )
+        observed = answer.brief() if answer else reaction(peer, outcome_frame)
         fine = (
             answer is not None
             and answer.name == "detach"
             and answer.condition == "amqp:transaction:rollback"
         )
-        detail = f"a discharge before the last transfer: {observed}"
+        words = f"after a discharge before the last transfer: {observed}"
+        detail = f"{words}; expected detach (amqp:transaction:rollback)"
         target.record_finding(DISCHARGE_OF_INCOMPLETE_DELIVERY, fine, detail)
 
 
@@ -498,13 +509,14 @@ def test_an_outcome_in_a_second_transaction_ends_the_link(target: Bench) -> None
         peer.settle()
         peer.disposition(got[0], within(second, "accepted"), settled=False)
         answer = peer.watch_for(TROUBLE)
-        observed = peer.instead() if answer is None else answer.brief()
+        observed = reaction(peer, answer)
         fine = (
             answer is not None
             and answer.name == "detach"
             and answer.condition == "amqp:transaction:rollback"
         )
-        detail = f"outcomes in two transactions: {observed}"
+        words = f"after outcomes for one delivery in two transactions: {observed}"
+        detail = f"{words}; expected detach (amqp:transaction:rollback)"
         target.record_finding(OUTCOME_IN_SECOND_TRANSACTION, fine, detail)
 
 
@@ -521,7 +533,7 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
         link = peer.receiver(node)
         peer.flow(link, link_credit=1, properties={"txn-id": id})
         answer = peer.watch_for(either(TROUBLE, frame("transfer", link=link)))
-        observed = peer.instead() if answer is None else answer.brief()
+        observed = reaction(peer, answer)
         state = {} if answer is None else answer.part("state")
         acquired = answer is not None and answer.name == "transfer" and plain_id(state) == id
         refused = (
@@ -529,7 +541,8 @@ def test_acquisition_in_a_transaction_is_done_or_refused(target: Bench) -> None:
             and answer.name == "detach"
             and answer.condition == "amqp:not-implemented"
         )
-        detail = f"a flow with a txn-id: {observed}"
+        words = f"after a flow with a txn-id: {observed}; expected a transfer in the transaction"
+        detail = f"{words} or detach (amqp:not-implemented)"
         target.record_finding(TRANSACTIONAL_ACQUISITION, acquired or refused, detail)
 
 
@@ -554,20 +567,20 @@ def test_a_settled_post_that_fails_dooms_its_transaction(target: Bench) -> None:
             number = coordinator.say("discharge", txn_id=id, fail=False)
             coordinator.await_answer(number)
             outcome_frame = coordinator.link.session.outcomes.get(number)
-            observed = outcome_frame.brief() if outcome_frame else peer.instead()
+            observed = reaction(peer, outcome_frame)
             target.record_finding(
                 FAILED_SETTLED_POST,
                 outcome_frame is None or outcome_frame.kind("state") != "accepted",
-                f"the discharge was answered: {observed}",
+                f"after the discharge of a failed transaction: {observed}; expected an error",
             )
         else:
             target.record_held(
                 FAILED_SETTLED_POST,
                 trouble,
-                f"the broker ended it before the discharge: {observed}",
+                f"the broker ended the transaction before the discharge: {observed}",
             )
             peer.close_socket()
         target.advance(QUIET)
         available = waiting(target, node, 0)
-        words = f"received of the failed transaction: {listed(available)}"
+        words = f"of the failed transaction's messages, {listed(available)} could be received"
         target.record_finding(FAILED_SETTLED_POST, b"good" not in available, words)

@@ -104,8 +104,8 @@ def test_outcomes_in_a_transaction_outlive_their_link(
     target.record_finding(
         DEFAULT_OUTCOME_ON_ROLLBACK if fail else RETIRED_ON_COMMIT,
         sorted(received) == expected,
-        f"{accepted.count(True)} of {len(sent)} messages were accepted in a transaction, {way} of"
-        f" their link, {'rollback' if fail else 'commit'}: the other consumer got"
+        f"after {accepted.count(True)} of {len(sent)} messages were accepted in a transaction,"
+        f" {way} of their link and {'rollback' if fail else 'commit'}, the other consumer got"
         f" {listed(received)}; expected {listed(expected)}",
     )
 

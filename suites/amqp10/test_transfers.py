@@ -189,7 +189,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
     pieces.append(payload[3 * len(pieces) :])
     for at, (piece, flag) in enumerate(zip(pieces, flags, strict=True)):
         delivery = peer.transfer(link, piece, settled=flag, more=at < len(flags) - 1 or None)
-    context = f"settled is {shown(flags)}"
+    context = f"after transfers of one message with settled={shown(flags)}"
     judged = (
         (UNSETTLED_BY_DEFAULT,)
         if len(flags) == 1
@@ -203,7 +203,7 @@ def test_settled_on_one_transfer_is_settled_for_good(
             target.require(
                 judged,
                 error is None,
-                f"{context}, answered with {error.brief() if error else 'no error'}",
+                f"{context}, the broker sent {error.brief() if error else 'no error'}",
             )
         else:
             observed = error.brief() if error else peer.instead() if peer.ended else "no error"
@@ -216,13 +216,14 @@ def test_settled_on_one_transfer_is_settled_for_good(
                 return
         peer.settle()
         word = spoken_of(target, peer, delivery)
-        target.record_finding(judged, not word, f"{context}, and {len(word)} dispositions arrived")
+        target.record_finding(judged, not word, f"{context}, dispositions: {len(word)}; expected 0")
     else:
         target.wait_until(lambda: settles(peer, link, delivery) or peer.ended is not None, PATIENCE)
-        target.record_finding(judged, settles(peer, link, delivery), f"{context}; {peer.instead()}")
+        words = f"{context}: {peer.instead()}"
+        target.record_finding(judged, settles(peer, link, delivery), words)
     received = bodies(collect(target, peer, peer.receiver(node, credit=2), 1))
     count = len(received)
-    target.record_finding(judged, count == 1, f"{context}, and the queue has {count} messages")
+    target.record_finding(judged, count == 1, f"{context}, messages in the queue: {count}")
 
 
 @case(ALL_SETTLED, ALL_UNSETTLED, needs={"amqp"})
@@ -294,7 +295,7 @@ def test_an_aborted_delivery_never_was(
         return
     target.record_not_applicable(
         ABORTED_BEFORE_MORE,
-        "a delivery that is aborted without more is not as if it had never been",
+        "more=true is tried only if a delivery aborted without it leaves no trace",
     )
     judge_aborted(target, ABORTED_DELIVERY, parts, None, junk, settled)
     judge_aborted(target, ABORTED_BEFORE_MORE, parts, True, junk, settled)
@@ -314,11 +315,13 @@ def judge_aborted(
     peer.publish(link, b"whole", proves=proves)
     peer.settle()
     word = spoken_of(target, peer, aborted)
-    target.require(proves, not word, f"{len(word)} dispositions covered the aborted delivery")
+    target.require(
+        proves, not word, f"dispositions for an aborted delivery: {len(word)}; expected 0"
+    )
     received = [
         _carried(delivery) for delivery in collect(target, peer, peer.receiver(node, credit=5), 1)
     ]
-    words = f"an aborted delivery, more={shown(more)}, and the queue has {listed(received)}"
+    words = f"after an aborted delivery (more={shown(more)}), the queue has {listed(received)}"
     target.require(proves, received == [b"whole"], words)
 
 

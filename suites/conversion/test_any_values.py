@@ -198,8 +198,8 @@ def judge(target: Bench, receiver: str, arrives: str) -> None:
     target.record_finding(
         arrives,
         not missing,
-        f"of {len(waiting)} messages with unusual values, {len(missing)} or the plain messages"
-        f" behind them did not arrive over {NAMES[receiver]}: {by_place(missing) or 'none'}",
+        f"{len(missing)} of {len(waiting)} messages with unusual values, or the plain messages sent"
+        f" after them, did not arrive over {NAMES[receiver]}: {by_place(missing) or 'none'}",
     )
 
 
@@ -291,10 +291,12 @@ def test_no_property_takes_the_place_of_the_servers_headers(target: Bench, versi
             if not (len({*found}) == 3 if name in ("message-id", "ack") else same):
                 wrong[name].append(words)
     if not judged:
-        target.record_not_applicable(target.cited, "no message and the one behind it arrived")
+        target.record_not_applicable(
+            target.cited, "of no message did both it and the plain message after it arrive"
+        )
         return
     for rule, (name, places) in zip(SET_BY_SERVER, wrong.items(), strict=True):
         if version in rule:
-            detail = f"of {judged} messages, the property took the place of {name} in"
+            detail = f"messages whose property replaced the header {name} (of {judged})"
             words = ", ".join(places) or "none"
             target.record_finding(rule[version], not places, f"{detail}: {words}")

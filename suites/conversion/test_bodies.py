@@ -34,6 +34,10 @@ BODIES = st.one_of(
 )
 
 
+def _section(body: object) -> str:
+    return "a data section" if isinstance(body, bytes) else "a text"
+
+
 def kind(delivery: Delivery) -> str:
     names = [name for name, _ in delivery.message.sections]
     return (
@@ -100,7 +104,7 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     target.record_finding(BODY_CONVERSION, frame.body == data, detail)
     has = frame.get("content-length")
     fine = (has == str(len(data))) if isinstance(body, bytes) else has is None
-    words = f"{type(body).__name__} of {len(data)} bytes arrived with content-length {shown(has)}"
+    words = f"{_section(body)} of {len(data)} bytes arrived with content-length {shown(has)}"
     target.record_finding(CONTENT_LENGTH_MEANS_BYTES, fine, words)
 
 
@@ -126,7 +130,7 @@ def test_bodies_of_amqp_come_whole(
     else:
         payload = message(body)
     frame = to_stomp(target, payload, spoken)
-    what = f"{len(data)} bytes ({type(body).__name__}, in {parts} parts)"
+    what = f"{_section(body)} of {len(data)} bytes, in {parts} parts,"
     target.record_finding(
         SEVERAL_SECTIONS if isinstance(body, bytes) and parts > 1 else BODY_CONVERSION,
         frame.body == data,
@@ -164,7 +168,7 @@ def test_a_message_with_any_body_comes(target: Bench, kind: str) -> None:
     post(target, through, message(STRANGE[kind]))
     answer = peer.watch_for(MESSAGE)
     observed = peer.instead() if answer is None else answer.brief()
-    detail = f"{kind} in an amqp-value: {observed}"
+    detail = f"after {kind} in an amqp-value: {observed}; expected MESSAGE"
     target.record_finding(STOMP_SUBSCRIPTION, answer is not None, detail)
     if peer.ended is None:
         post(target, through, message(b"behind"))
@@ -258,5 +262,5 @@ def test_large_bodies_cross_whole(target: Bench, counted: bool) -> None:
     detail = f"{what} arrived as {kind(delivery)} of {len(delivery.payload)} bytes"
     target.record_finding((BODY_CONVERSION, LARGE_STOMP_MESSAGE), right, detail)
     back = to_stomp(target, message(expected))
-    detail = f"{len(body)} bytes as {type(expected).__name__}: {len(back.body)} arrived"
+    detail = f"of {_section(expected)} of {len(body)} bytes, {len(back.body)} arrived"
     target.record_finding((BODY_CONVERSION, LARGE_STOMP_MESSAGE), back.body == body, detail)

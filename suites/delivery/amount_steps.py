@@ -87,11 +87,12 @@ def judge_windows(
         rounds.append(len(consumer.held))
         consumer.settle(len(consumer.held))
     target.used_amount("prefetch", window)
-    words = "".join(f"{name} {shown(value)}, " for name, value in options.items())
-    detail = f"prefetch {window}, {words}{3 * window + 2} messages: {listed(rounds)} arrived"
+    words = "".join(f", {name} {shown(value)}" for name, value in options.items())
+    arrived = f"{3 * window + 2} messages arrived in rounds of {listed(rounds)}"
+    detail = f"{arrived} (prefetch {window}{words})"
     limit, used = requirements
     beyond = max(rounds) - window
-    target.record_finding(limit, beyond <= 0, f"{detail}; {beyond} exceeded the prefetch")
+    target.record_finding(limit, beyond <= 0, f"{detail}; {max(0, beyond)} exceeded the prefetch")
     target.record_finding(used, min(rounds) >= window, detail)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over, shown
+from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
 from brokerproof.suites.api.stomp import Destination, StompPeer
 from brokerproof.suites.steps.queues import (
     QUIET,
@@ -196,7 +196,8 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
             producer.publish(place(name, kind), f"{kind} {number}".encode())
     received = {kind: bodies(collect(target, listener, 2)) for kind, listener in listeners.items()}
     expected = {kind: [f"{kind} {number}".encode() for number in range(2)] for kind in listeners}
-    detail = f"{name} as queue and topic: {shown(received)}"
+    got = (f"its {kind} subscriber got {listed(of)}" for kind, of in received.items())
+    detail = f"of messages to {name} as queue and topic, {' and '.join(got)}"
     target.record_finding(SUBSCRIPTION_TYPE, received == expected, detail)
 
 

@@ -272,11 +272,11 @@ def test_any_data_within_the_ttl_keeps_the_connection(
     target.record_finding(
         TRICKLE,
         peer.ended is None,
-        f"data every {pause / ms(1):g} ms under a TTL of {ttl} ms: "
+        f"with data every {pause / ms(1):g} ms and a TTL of {ttl} ms, "
         + (
             "the connection is still open"
             if peer.ended is None
-            else f"closed {(peer.ended.at - spoke) / ms(1):g} ms after data"
+            else f"the broker closed {(peer.ended.at - spoke) / ms(1):g} ms after the last data"
         ),
         uncertain=peer.overdue(ms(ttl)),
     )

@@ -139,7 +139,8 @@ class Used:
         self.target.control(free or state.messages == 0, words)
         history = ", ".join(self.history) or "sent and taken"
         detail = (
-            f"{self.kind}: after messages were {history} and all are gone, the address has {state}"
+            f"once all messages of an address ({self.kind}) are gone, the address has {state};"
+            f" messages were {history}"
         )
         self.target.require(FREE_AGAIN, free, detail)
 

@@ -61,9 +61,10 @@ class Holder:
                 self.target.require(
                     self.requirement,
                     False,
-                    f"window {self.account.window}: {self.settled}{sum(self.account.held)} bytes in"
-                    f" {len(self.held)} messages are held, {self.total - self.received} more are"
-                    f" waiting, and none arrives within {PATIENCE // seconds(1)} s"
+                    f"with a window of {self.account.window} bytes, {self.settled}{len(self.held)}"
+                    f" messages ({sum(self.account.held)} bytes) are held,"
+                    f" {self.total - self.received} more wait,"
+                    f" and none arrives within {PATIENCE // seconds(1)} s"
                     f" ({self.peer.instead()})",
                     expectation=self.expectation,
                 )
@@ -93,8 +94,8 @@ class Holder:
             self.target.require(
                 self.requirement,
                 False,
-                f"window {self.account.window}: {count} messages of {before} bytes were held, but"
-                " another one arrived",
+                f"with a window of {self.account.window} bytes, another message arrived while"
+                f" {count} messages ({before} bytes) were held",
                 expectation=self.expectation,
             )
 
@@ -106,7 +107,7 @@ class Holder:
         first = 0 if mode == "client" else position
         count = "1 message" if position == first else f"{position + 1 - first} messages"
         article = "an" if command == "ACK" else "a"
-        self.settled = f"after {article} {command} of {count} in mode {mode} "
+        self.settled = f"after {article} {command} of {count} in mode {mode}, "
         del self.held[first : position + 1]
         del self.account.held[first : position + 1]
 
@@ -352,7 +353,8 @@ def test_windows_are_apart(target: Bench) -> None:
     target.wait_until(lambda: peer.messages_seen >= 1, QUIET)
     peer.subscribe(second, "b", ack="client", headers={"consumer-window-size": "-1"})
     done = target.wait_until(lambda: _of(peer, "b") >= 6, ms(5000))
-    words = f"the open subscription got {_of(peer, 'b')} of 6 messages beside a shut one"
+    words = f"beside a subscription whose window is full, one without a window got {_of(peer, 'b')}"
+    words += " of 6 messages"
     target.record_finding(POSITIVE, done, words)
 
 

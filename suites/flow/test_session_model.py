@@ -189,7 +189,9 @@ class Run:
         early = body in self.pending
         what = "before its COMMIT" if early else "though no consumer waits for it"
         judged = (SENT,) if early else (ABORTED, ONCE)
-        words = f"after {after}, {shown(body[:12])} arrived {'as it should' if owed else what}"
+        words = (
+            f"after {after}, message {shown(body[:12])} arrived {'as it should' if owed else what}"
+        )
         self.target.require(judged, owed, words)
         self.waiting.remove(body)
         size = sum(self.account.held)
@@ -198,8 +200,8 @@ class Run:
         allowed = self.account.delivered(message.size)
         self.held.append(message)
         detail = (
-            f"after {after}, {size} bytes of {self.account.window} were held when"
-            f" {shown(body[:12])} arrived"
+            f"after {after}, message {shown(body[:12])} arrived while {size} bytes were held; the"
+            f" window is {self.account.window} bytes"
         )
         self.target.require(WINDOW, allowed, detail)
 

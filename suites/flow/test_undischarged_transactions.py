@@ -87,6 +87,6 @@ def test_their_messages_are_not_charged_when_their_connections_have_ended(target
     target.record_finding(
         FREE_AGAIN,
         not charged.total(),
-        f"of {len(places)} addresses without messages, after transactions that nobody discharged,"
-        f" {charged.total()} are charged: {counts}",
+        f"after undischarged transactions, {charged.total()} of {len(places)} addresses without"
+        f" messages have a size above 0: {counts}",
     )

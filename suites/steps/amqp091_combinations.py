@@ -80,11 +80,13 @@ class Play:
             pass
         surplus = [delivery.body for delivery in arrive(self.peer, 0, channel=CONSUMER)]
         once = not surplus and sorted(self.arrived) == sorted(set(self.arrived))
-        detail = f"{listed(self.arrived)} arrived, and then {listed(surplus)}; with {self.words}"
+        detail = (
+            f"{listed(self.arrived)} arrived, and then {listed(surplus)}; options: {self.words}"
+        )
         self.target.record_finding(self.sentences.arrives, once, detail)
         if self.row[NEIGHBOUR] is not None:
             got = len(arrive(self.peer, MESSAGES, channel=OTHER))
-            detail = f"the other consumer got {got} of {MESSAGES} messages; with {self.words}"
+            detail = f"the other consumer got {got} of {MESSAGES} messages; options: {self.words}"
             self.target.record_finding(self.sentences.arrives, got == MESSAGES, detail)
         if self.row[EXCLUSIVE] is not None:
             self._judge_rival()
@@ -137,7 +139,7 @@ class Play:
         self.arrived += [delivery.body for delivery in deliveries]
         detail = (
             f"{len(deliveries)} messages arrived without an acknowledgement; expected {should}"
-            f" ({self.peer.instead()}); with {self.words}"
+            f" ({self.peer.instead()}); options: {self.words}"
         )
         if not self.no_ack:
             self.target.record_finding(self.sentences.limit, len(deliveries) <= self.limit, detail)

@@ -117,7 +117,7 @@ class Play:
             self._judge_surplus(link)
         if neighbour is not None:
             got = len(collect(self.target, self.peer, neighbour, MESSAGES))
-            detail = f"the other link got {got} of {MESSAGES} messages; with {self.words}"
+            detail = f"the other link got {got} of {MESSAGES} messages; options: {self.words}"
             self.target.record_finding(self.sentences.arrives, got == MESSAGES, detail)
         self._judge_frames()
         if left <= 0 and self.row[PLACE] == QUEUE:
@@ -185,14 +185,16 @@ class Play:
         self.arrived += self._numbers(deliveries)
         detail = (
             f"{len(deliveries)} deliveries arrived for a credit of {credit}; expected {should}"
-            f" ({self.peer.instead()}); with {self.words}"
+            f" ({self.peer.instead()}); options: {self.words}"
         )
         if self.sentences.credit is not None:
             self.target.record_finding(self.sentences.credit, len(deliveries) <= credit, detail)
         self._judge_settlement(link, deliveries)
         if self.sentences.selects is not None and self.row.get(SELECTOR) is not None:
             wrong = sorted(set(self.arrived) - set(self.due))
-            told = f"not selected by the filter, but arrived: {listed(wrong)}; with {self.words}"
+            told = (
+                f"not selected by the filter, but arrived: {listed(wrong)}; options: {self.words}"
+            )
             self.target.record_finding(self.sentences.selects, not wrong, told)
         self.target.record_finding(self.sentences.arrives, len(deliveries) >= should, detail)
         return bool(deliveries)
@@ -202,7 +204,7 @@ class Play:
         agreed = link.answer.get("snd-settle-mode", MODES["mixed"])
         settled = [delivery.settled for delivery in deliveries]
         words = f"{sum(settled)} of {len(settled)} deliveries arrived settled"
-        detail = f"snd-settle-mode {agreed} was agreed; {words}; with {self.words}"
+        detail = f"snd-settle-mode {agreed} was agreed; {words}; options: {self.words}"
         for mode, sentence, kept in (
             ("settled", self.sentences.settled, all(settled)),
             ("unsettled", self.sentences.unsettled, not any(settled)),
@@ -221,7 +223,9 @@ class Play:
         self.peer.flow(link, link_credit=10)
         self.peer.settle()
         self.arrived += self._numbers(collect(self.target, self.peer, link, 0))
-        detail = f"{listed(self.arrived)} arrived; expected {listed(self.due)}; with {self.words}"
+        detail = (
+            f"{listed(self.arrived)} arrived; expected {listed(self.due)}; options: {self.words}"
+        )
         once = sorted(self.arrived) == self.due
         self.target.record_finding(self.sentences.arrives, once, detail)
 
@@ -233,7 +237,9 @@ class Play:
         due = [number for number in range(MESSAGES) if copies or number not in self.due]
         heir = self.peer.receiver(self.node, credit=100)
         left = self._numbers(collect(self.target, self.peer, heir, len(due)))
-        detail = f"{listed(left)} remained in the queue; expected {listed(due)}; with {self.words}"
+        detail = (
+            f"{listed(left)} remained in the queue; expected {listed(due)}; options: {self.words}"
+        )
         self.target.record_finding(self.sentences.arrives, set(due) <= set(left), detail)
         if self.sentences.gone is not None:
             self.target.record_finding(self.sentences.gone, left == due, detail)
@@ -242,13 +248,13 @@ class Play:
         if self.row[FRAME] is None or self.sentences.fits is None:
             return
         sizes = [event.size for event in frames_received(self.target, self.peer)]
-        detail = f"the largest of {len(sizes)} frames has {max(sizes)} bytes; with {self.words}"
+        detail = f"the largest of {len(sizes)} frames has {max(sizes)} bytes; options: {self.words}"
         self.target.record_finding(self.sentences.fits, max(sizes) <= SMALLEST_FRAME, detail)
 
     def _numbers(self, deliveries: list[Delivery]) -> list[int]:
         """Return the numbers with which the bodies begin. Bodies are only a control here."""
         numbers = [body.partition(b" ")[0] for body in bodies(deliveries)]
         damaged = sum(not number.isdigit() for number in numbers)
-        detail = f"{damaged} of {len(numbers)} bodies lack their number; with {self.words}"
+        detail = f"{damaged} of {len(numbers)} bodies lack their number; options: {self.words}"
         self.target.control(not damaged, detail)
         return [*map(int, numbers)]

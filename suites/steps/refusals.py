@@ -76,7 +76,7 @@ def refused(
         target.record_finding(
             refuses,
             False,
-            f"a {command} that should fail was not answered, and neither was the BEGIN after it",
+            f"neither the {command}, which should fail, nor the BEGIN after it was answered",
         )
         return False
     target.record_finding(
@@ -108,13 +108,17 @@ def _answered(
         return False
     target.record_finding(refuses, answer is None or not confirmed.accepts(answer), detail)
     if answer is not None and confirmed.accepts(answer):
-        target.record_not_applicable(answers, f"the broker processed the {command}: {detail}")
+        target.record_not_applicable(
+            answers,
+            f"no ERROR is due for the {command}, which the broker processed: {answer.brief()}",
+        )
         return True
     if answer is None or answer.command != "ERROR":
         target.record_finding(answers, False, detail)
         return False
     closed = target.wait_until(lambda: peer.ended is not None, PATIENCE)
-    words = f"{detail}, {'and closed' if closed else 'but did not close within 10 s'}"
+    kept = "closed the connection" if closed else "did not close the connection within 10 s"
+    words = f"{detail}, {'and' if closed else 'but'} {kept}"
     target.record_finding(answers, closed, words)
     return False
 
@@ -145,7 +149,7 @@ def is_too_large(target: Bench, version: str, size: int) -> bool:
 
 def _describe(peer: StompPeer, command: str, answer: Frame | None, receipt: str) -> str:
     if answer is not None and answer.get("receipt-id") == receipt and answer.command == "RECEIPT":
-        return f"the broker confirmed the {command} that should fail: {answer.brief()}"
+        return f"expected the {command} to be refused, but got {answer.brief()}"
     if answer is not None and answer.command == "ERROR":
         return f"the broker refused the {command} with {answer.brief()}"
     if answer is not None:

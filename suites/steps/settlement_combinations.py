@@ -97,7 +97,9 @@ class Scene:
         red = sum(self._colour(number) == "red" for number in range(COUNT))
         due = (red if chosen and beside != SAME else COUNT) + (beside == OTHER)
         arrived = receive(self.target, self.peer, due)
-        self.target.control(len(arrived) == due, f"{due} are due, and {len(arrived)} arrived")
+        self.target.control(
+            len(arrived) == due, f"{due} messages should arrive; {len(arrived)} did"
+        )
         own = [message for message in arrived if message.body in self.sent]
         first = [message for message in own if message.get("subscription", "0") == "0"]
         self.held = first if len(first) > 3 else [one for one in own if one not in first]
@@ -118,7 +120,7 @@ class Scene:
         if self.command == "NACK" and self.within:
             error = error_from(self.peer)
             got = "no ERROR" if error is None else f"ERROR {str(error.get('message'))[:40]}"
-            words = f"a NACK in a transaction got {got}; with {self.words}"
+            words = f"a NACK in a transaction was answered with {got}; options: {self.words}"
             self.target.record_finding(SAME_HEADERS[self.version], error is None, words)
             if error is not None:
                 return False
@@ -158,7 +160,7 @@ class Scene:
         count = len(rest) if has_effect else len(self.sent)
         left = set(left_in(self.target, self.queue, self.version, count))
         facts = f"settled: {listed(sorted(taken))}; left in the queue: {listed(sorted(left))}"
-        words = f"{facts}; with {self.words}"
+        words = f"{facts}; options: {self.words}"
         innocent = not rest <= left and self.held[-1].body in left  # the refused frame
         record(KEPT[self.version] if innocent else self._keeps(), rest <= left, words)
         if not has_effect:
@@ -169,7 +171,7 @@ class Scene:
                 record(self._ends(), is_back, words)
         elif self.command == "NACK":
             alike = all(len(taken & found) in (0, len(taken)) for found in (self.again, left))
-            told = f"{facts}; arrived again: {listed(sorted(self.again))}; with {self.words}"
+            told = f"{facts}; arrived again: {listed(sorted(self.again))}; options: {self.words}"
             record(REFUSED_TOGETHER[self.version], alike, told)
         else:
             if "nack" not in self.target.capabilities and self.version in REFUSED_TOGETHER:
@@ -184,13 +186,13 @@ class Scene:
                 record(earlier, not taken & left, words)
         if self.row[BESIDE] == OTHER:
             beside = left_in(self.target, self.other, self.version, 1)
-            words = f"{facts}; left in the other queue: {listed(beside)}; with {self.words}"
+            words = f"{facts}; left in the other queue: {listed(beside)}; options: {self.words}"
             record(KEPT[self.version], beside == [b"beside"], words)
 
     def judge_result(self) -> None:
         commits = self.committed
         result = left_in(self.target, self.result, self.version, 1 + commits)
-        words = f"left in the second queue: {listed(result)}; with {self.words}"
+        words = f"left in the second queue: {listed(result)}; options: {self.words}"
         record = self.target.record_finding
         record(ARRIVES[self.version], result.count(b"waits") == 1, words)
         record(SENDS[self.version], b"refused" not in result, words)
@@ -209,13 +211,16 @@ class Scene:
         self.target.control(comes_back, "what a lost consumer holds should reach the next one")
         end = "confirmed" if committed else "not confirmed"
         words = f"a NACK in a transaction was refused, COMMIT was {end}; left in the queue:"
-        detail = f"{words} {listed(sorted(left))}; with {self.words}"
+        detail = f"{words} {listed(sorted(left))}; options: {self.words}"
         self.target.record_finding(name, kept, detail)
 
     def set_aside(self) -> None:
-        """Judge nothing more: a broker may accept the frame that should end the connection, and may
-        refuse a NACK in a transaction."""
-        detail = f"{self.words}: the broker behaves differently"
+        """Judge nothing else: the broker may accept the frame that should end the connection, and
+        may refuse a NACK in a transaction."""
+        detail = (
+            "nothing to judge: the broker accepted the frame that should end the connection, or"
+        )
+        detail += f" refused a NACK in a transaction; options: {self.words}"
         judged = {self._keeps(), KEPT[self.version]}
         if self.command == "NACK":
             judged.add(REFUSED_TOGETHER[self.version])

@@ -238,7 +238,9 @@ class Play:
             seen = [item for item in self.peer.inbox if item.command == "MESSAGE"]
             early = [number for number in map(number_of, seen) if number < MESSAGES]
             if self.sentences.commits is not None:
-                detail = f"{listed(early)} of {MESSAGES} arrived before COMMIT; with {self.words}"
+                detail = (
+                    f"{listed(early)} of {MESSAGES} arrived before COMMIT; options: {self.words}"
+                )
                 self.target.record_finding(self.sentences.commits, not early, detail)
             self.producer.request("COMMIT", {"transaction": transaction})
 
@@ -274,7 +276,7 @@ class Play:
                 subscription.window.held.clear()
             elif subscription is self.first and (judged := self._window_sentence()) is not None:
                 held = len(subscription.held)
-                detail = f"{number} arrived while {held} were unacknowledged; with {self.words}"
+                detail = f"{number} arrived while {held} were unacknowledged; options: {self.words}"
                 self.target.record_finding(judged, allowed, detail)
             if subscription.mode != AUTO:
                 subscription.held.append(message)
@@ -305,7 +307,7 @@ class Play:
             detail = (
                 f"{whose} got {len(subscription.arrived)} of {len(subscription.due)} messages;"
                 f" {len(subscription.held)} are unacknowledged, and {listed(missing)} did not"
-                f" arrive ({self.peer.instead()}); with {self.words}"
+                f" arrive ({self.peer.instead()}); options: {self.words}"
             )
             self.target.record_finding(self._stall_sentence(subscription), False, detail)
             return False
@@ -331,9 +333,8 @@ class Play:
                 return
         sentence = self._stall_sentence(self.second)
         arrived = len(self.second.arrived)
-        detail = (
-            f"{arrived} of {MESSAGES} messages of the other subscription arrived; with {self.words}"
-        )
+        words = f"{arrived} of {MESSAGES} messages of the other subscription arrived"
+        detail = f"{words}; options: {self.words}"
         self.target.record_finding(sentence, self.second.has_all, detail)
 
     def _acknowledge(self, subscription: Subscription) -> None:
@@ -352,7 +353,7 @@ class Play:
         self._take()
         got, due = self.first.arrived, self.first.due
         surplus = set(got) - set(due)
-        detail = f"{listed(got)} arrived; expected {listed(due)}; with {self.words}"
+        detail = f"{listed(got)} arrived; expected {listed(due)}; options: {self.words}"
         record = self.target.record_finding
         once = len(got) == len(set(got))
         record(self.sentences.arrives, once and set(got) >= set(due), detail)
@@ -380,7 +381,9 @@ class Play:
         version = self.row.get(VERSION) or "1.2"
         bodies = left_in(self.target, self.first.to, version, len(due))
         left = [int(body.partition(b" ")[0]) for body in bodies]
-        detail = f"{listed(left)} remained in the queue; expected {listed(due)}; with {self.words}"
+        detail = (
+            f"{listed(left)} remained in the queue; expected {listed(due)}; options: {self.words}"
+        )
         settled = set(self.first.arrived) if self.first.mode == AUTO else set()
         if self.sentences.auto is not None and self.first.mode == AUTO:
             self.target.record_finding(self.sentences.auto, settled.isdisjoint(left), detail)

@@ -79,11 +79,19 @@ class Victim:
         target.wait_until(lambda: socket.ended is not None, PATIENCE)
         ended = socket.ended
         seen = ", ".join(ws_frame.brief() for ws_frame in socket.frames[-2:]) or "no frame"
-        how = "the server went on" if ended is None else f"the connection ended ({ended.how})"
-        target.record_finding(failed, ended is not None, f"{what}: {how}; last arrived {seen}")
+        how = (
+            "the server kept the connection open"
+            if ended is None
+            else f"the connection ended ({ended.how})"
+        )
+        target.record_finding(
+            failed, ended is not None, f"after {what}, {how}; the last frames were {seen}"
+        )
         if code is not None and "RFC6455-CLOSE-05" in target.cited:
             codes = [ws_frame.code for ws_frame in socket.frames if ws_frame.op == Op.CLOSE]
-            answer = f"{what}: Close arrived with {shown(codes or 'no code')}; {code} would fit"
+            answer = (
+                f"after {what}, Close arrived with {shown(codes or 'no code')}; expected {code}"
+            )
             target.record_finding("RFC6455-CLOSE-05", codes[:1] == [code], answer)
         self._witness.settle()
         target.stomp().publish(self.to, b"after")
@@ -94,7 +102,7 @@ class Victim:
         ):  # the violation itself may have been a SEND that was processed first
             first = self._witness.message().body
         if ended is not None and "RFC6455-CLOSE-07" in target.cited:
-            words = f"{what}, and then a SEND: {shown(first)} arrived first"
+            words = f"after {what} and a SEND, {shown(first)} arrived first; expected 'after'"
             target.record_finding("RFC6455-CLOSE-07", first == b"after", words)
 
 
@@ -103,7 +111,8 @@ def judge_frames(target: Bench, frames: list[WsFrame]) -> None:
 
     def judge(requirement: str, bad: list[WsFrame], what: str) -> None:
         if requirement in target.cited:
-            detail = f"{len(frames)} frames, {what}: {bad[0].brief() if bad else 'none'}"
+            found = bad[0].brief() if bad else "none"
+            detail = f"of {len(frames)} frames of the server, {what}: {found}"
             target.record_finding(requirement, not bad, detail)
 
     judge("RFC6455-FRAME-02", [ws_frame for ws_frame in frames if ws_frame.masked], "masked")

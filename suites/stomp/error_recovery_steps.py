@@ -40,7 +40,11 @@ class Fate:
             ["the connection stayed open"] if self.error is not None and self.ended is None else []
         )
         if not answer:
-            answer = ["the broker went on" if self.answered else "the broker fell silent"]
+            answer = [
+                "the broker continued without an ERROR"
+                if self.answered
+                else "the broker fell silent"
+            ]
         return " and ".join(answer)
 
 

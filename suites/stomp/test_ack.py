@@ -67,7 +67,7 @@ def test_an_acknowledged_message_is_consumed(target: Bench, version: str, ack: s
 NAMELESS: dict[str, dict[str, tuple[str, ...]]] = {
     "1.0": {"no message-id": ()},
     "1.1": {"no message-id": ("subscription",)},
-    "1.2": {"no id": (), "no id, but what 1.1 had": ("message-id", "subscription")},
+    "1.2": {"no id": (), "the headers of 1.1 and no id": ("message-id", "subscription")},
 }
 """For each version, the headers of ACKs that name no message."""
 
@@ -92,7 +92,7 @@ def test_an_ack_that_does_not_name_its_message_is_not_confirmed(
             target.record_finding(
                 KEPT_WITHOUT_ACK[version],
                 second.body in left,
-                f"an ACK with {words}, then the connection ended: the next consumer got"
+                f"after an ACK with {words} and the loss of the connection, the next consumer got"
                 f" {listed(left)}; expected m1",
             )
 
@@ -113,7 +113,8 @@ def test_a_1_1_ack_without_its_subscription_is_not_confirmed(target: Bench) -> N
         target.record_finding(
             "STOMP11-READING-HEADER-01",
             left == [b"held"],
-            "an ACK without its subscription, then the connection ended: the next consumer got"
+            "after an ACK without a subscription header and the loss of the connection, the next"
+            " consumer got"
             f" {listed(left)}; expected 'held'",
             expectation=expected_remainder([b"held"]),
         )
@@ -144,8 +145,8 @@ def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: s
     target.record_finding(
         KEPT_WITHOUT_ACK[version],
         left == [[b"own"], [b"theirs"]],
-        f"an ACK for another connection's message: {listed(left[0])} remained in the sender's queue"
-        f" and {listed(left[1])} in the other's",
+        f"after an ACK for another connection's message, its sender's queue has {listed(left[0])}"
+        f" and the other's has {listed(left[1])}; expected 'own' and 'theirs'",
     )
 
 
@@ -170,8 +171,9 @@ def test_a_message_that_is_settled_is_not_confirmed_and_then_refused(
     if command == "ACK":
         stands = "confirms" if fine else "confirms-then-refuses"
         target.record_behaviour("stomp.settled-twice", stands if confirmed else "refuses")
-    detail = f"{answer}, and then {error.brief() if error else consumer.instead()}"
-    target.record_finding(ONLY_PROCESSED[version], fine, f"{command} once more: {detail}")
+    then = consumer.instead() if error is None else f"got {error.brief()}"
+    detail = f"a second {command} for the same message was {answer}, and then {then}"
+    target.record_finding(ONLY_PROCESSED[version], fine, detail)
 
 
 @case(ONLY_PROCESSED, INDIVIDUAL_ACK)
@@ -201,8 +203,8 @@ def test_an_ack_behind_unsubscribe_is_refused_or_settles(
     if again is None and (confirmed or vain):
         target.record_behaviour("stomp.ack-behind-unsubscribe", effect)
     words = (
-        f"an ACK after UNSUBSCRIBE{f' and a SUBSCRIBE in mode {again}' if again else ''}:"
-        f" {'confirmed' if confirmed else 'refused'}; {listed(left)} remained in the queue"
+        f"an ACK after UNSUBSCRIBE{f' and a SUBSCRIBE in mode {again}' if again else ''}"
+        f" was {'confirmed' if confirmed else 'refused'}; the queue then had {listed(left)}"
     )
     target.record_finding(ONLY_PROCESSED[version], not (confirmed and vain), words)
     others = set(numbered(2)) <= set(left)

@@ -74,16 +74,18 @@ def test_a_wrong_login_or_passcode_is_turned_away_with_a_reason(
     admitted = peer.watch_for(CONNECTED) is not None
     seen = fate_of_stranger(target, peer)
     if admitted:
-        target.record_finding(MAY_REFUSE[version], False, f"{how}: the client was admitted")
-        detail = f"{how}: the client was admitted, and then {seen}"
+        target.record_finding(MAY_REFUSE[version], False, f"login ({how}): the client was admitted")
+        detail = f"login ({how}): the client was admitted, and then {seen}"
         target.record_finding(REFUSED_WITH_ERROR[version], not seen.refused, detail)
     else:
-        target.record_finding(MAY_REFUSE[version], seen.refused, f"{how}: {seen}")
+        target.record_finding(MAY_REFUSE[version], seen.refused, f"login ({how}): {seen}")
         target.record_finding(
-            REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, f"{how}: {seen}"
+            REFUSED_WITH_ERROR[version],
+            seen.explained and seen.ended is not None,
+            f"login ({how}): {seen}",
         )
     late = peer.take(CONNECTED)
-    words = f"{how}: after the answer, {late.brief() if late else 'no CONNECTED'} arrived"
+    words = f"login ({how}): after the answer, {late.brief() if late else 'no CONNECTED'} arrived"
     target.record_finding(REFUSED_WITH_ERROR[version], late is None, words)
     bystander.check()
 
@@ -102,7 +104,7 @@ def test_the_error_of_a_refused_login_is_the_last_frame(target: Bench, how: str)
         target.record_finding(
             CLOSE_AFTER_ERROR,
             seen.ended is not None and not later,
-            f"{how}: {seen}" + (f", and {'; '.join(later)} arrived" if later else ""),
+            f"login ({how}): {seen}" + (f", and {'; '.join(later)} arrived" if later else ""),
         )
 
 
@@ -129,10 +131,11 @@ def test_nothing_is_done_for_a_client_that_was_turned_away(target: Bench, versio
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
     smuggled = [message.brief() for message in consumer.take_messages()]
-    detail = f"{seen}; {smuggled or 'none'} of its messages arrived"
+    words = f"after a wrong passcode, {seen}"
+    detail = f"{words}; of its messages, {'; '.join(smuggled) or 'none'} arrived"
     target.record_finding(MAY_REFUSE[version], seen.refused and not smuggled, detail)
     target.record_finding(
-        REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, str(seen)
+        REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, words
     )
 
 

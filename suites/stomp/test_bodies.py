@@ -112,7 +112,7 @@ def test_content_length_counts_octets_whatever_they_are(
         target.cited, message.body == body, f"{_brief(body)} arrived as {_brief(message.body)}"
     )
     length = message.get("content-length")
-    words = f"content-length of {len(body)} bytes: {length}"
+    words = f"MESSAGE with a body of {len(body)} bytes has content-length {shown(length)}"
     target.record_finding(LENGTH_OF_BODY[version], length == str(len(body)), words)
     consumer.message(body=b"next", proves=COUNTED_BODY[version])
 
@@ -174,7 +174,9 @@ def test_a_message_has_the_length_of_the_body_that_it_has(
     swallowed = SWALLOWS.accepts(found)
     got = found.get("reason") or f"the next frame {'is in it' if swallowed else 'arrived'}"
     held = not (swallowed or UNREADABLE.accepts(found))
-    target.record_finding(NUL_FOLLOWS_BODY[version], held, f"a body with {':'.join(header)}: {got}")
+    target.record_finding(
+        NUL_FOLLOWS_BODY[version], held, f"MESSAGE for a SEND with {':'.join(header)}: {got}"
+    )
 
 
 @case(BODY_IS_BYTES)
@@ -228,8 +230,8 @@ def test_a_body_longer_than_content_length_is_no_frame(
     target.record_finding(
         NO_NUL_AFTER_BODY[version],
         (seen.refused or not seen.answered) and body[:-missing] not in delivered,
-        f"content-length {len(body) - missing} for {len(body)} bytes: {listed(delivered)} arrived,"
-        f" and {seen}",
+        f"after a SEND with content-length:{len(body) - missing} and {len(body)} bytes of body,"
+        f" {listed(delivered)} arrived, and {seen}",
     )
 
 
@@ -267,15 +269,15 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
     if delivered and seen.error is None and seen.ended is None:
         target.record_not_applicable(
             FAILED_SEND[version],
-            f"content-length:{length!r} was processed: {listed(delivered)} arrived",
+            f"SEND with content-length:{length!r} was processed: {listed(delivered)} arrived",
         )
         return
     target.record_finding(
         FAILED_SEND[version],
         seen.explained and seen.ended is not None,
-        f"content-length:{length!r}: {seen}",
+        f"after SEND with content-length:{length!r}, {seen}; expected ERROR and the end",
     )
-    words = f"content-length:{length!r} delivered {listed(delivered)}"
+    words = f"after SEND with content-length:{length!r}, {listed(delivered)} arrived"
     target.record_finding(FAILED_SEND[version], not delivered, words)
 
 
@@ -379,5 +381,5 @@ def test_a_message_with_a_body_has_its_content_length(
     target.stomp(version).write(encoded(to, version, (), body))
     message = consumer.message(body=body, proves=CONTENT_LENGTH[version])
     received = message.get("content-length")
-    words = f"content-length of a body of {len(body)} bytes: {shown(received)}"
+    words = f"MESSAGE with a body of {len(body)} bytes has content-length {shown(received)}"
     target.record_finding(CONTENT_LENGTH[version], received == str(len(body)), words)

@@ -84,12 +84,14 @@ def test_stomp_without_accept_version_is_answered_as_connect_is(target: Bench) -
             f"{command} without accept-version:"
             f" {answer.brief() if answer is not None else peer.instead()}"
         )
+    was = {True: "was", False: "was not"}
     welcome = "connects" if answers["STOMP"] else "does-not-connect"
     target.record_behaviour("stomp.no-accept-version", welcome)
     target.record_finding(
         tuple(STOMP_COMMAND.values()),
         answers["CONNECT"] == answers["STOMP"],
-        f"without accept-version, was it answered with CONNECTED? {shown(answers)}",
+        f"without accept-version, CONNECT {was[answers['CONNECT']]} answered with CONNECTED, and"
+        f" STOMP {was[answers['STOMP']]}",
     )
 
 

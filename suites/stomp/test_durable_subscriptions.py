@@ -263,7 +263,8 @@ def judge_precedence(
         target.record_finding(
             requirement,
             counted == first,
-            f"of {one} and {other} on {command}, {counted} counted; {first} is documented first",
+            f"of {one} and {other} in {command}, the broker used {counted}; the manual says"
+            f" {first}",
         )
 
 
@@ -438,16 +439,16 @@ def test_one_name_for_two_topics_is_refused_or_serves_the_second(target: Bench) 
         if received == [b"m"]:
             target.record_behaviour("stomp.durable-of-another-topic", "serves")
         words = (
-            f"SUBSCRIBE to {other.name} under the name of a subscription to {one.name} was"
+            f"SUBSCRIBE to {other.name} with the name of a durable subscription to {one.name} was"
             " confirmed"
         )
         target.record_finding(
             SERVED,
             received == [b"m"],
-            f"{words}; what was sent to {other.name} arrived as {listed(received)}",
+            f"{words}; after a message to {other.name}, the subscriber got {listed(received)}",
             expectation=expected_arrivals(again, received, [b"m"]),
         )
-        target.record_not_applicable(REFUSED_WITH_ERROR, f"{words}: nothing failed")
+        target.record_not_applicable(REFUSED_WITH_ERROR, f"{words}, so no ERROR is due")
         goes(target, again)
     else:
         answer = again.take(frame("ERROR"))
@@ -534,5 +535,5 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
     second = {b"red": "keeps-the-first", b"blue": "takes-the-second"}.get(b"".join(got[1:]))
     if second:
         target.record_behaviour("stomp.durable-with-another-selector", second)
-    detail = f"the selectors for red and then blue selected {listed(got)}"
+    detail = f"a subscription with a selector for red, then for blue, got {listed(got)}"
     target.record_finding(SELECTED, got == [b"red", b"blue"], detail)

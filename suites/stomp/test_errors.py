@@ -161,7 +161,7 @@ def test_an_error_points_to_the_frame_that_caused_it(target: Bench, version: str
             continue
         answered_value = answer.error.get("receipt-id")
         words = (
-            f"the ERROR for {answer.mistake.words} (receipt:{answer.receipt}) is"
+            f"expected receipt-id:{answer.receipt} in the ERROR for {answer.mistake.words}, got"
             f" {answer.error.brief()}"
         )
         target.record_finding(RECEIPT_ID[version], answered_value == answer.receipt, words)
@@ -184,7 +184,7 @@ def test_an_error_with_a_body_has_a_content_length(target: Bench, version: str) 
     for answer in answers(target, version, receipts=True):
         value, size = answer.error.get("content-length"), len(answer.error.body)
         words = (
-            f"the ERROR for {answer.mistake.words} has {size} bytes of body and content-length"
+            f"the ERROR for {answer.mistake.words} has a body of {size} bytes and content-length"
             f" {shown(value)}"
         )
         target.record_held(BODY_OPTIONAL[version], answer.error, words)
@@ -234,7 +234,7 @@ def test_a_mistake_ends_only_its_own_connection(target: Bench, version: str) -> 
         other.subscribe(queue, "0", ack="auto")
         offender.send("SEND", {}, b"no destination")
         gone = target.wait_until(lambda: offender.ended is not None, PATIENCE)
-        stayed = f"the broker did not close within 10000 ms; {offender.instead()}"
+        stayed = f"the broker did not close the connection within 10000 ms; {offender.instead()}"
         target.record_finding(
             MISTAKE_ENDS[version],
             gone,

@@ -192,7 +192,8 @@ def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench)
     received = [*collect(target, consumer, 2)]
     forged = [message.brief() for message in received if message.get("x-forged") is not None]
     whole = b"behind" in [message.body for message in received]
-    words = f"{len(received)} messages arrived; with a forged header: {'; '.join(forged) or 'none'}"
+    words = f"{len(received)} of 2 messages arrived; with the header x-forged that nobody sent:"
+    words += f" {'; '.join(forged) or 'none'}"
     target.record_finding(VALUE_1_0, not forged and whole, words)
 
 
@@ -216,12 +217,12 @@ def test_1_0_takes_header_text_as_it_is(target: Bench, name: str, value: str) ->
     )  # no blanks at the ends: 1.0 does not say whether they are trimmed
     consumer, message, _ = exchange(target, "1.0", {key: text})
     wanted = consumer.wanted(frame("MESSAGE", {key: text}, body=b"body"))
-    detail = f"a SEND with {key!r}: {text!r} {_fate(message)}"
+    detail = f"a SEND with the header {key!r}: {text!r} {_fate(message)}"
     target.record_finding(VALUE_1_0, message is not None, detail, expectation=wanted)
     if message is None:
         return
     received = message.get(key)
-    detail = f"{key!r}: {text!r} arrived as {received!r}"
+    detail = f"the header {key!r}: {text!r} arrived as {received!r}"
     target.record_finding(AS_IT_IS_1_0, received == text, detail, expectation=wanted)
 
 
@@ -302,7 +303,7 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
     if behaviour and place == "value" and (seen.refused or seen.answered):
         target.record_behaviour(behaviour, "refuses" if seen.refused else "accepts")
     # The case ends here on a violation: our consumer could not read the accepted message.
-    detail = f"{escape!r} in a {place} of SEND: {seen}"
+    detail = f"after {escape!r} in a {place} of SEND, {seen}"
     target.require(UNDEFINED[version], seen.ended is not None, detail)
     accepted(b"after")
     consumer.expect_nothing(

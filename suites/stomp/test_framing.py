@@ -229,13 +229,13 @@ def test_connect_may_mix_its_line_ends(target: Bench) -> None:
         peers[first].write(mixed("CONNECT", headers, [first, *[not first] * (len(headers) + 1)]))
     for first, peer in peers.items():
         answered = peer.watch_for(frame("CONNECTED", {"version": "1.2"})) is not None
-        ends = "CR LF, the others LF" if first else "LF, the others CR LF"
+        ends = "CR LF and the others with LF" if first else "LF and the others with CR LF"
         answer = (
             "was answered with CONNECTED"
             if answered
-            else f"was not answered with CONNECTED: {peer.instead()}"
+            else f"was not answered with CONNECTED; {peer.instead()}"
         )
-        detail = f"CONNECT whose first line ends with {ends} {answer}"
+        detail = f"a CONNECT that ends its first line with {ends} {answer}"
         target.record_finding(CR_LF, answered, detail)
 
 
@@ -274,7 +274,8 @@ def test_a_cr_before_lf_belongs_to_the_line_in_1_1(target: Bench) -> None:
     received = re.findall(rb"\nx-word:([^\n]*)\n", later)[
         :1
     ]  # the first of repeated headers counts
-    detail = f"x-word:value CR arrived as {', '.join(map(repr, received)) or 'nothing'}"
+    detail = f"x-word:value CR arrived as {', '.join(map(repr, received)) or 'nothing'};"
+    detail += " expected the CR to belong to the value"
     has_a_cr = target.record_finding(CR_IN_LINE, received in ([b"value\r"], [b"value\\r"]), detail)
     if has_a_cr:
         target.record_finding(ESCAPED_AS_THEY_CAME, received == [b"value\r"], detail)
@@ -318,7 +319,7 @@ def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...
     seen = fate(target, offender)
     target.stomp(version).publish(to, b"after")
     consumer.message(body=b"after")
-    why = f"{wrong} is not SEND; {seen}"
+    why = f"{wrong} is not the command SEND; {seen}"
     consumer.expect_nothing(
         for_=MOMENT,
         of=frame("MESSAGE", body=b"not sent"),

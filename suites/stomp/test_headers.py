@@ -225,7 +225,7 @@ def test_the_first_of_several_accept_versions_counts(target: Bench, version: str
     peer = target.peer(version)
     headers = (*target.connect_headers(version), ("accept-version", second))
     value = peer.connect(headers, proves=FIRST_COUNTS[version]).get("version")
-    words = f"accept-version was {version}, then {second}; CONNECTED says version:{value}"
+    words = f"CONNECT had accept-version:{version}, then {second}; CONNECTED has version:{value}"
     target.record_finding(FIRST_COUNTS[version], value == version, words)
 
 
@@ -245,7 +245,7 @@ def test_the_first_of_several_content_lengths_counts(target: Bench, version: str
     target.record_finding(
         FIRST_COUNTS[version],
         message is not None and message.body == body,
-        f"with content-length 11 and then 3, {received} was delivered",
+        f"SEND had content-length:11, then 3; {received} was delivered",
     )
 
 

@@ -84,7 +84,8 @@ def judge_number_of_beats(
     target.record_finding(
         proves,
         signs >= owed // 2,
-        f"{signs} signs of life in {owed} periods of {period // NS_PER_MS} ms: {what}",
+        f"the server sent {signs} heartbeats or frames in {owed} periods of"
+        f" {period // NS_PER_MS} ms ({what})",
         expectation=target.signs_of_life("silence", since, (0, owed * period)),
     )
 
@@ -267,7 +268,8 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
         target.record_finding(
             SERVER_BEATS[version],
             beats > 0,
-            f"{beats} beats in 3 periods of {period // NS_PER_MS} ms: {what}",
+            f"the server sent {beats} heartbeats or frames in 3 periods of"
+            f" {period // NS_PER_MS} ms ({what})",
             expectation=target.signs_of_life("silence", since, (0, 3 * period)),
         )
         judge_number_of_beats(target, AT_LEAST_EVERY[version], what, peer, since, period)
@@ -291,7 +293,7 @@ def test_no_header_means_no_beats(target: Bench, version: str) -> None:
         )
     for client, words in ((peer, "no header"), (zeros, "0,0")):
         beats = heartbeats(target.events, client.conn, start)
-        detail = f"{len(beats)} beats with {words} in 1300 ms"
+        detail = f"with the heart-beat header {words}, {len(beats)} heartbeats arrived in 1300 ms"
         target.record_finding(SAME_AS_ZERO[version], not beats, detail)
     peer.settle()
 
@@ -350,8 +352,8 @@ def test_a_client_that_sends_no_beats_is_not_given_up(target: Bench, version: st
         target.advance(target.now() - since)  # the broker may end silent clients of any kind
     ended = [f"0,{number} ({peer.instead()})" for number, peer in clients if peer.ended]
     silence = (target.now() - since) // NS_PER_MS
-    words = f"{'; '.join(ended) or 'none'}; one that wants no heartbeats: {control.instead()}"
-    detail = f"of clients silent for {silence} ms, those that the broker gave up: {words}"
+    words = f"{'; '.join(ended) or 'none'}; a client with heart-beat:0,0: {control.instead()}"
+    detail = f"clients that the broker disconnected within {silence} ms of silence: {words}"
     target.record_finding(rule, not ended or control.ended is not None, detail)
 
 

@@ -114,7 +114,7 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
     ids = [message.get("message-id") for message in collect(target, peer, 2)]
     if len(ids) == 2:
         target.record_behaviour("stomp.message-id", "keeps" if "mine" in ids else "replaces")
-    words = f"two messages sent with message-id:mine arrived as {shown(ids)}"
+    words = f"two messages sent with message-id:mine have the message-ids {shown(ids)}"
     target.record_finding(UNIQUE_MESSAGE_ID[version], len(set(ids)) == 2 and all(ids), words)
 
 
@@ -183,7 +183,7 @@ def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
     peer.subscribe(queue)
     target.stomp(version).publish(queue, "schön".encode(), {"content-type": "text/plain"})
     length = peer.message(proves=LENGTH[version]).get("content-length")
-    words = f"6 bytes were sent with content-length:6; MESSAGE says {shown(length)}"
+    words = f"SEND had 6 bytes and content-length:6; MESSAGE has content-length {shown(length)}"
     target.record_finding(LENGTH[version], length == "6", words)
 
 
@@ -200,7 +200,7 @@ def test_a_message_has_a_content_length_although_its_send_had_none(
     length = peer.message(proves=LENGTH[version]).get("content-length")
     if version == "1.2":
         target.record_behaviour("stomp.content-length-where-none", "adds" if length else "omits")
-    words = f"6 bytes were sent without content-length; MESSAGE says {shown(length)}"
+    words = f"SEND had 6 bytes and no content-length; MESSAGE has content-length {shown(length)}"
     target.record_finding(LENGTH[version], length == "6", words)
 
 
@@ -235,7 +235,7 @@ def test_a_second_connect_is_not_answered_with_connected(
         target.record_finding(
             CONNECTED_ONCE[version],
             answer is None or answer.command != "CONNECTED",
-            f"a second {command} got {answer.brief() if answer else peer.instead()}",
+            f"a second {command} was answered with {answer.brief() if answer else peer.instead()}",
         )
 
 

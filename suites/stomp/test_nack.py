@@ -32,7 +32,7 @@ NOTHING_COMES_BACK = "a message that a lost consumer never settled should reach 
 
 NAMELESS: dict[str, dict[str, tuple[str, ...]]] = {
     "1.1": {"no message-id": ("subscription",)},
-    "1.2": {"no id": (), "no id, but what 1.1 had": ("message-id", "subscription")},
+    "1.2": {"no id": (), "the headers of 1.1 and no id": ("message-id", "subscription")},
 }
 
 
@@ -52,7 +52,7 @@ def test_a_nack_is_accepted_and_the_message_goes_where_the_server_likes(
     left = left_in(target, queue, version, 1 if again else 0)
     fate = "same-client" if again else "next-client" if left else "no-client"
     target.record_behaviour("stomp.nack", fate)
-    detail = f"after a NACK the message went to: {fate}"
+    detail = f"after a NACK, who got the message again: {fate.replace('-', ' ')}"
     target.record_finding(SERVER_CHOICE[version], consumer.ended is None, detail)
 
 
@@ -84,7 +84,7 @@ def test_a_nack_that_does_not_name_its_message_is_not_confirmed(
             target.record_finding(
                 KEPT_WITHOUT_ACK[version],
                 left == [b"held"],
-                f"a NACK with {words}, then the connection ended: the next consumer got"
+                f"after a NACK with {words} and the loss of the connection, the next consumer got"
                 f" {listed(left)}; expected 'held'",
                 expectation=expected_remainder([b"held"]),
             )

@@ -125,16 +125,20 @@ def test_without_a_common_version_there_is_no_session(
     peer = opened(target, ",".join(offered), version)
     connected = peer.watch_for(CONNECTED)
     asked = f"accept-version:{','.join(offered)}"
-    detail = f"{asked}: {connected.brief() if connected else peer.instead()}"
+    detail = f"CONNECT with {asked}: {connected.brief() if connected else peer.instead()}"
     target.require((LISTS_VERSIONS[version], MAY_REFUSE[version]), connected is None, detail)
     seen = fate_of_stranger(target, peer)
-    target.record_finding(MAY_REFUSE[version], seen.refused, f"{asked}: {seen}")
+    target.record_finding(MAY_REFUSE[version], seen.refused, f"CONNECT with {asked}: {seen}")
     target.record_finding(
-        REFUSED_WITH_ERROR[version], seen.explained and seen.ended is not None, f"{asked}: {seen}"
+        REFUSED_WITH_ERROR[version],
+        seen.explained and seen.ended is not None,
+        f"CONNECT with {asked}: {seen}",
     )
     if version == "1.2":
         target.record_finding(
-            LISTS_VERSIONS[version], seen.explained and seen.ended is not None, f"{asked}: {seen}"
+            LISTS_VERSIONS[version],
+            seen.explained and seen.ended is not None,
+            f"CONNECT with {asked}: {seen}",
         )
     else:
         value = (
@@ -146,6 +150,6 @@ def test_without_a_common_version_there_is_no_session(
         target.record_finding(
             LISTS_VERSIONS[version],
             seen.error is not None and not missing,
-            f"{asked}: {seen}; the server has {', '.join(have)}",
+            f"CONNECT with {asked}: {seen}; the server has {', '.join(have)}",
         )
     target.stomp(version)

@@ -70,12 +70,14 @@ def test_others_do_not_notice_malformed_frames(
 def test_an_error_ends_the_connection_in_1_2(
     target: Bench, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Connections send a malformed frame, or COMMIT of an unknown transaction. A connection that
-    gets an ERROR is closed right after it."""
-    never_begun = next(kind for kind in KINDS if kind.name == "a COMMIT of no transaction")
+    """Connections send a malformed frame, or COMMIT of an unknown transaction. If one gets an
+    ERROR, it is closed right after that."""
+    never_begun = next(kind for kind in KINDS if kind.name == "a COMMIT of an unknown transaction")
     for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
         if seen.error is not None:
-            target.record_finding(CLOSE_AFTER_ERROR, seen.ended is not None, f"{name}: {seen}")
+            target.record_finding(
+                CLOSE_AFTER_ERROR, seen.ended is not None, f"after {name}, {seen}"
+            )
 
 
 @case(MAY_SEND_ERROR)
@@ -92,12 +94,17 @@ def test_malformed_frames_may_be_answered_with_error(target: Bench, version: str
         else:
             (ended if seen.ended is not None else passed if seen.answered else silent).append(name)
     bystander.check()
-    others = (("ended without a word", ended), ("fell silent", silent), ("let pass", passed))
-    detail = "; ".join(f"{words}: {', '.join(names)}" for words, names in others if names)
+    others = (
+        ("closed the connection without an ERROR after", ended),
+        ("did not answer", silent),
+        ("accepted", passed),
+    )
+    detail = "; it ".join(f"{words} {', '.join(names)}" for words, names in others if names)
     target.record_finding(
         MAY_SEND_ERROR[version],
         not detail,
-        f"reported with ERROR: {len(reported)} kinds; {detail or 'no others'}",
+        f"the broker answered {len(reported)} kinds of malformed frames with ERROR"
+        f"{detail and f'; it {detail}'}",
     )
 
 
@@ -159,9 +166,11 @@ def test_a_session_does_not_begin_without_connect(target: Bench, version: str) -
     if seen.refused or not (seen.answered or receipted or published):
         reaction = "refuses" if seen.refused else "waits"
         target.record_behaviour("stomp.first-frame-no-connect", reaction)
-    received = f"; receipted: {shown(receipted)}, published: {published or 'nothing'}"
+    received = (
+        f"; {'a' if receipted else 'no'} RECEIPT and {shown(published or 'no MESSAGE')} arrived"
+    )
     target.record_finding(
         MAY_REFUSE[version],
         seen.refused and not receipted and not published,
-        f"SEND without CONNECT: {seen}{received}",
+        f"after SEND without CONNECT, {seen}{received}",
     )

@@ -98,8 +98,10 @@ def judge_selected(
         bodies(consumer.take_messages())
     )  # a broker may let messages of higher priority overtake
     wrong = sorted({*received} ^ {*expected})
-    first = f"; {wrong[0].decode()} has {shown(sent[int(wrong[0][1:])])}" if wrong else ""
-    words = f"{kind}: {selector} selects {listed(expected)}; {listed(received)} arrived{first}"
+    first = f" ({wrong[0].decode()} has {shown(sent[int(wrong[0][1:])])})" if wrong else ""
+    words = (
+        f"{kind}: {selector} should select {listed(expected)}; {listed(received)} arrived{first}"
+    )
     target.record_finding(proves, received == expected, words)
 
 
@@ -185,7 +187,7 @@ def test_what_is_compared_with_nothing_is_unknown_on_either_side(
     }.get(condition, [b"m1", b"m2"])  # fmt: skip
     if condition == "3 <> absent":  # <> between a number and a string is not judged
         sent = sent[:1]
-    kind = "compared with nothing"
+    kind = "comparison with a missing header"
     judge_selected(target, "1.2", condition, sent, there, kind, SYNTAX_OF_JMS)
 
 
@@ -214,7 +216,7 @@ def test_each_subscription_selects_for_itself(
             message.body for message in messages if message["subscription"] == f"s{number}"
         )
         expected = selected(condition, sent)
-        words = f"s{number}, {condition}, selects {listed(expected)}; {listed(answered)} arrived"
+        words = f"{condition} should select {listed(expected)}; {listed(answered)} arrived"
         target.record_finding(SELECTOR, answered == expected, words)
 
 
@@ -245,8 +247,9 @@ def test_the_brokers_own_names_are_known(
     """A selector names a property of the broker: priority, durability, expiration or
     timestamp. Only the message that matches arrives."""
     sent = [headers] if others is None else [others, headers, others]
-    expected = [b"m0" if others is None else b"m1"]
-    judge_selected(target, "1.2", condition, sent, expected, "own names", NAMES)
+    judge_selected(
+        target, "1.2", condition, sent, [b"m0" if others is None else b"m1"], "name of the broker"
+    )
 
 
 @case(LATER_NAMES, needs=NEEDS)
@@ -342,10 +345,24 @@ def test_a_string_is_no_number_unless_the_selector_says_so(
     )
     for sign, holds in signs:
         condition = f"age {sign} {bound}"
-        judge_selected(target, "1.2", condition, sent, [], "as a string", proves=STRINGS_CONVERTED)
+        judge_selected(
+            target,
+            "1.2",
+            condition,
+            sent,
+            [],
+            "no conversion to a number",
+            proves=STRINGS_CONVERTED,
+        )
         expected, selector = [b"m0"] if holds else [], f"convert_string_expressions:{condition}"
         judge_selected(
-            target, "1.2", selector, sent, expected, "converted", proves=STRINGS_CONVERTED
+            target,
+            "1.2",
+            selector,
+            sent,
+            expected,
+            "conversion to a number",
+            proves=STRINGS_CONVERTED,
         )
 
 
@@ -367,7 +384,9 @@ def test_a_string_is_read_as_the_number_that_fits(target: Bench, condition: str)
     1.5 is between 1 and 2, and 21 and 1 are 22."""
     sent = [{"half": "1.5", "age": "21"}]
     selector = f"convert_string_expressions:{condition}"
-    judge_selected(target, "1.2", selector, sent, [b"m0"], "converted", proves=STRINGS_CONVERTED)
+    judge_selected(
+        target, "1.2", selector, sent, [b"m0"], "conversion to a number", proves=STRINGS_CONVERTED
+    )
 
 
 @case(XPATH, needs=NEEDS)
@@ -386,8 +405,8 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
         )  # no content-length: text
     end(producer, topic)
     received = until_last(consumer)
-    detail = f"of three bodies, {listed(received)} arrived"
-    target.record_finding(XPATH, received == [b"<order><item price='3'/></order>"], detail)
+    detail = f"of three XML bodies, {listed(received)} arrived; expected the item of price 3"
+    target.record_finding(SELECTOR, received == [b"<order><item price='3'/></order>"], detail)
 
 
 # --- queues ---------------------------------------------------------------------------------------

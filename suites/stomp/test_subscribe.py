@@ -432,7 +432,8 @@ def test_a_subscription_may_have_any_id(target: Bench, version: str, ids: list[s
         target.stomp(version).publish(queue, name.encode())
     received = collect(target, peer, len(queues))
     answers = {message.body.decode(): message.get("subscription") for message in received}
-    detail = f"the subscription headers by subscription id are {shown(answers)}"
+    detail = f"expected a MESSAGE for each of {shown(sorted(queues))}; got, by subscription:"
+    detail += f" {shown(answers)}"
     target.require(NAMES_SUBSCRIPTION[version], answers == {name: name for name in queues}, detail)
 
     def confirmed(message: Frame) -> bool:

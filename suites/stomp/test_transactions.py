@@ -111,7 +111,8 @@ def test_a_transaction_with_an_odd_send_is_whole(target: Bench, version: str, od
     producer.close_socket()
     left = left_in(target, queue, version, 2 if is_confirmed else 0)
     words = "confirmed" if is_confirmed else f"not confirmed ({producer.instead()})"
-    detail = f"a SEND to {ODD_DESTINATIONS[odd][:40]!r}: COMMIT was {words}; {listed(left)} arrived"
+    detail = f"in a transaction with a SEND to {ODD_DESTINATIONS[odd][:40]!r}, COMMIT was {words};"
+    detail += f" {listed(left)} arrived"
     target.record_finding(ATOMIC[version], len(left) == 2 or not (left or is_confirmed), detail)
 
 
@@ -290,9 +291,9 @@ def test_an_ack_in_a_transaction_is_undone_with_it(target: Bench, version: str, 
     target.record_finding(
         ACKS[version],
         left == [b"one"],
-        f"after an ACK in a transaction that ended by {end},"
+        f"after an ACK in a transaction that ended with {end},"
         f" {'the message arrived again at once, and ' if again else ''}the next consumer"
-        f" got {listed(left)}",
+        f" got {listed(left)}; expected 'one'",
         expectation=expected_remainder([b"one"]),
     )
 
@@ -335,9 +336,9 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     kept = [body for body in behind if body not in gone]
     left = left_in(target, queue, version, len(kept))
     detail = (
-        f"ack mode {mode}: acknowledged in a committed transaction: {listed(gone)}, in an aborted"
-        f" one: {listed(body for body in sent if body not in gone)}; the next consumer got"
-        f" {listed(left)}"
+        f"in ack mode {mode}, {listed(gone)} acknowledged in a committed transaction and"
+        f" {listed(body for body in sent if body not in gone)} in an aborted one; the next"
+        f" consumer got {listed(left)}"
     )
     again = f"{listed([before])} was acknowledged alone; the next consumer got {listed(left)}"
     target.require(ACK_NAMES_MESSAGE[version], before not in left, again)
@@ -411,6 +412,7 @@ def test_an_ack_in_a_transaction_is_ignored_as_documented(target: Bench, end: st
     target.record_finding(
         ACK_IGNORED,
         left == [b"one"],
-        f"after an ACK in a transaction and {end}, the next consumer got {listed(left)}",
+        f"after an ACK in a transaction and {end}, the next consumer got {listed(left)};"
+        " expected 'one'",
         expectation=expected_remainder([b"one"]),
     )

@@ -64,7 +64,7 @@ def test_nothing_comes_after_unsubscribe(target: Bench, version: str) -> None:
     target.record_finding(
         UNSUBSCRIBED[version],
         received == [b"still"],
-        f"after UNSUBSCRIBE, the connection got {listed(received)}",
+        f"after UNSUBSCRIBE, the connection got {listed(received)}; expected 'still' once",
         expectation=expected_arrivals(peer, received, [b"still"]),
     )
 
@@ -97,7 +97,7 @@ def test_the_receipt_of_unsubscribe_ends_a_stream_of_messages(target: Bench, ver
             next(index for index, received in enumerate(inbox) if confirmed.accepts(received)) :
         ]
         late = [message.body.decode() for message in behind if message.command == "MESSAGE"]
-        words = f"{listed(late)} arrived after the RECEIPT of UNSUBSCRIBE"
+        words = f"{listed(late)} arrived after the RECEIPT for UNSUBSCRIBE"
         target.record_finding(UNSUBSCRIBED[version], not late, words)
         target.record_finding(
             NO_ERROR[version],
@@ -140,7 +140,7 @@ def test_what_another_subscription_gets_behind_an_unsubscribe_comes_once(
         if message.get("subscription") == "kept"
     )
     twice = sorted(body for body, count in by_kept.items() if count > 1)
-    words = f"these of {len(turns)} messages arrived more than once: {listed(twice)}"
+    words = f"of {len(turns)} messages, {listed(twice)} arrived more than once"
     target.record_finding(MODE_AUTO[version], not twice, words)
 
 
@@ -238,7 +238,7 @@ def test_nothing_that_comes_back_follows_the_receipt(target: Bench, version: str
     consumer.request("UNSUBSCRIBE", {"id": "0"})
     target.wait_until(_more_than(consumer, seen), QUIET)
     late = consumer.messages_seen - seen
-    words = f"{late} messages arrived after the RECEIPT of UNSUBSCRIBE"
+    words = f"messages after the RECEIPT for UNSUBSCRIBE: {late}; expected 0"
     target.record_finding(UNSUBSCRIBED[version], late == 0, words)
 
 
@@ -272,5 +272,5 @@ def test_what_a_short_subscription_never_got_remains(
             (NEVER_SENT if ack == "auto" else UNACKNOWLEDGED)[version],
             not lost,
             f"of {len(sent)} messages in mode {ack}, {len(got)} arrived before UNSUBSCRIBE and"
-            f" {len(left)} at the next consumer; neither got {listed(lost[:5])}",
+            f" {len(left)} at the next consumer; neither consumer got {listed(lost[:5])}",
         )

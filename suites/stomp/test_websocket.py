@@ -141,7 +141,7 @@ def test_frames_up_to_the_limit_are_taken_and_no_larger_ones(
     victim.socket.write(codec.encode(op, b"", mask=unmasked, announce=len(whole)))
     if not target.wait_until(lambda: victim.socket.ended is not None, MOMENT):
         victim.socket.write(whole)
-    what = f"a frame of {limit + over_by} bytes where {limit} are the limit"
+    what = f"a frame of {limit + over_by} bytes with a limit of {limit}"
     victim.judge_failed((LIMIT, PROTECTED), 1009, what)
     bystander.check()
 
@@ -157,7 +157,8 @@ def test_an_acceptor_may_send_text(target: Bench) -> None:
         peer.publish(to, "größer als 1".encode())
         peer.message(body="größer als 1".encode())
         kinds = {kind for kind, _ in messages(socket.frames)}
-        words = f"messages had the type {', '.join(map(str, sorted(kinds)))}; {op} is configured"
+        got = ", ".join(Op(kind).name for kind in sorted(kinds))
+        words = f"the broker sent messages of type {got}; the acceptor is configured for {op.name}"
         target.record_finding(KIND, kinds == {op}, words)
 
 
@@ -183,7 +184,7 @@ def test_text_messages_are_utf8_whatever_the_body(target: Bench, body: bytes | s
     texts = [payload for op, payload in messages(socket.frames) if op == Op.TEXT]
     bad = [payload for payload in texts if not _is_utf8(payload)]
     target.control(bool(texts), "no text message arrived from the acceptor that sends text")
-    words = f"{len(texts)} text messages, not UTF-8: {repr(bad[0]) if bad else 'none'}"
+    words = f"of {len(texts)} text messages, not in UTF-8: {repr(bad[0]) if bad else 'none'}"
     target.record_finding(TEXT_IS_UTF_8, not bad, words)
 
 

@@ -91,17 +91,17 @@ def test_a_handshake_is_answered_as_the_client_must_demand(
     detail = f"Upgrade: {shown(upgrade)}; Connection: {shown(connection)}"
     target.record_finding(FIELDS, held, detail)
     answered_value = reply.values("sec-websocket-accept")
-    words = f"key {key}: accept is {shown(answered_value)}"
+    words = f"for the key {key}, Sec-WebSocket-Accept is {shown(answered_value)}"
     target.record_finding(ACCEPT_KEY, answered_value == [codec.accept(key)], words)
     agreed = reply.values("sec-websocket-protocol")
     if not set(offered) & set(SUB_PROTOCOLS):
-        detail = f"offered {shown(offered)}, agreed {shown(agreed)}"
+        detail = f"offered {shown(offered)}, the server chose {shown(agreed)}"
         target.record_finding(NO_PROTOCOL, not agreed, detail)
     else:
         target.record_finding(
             CHOSEN_PROTOCOL,
             not agreed or (len(agreed) == 1 and agreed[0] in offered),
-            f"offered {shown(offered)}, agreed {shown(agreed)}",
+            f"offered {shown(offered)}, the server chose {shown(agreed)}",
         )
     listed = reply.values("sec-websocket-extensions")
     detail = f"no extension was offered; the answer lists {shown(listed)}"
@@ -131,7 +131,7 @@ def test_a_bad_handshake_is_answered_with_an_error(target: Bench, bad: str) -> N
     socket.ask(**BAD_REQUESTS[bad])  # type: ignore[arg-type]
     reply = socket.watch_for(REPLY)
     status = reply.status if isinstance(reply, Reply) else None
-    detail = f"{bad}: {_said(socket, reply)}"
+    detail = f"handshake with {bad}: {_said(socket, reply)}; expected an HTTP error"
     target.record_finding(BAD_REQUEST, status is not None and status >= 400, detail)
     target.websocket().close_socket()
 
@@ -152,7 +152,11 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
             for word in value.split(",")
         ]
     held = isinstance(reply, Reply) and reply.status >= 400 and "13" in spoken
-    target.record_finding(VERSION_REFUSED, held, f"version {asked}: {_said(socket, reply)}")
+    target.record_finding(
+        VERSION_REFUSED,
+        held,
+        f"handshake with version {asked}: {_said(socket, reply)}; expected an error naming 13",
+    )
     target.websocket().close_socket()
 
 
@@ -232,15 +236,17 @@ def test_a_pong_that_nobody_asked_for_changes_nothing(target: Bench) -> None:
 def test_a_frame_without_mask_ends_the_connection(target: Bench, op: Op, payload: bytes) -> None:
     """An unmasked frame ends the connection, and a masked SEND after it is not processed. Another
     connection is still served."""
-    _misdeed(target, MASK_REQUIRED, None, f"{op.name} without mask", op, payload, masked=False)
+    _misdeed(
+        target, MASK_REQUIRED, None, f"a {op.name} frame without mask", op, payload, masked=False
+    )
 
 
 @case(RESERVED_BIT, CLOSE_CODE, NOT_PROCESSED, needs={"websocket"})
 @over(examples=15, reserved=st.integers(1, 7), op=st.sampled_from([Op.BINARY, Op.TEXT, Op.PING]))
 def test_a_reserved_bit_fails_the_connection(target: Bench, reserved: int, op: Op) -> None:
-    """A frame with reserved bits set, without an agreed extension, fails the connection, ideally
-    with code 1002."""
-    what = f"{op.name} with reserved bits {reserved:03b}"
+    """A frame with reserved bits set, without an agreed extension, fails the connection, with 1002
+    as the fitting code."""
+    what = f"a {op.name} frame with reserved bits {reserved:03b}"
     _misdeed(target, RESERVED_BIT, 1002, what, op, b"\n", reserved=reserved)
 
 
@@ -251,8 +257,8 @@ def test_a_reserved_bit_fails_the_connection(target: Bench, reserved: int, op: O
     payload=st.sampled_from([b"", b"\n"]),
 )
 def test_an_unknown_opcode_fails_the_connection(target: Bench, op: int, payload: bytes) -> None:
-    """A frame with an undefined opcode fails the connection, ideally with code 1002."""
-    _misdeed(target, UNKNOWN_OPCODE, 1002, f"opcode {op}", op, payload)
+    """A frame with an undefined opcode fails the connection, with 1002 as the fitting code."""
+    _misdeed(target, UNKNOWN_OPCODE, 1002, f"a frame with opcode {op}", op, payload)
 
 
 @case(TEXT_NOT_UTF_8, CLOSE_CODE, needs={"websocket"})
@@ -269,7 +275,7 @@ def test_text_that_is_not_utf8_fails_the_connection(
     victim.drain(1)
     victim.socket.message(send_frame(victim.to, bad, "text"), op=Op.TEXT, sizes=sizes)
     victim.tell_on()
-    victim.judge_failed(TEXT_NOT_UTF_8, 1007, f"text {bad!r}")
+    victim.judge_failed(TEXT_NOT_UTF_8, 1007, f"the text message {bad!r}")
     bystander.check()
 
 
@@ -333,7 +339,7 @@ def test_a_close_is_answered_and_is_the_end(target: Bench, code: int | None, rea
 
 
 def _said(socket: WebSocketPeer, reply: object) -> str:
-    answer = reply.brief() if isinstance(reply, Reply) else "no HTTP response arrived"
+    answer = f"got {reply.brief()}" if isinstance(reply, Reply) else "no HTTP response arrived"
     return answer + (
         "" if socket.ended is None else f", and the connection ended ({socket.ended.how})"
     )

@@ -45,7 +45,7 @@ def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) ->
     said = [one.name for one in trial.server.methods[seen:]]
     closed = trial.server.ended is not None or "connection.close" in said
     words = f"the client sent {', '.join(said) or 'nothing'}"
-    state = "ended" if closed else "goes on"
+    state = "ended" if closed else "stays open"
     target.record_finding(ends, closed, f"the connection {state}; {words}")
     target.record_finding(quiet, not said, words)
 
@@ -70,7 +70,7 @@ def judge_exception(
         bool(closes) and (not codes or code in codes),
         f"expected connection.close with {' or '.join(map(str, codes)) or 'any code'}, got"
         f" {code or 'none'};"
-        f" the connection {'goes on' if server.ended is None else 'ended'}",
+        f" the connection {'stays open' if server.ended is None else 'ended'}",
     )
 
 

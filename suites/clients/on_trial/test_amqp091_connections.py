@@ -72,7 +72,7 @@ def test_a_close_of_the_server_is_answered(target: Bench) -> None:
     trial.driver.expect(event_named("disconnected"))
     answers = [one.name for one in trial.server.methods[seen:]]
     answered = "connection.close-ok" in answers
-    words = f"connection.close was answered with {', '.join(answers) or 'nothing'}"
+    words = f"after connection.close, the client sent {', '.join(answers) or 'nothing'}"
     target.record_finding(CLOSE_OK, answered, words)
     if not answered:
         target.record_not_applicable(NOTHING_BEHIND, "the client sent no close-ok")
@@ -100,7 +100,9 @@ def test_a_client_that_closes_says_and_hears_no_more(target: Bench) -> None:
         trial.server.answer(close)
     target.wait_until(lambda: trial.server.ended is not None, seconds(1))
     late = trial.driver.reports("message")
-    target.record_finding(DISCARDED, not late, f"the application got {len(late)} messages")
+    target.record_finding(
+        DISCARDED, not late, f"messages handed out after the close: {len(late)}; expected 0"
+    )
     behind = trial.server.methods[trial.server.methods.index(close) + 1 :]
     sent = "; ".join(one.brief() for one in behind) or "nothing"
     words = f"after connection.close, the client sent {sent}"

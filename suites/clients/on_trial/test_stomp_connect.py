@@ -74,7 +74,7 @@ def test_versions_are_listed_in_ascending_order(target: Bench, version: str) -> 
     target.record_finding(
         ASCENDING[version],
         versions == sorted(versions) and all(versions),
-        f"accept-version is {first.get('accept-version')!r}",
+        f"CONNECT has accept-version {first.get('accept-version')!r}; expected ascending order",
     )
 
 

@@ -51,7 +51,7 @@ def test_send_names_its_destination(target: Bench, version: str) -> None:
     trial.connect()
     trial.driver.done("send", destination="/queue/a", body="x")
     sent = trial.server.received("SEND", proves=DESTINATION[version])
-    detail = f"got {sent.brief()}"
+    detail = f"the client sent {sent.brief()}"
     target.record_finding(DESTINATION[version], sent.get("destination") == "/queue/a", detail)
 
 
@@ -85,7 +85,7 @@ def test_a_body_with_a_nul_has_its_length(target: Bench, version: str, kind: str
     target.record_finding(
         NUL_NEEDS_LENGTH[version],
         sent.get("content-length") == str(len(body)) and sent.body == body,
-        f"got {sent.brief()} for {body!r}",
+        f"the client sent {sent.brief()} for {body!r}",
     )
 
 
@@ -105,7 +105,9 @@ def test_a_content_type_and_headers_of_the_application(target: Bench, version: s
     given = sent.get("content-type")
     detail = f"content-type is {given!r}"
     target.record_finding(CONTENT_TYPE[version], given == "text/plain", detail)
-    target.record_finding(OWN_HEADERS[version], sent.get("colour") == "red", f"got {sent.brief()}")
+    target.record_finding(
+        OWN_HEADERS[version], sent.get("colour") == "red", f"the client sent {sent.brief()}"
+    )
 
 
 @case(WRITTEN_ESCAPED, needs=TRIAL)

@@ -56,9 +56,9 @@ def test_subscribe_names_place_id_and_mode(target: Bench, version: str, ack: str
     target.record_finding(
         SUBSCRIBE[version],
         asked.get("destination") == "/queue/a" and (version == "1.0" or bool(asked.get("id"))),
-        f"got {asked.brief()}",
+        f"the client sent {asked.brief()}",
     )
-    detail = f"got {asked.brief()}"
+    detail = f"the client sent {asked.brief()}"
     target.record_finding(ACK_MODE[version], asked.get("ack", "auto") == ack, detail)
 
 
@@ -84,7 +84,9 @@ def test_unsubscribe_names_the_subscription(target: Bench, version: str) -> None
     asked = trial.server.received("UNSUBSCRIBE", proves=UNSUBSCRIBE[version])
     by_id = asked.get("id") is not None and asked.get("id") == first.get("id")
     by_name = version == "1.0" and asked.get("destination") == "/queue/a"
-    target.record_finding(UNSUBSCRIBE[version], by_id or by_name, f"got {asked.brief()}")
+    target.record_finding(
+        UNSUBSCRIBE[version], by_id or by_name, f"the client sent {asked.brief()}"
+    )
 
 
 @case(ACK, needs=TRIAL)
@@ -106,7 +108,9 @@ def test_ack_names_the_message(target: Bench, version: str) -> None:
     for number, one in enumerate(naming, 1):
         trial.driver.done("ack", message=number)
         sent = trial.server.received("ACK", proves=ACK[version])
-        target.record_finding(ACK[version], _names(sent, one, version), f"got {sent.brief()}")
+        target.record_finding(
+            ACK[version], _names(sent, one, version), f"the client sent {sent.brief()}"
+        )
 
 
 @case(NACK, needs=TRIAL | {"nack"})
@@ -118,7 +122,9 @@ def test_nack_names_the_message(target: Bench, version: str) -> None:
     trial.message()
     trial.driver.done("nack", message=1)
     sent = trial.server.received("NACK", proves=NACK[version])
-    target.record_finding(NACK[version], _names(sent, naming, version), f"got {sent.brief()}")
+    target.record_finding(
+        NACK[version], _names(sent, naming, version), f"the client sent {sent.brief()}"
+    )
 
 
 @case(NACK_SENT, needs=TRIAL | {"stomp-1.2", "nack"})
@@ -135,7 +141,9 @@ def test_what_was_not_processed_is_refused(target: Bench) -> None:
     trial.server.received("ACK")
     trial.driver.done("nack", message=2)
     refused = trial.server.received("NACK", proves=NACK_SENT)
-    target.record_finding(NACK_SENT, refused.get("id") == naming["ack"], f"got {refused.brief()}")
+    target.record_finding(
+        NACK_SENT, refused.get("id") == naming["ack"], f"the client sent {refused.brief()}"
+    )
 
 
 @case(TRANSACTION_IN_ACK, TRANSACTION_IN_NACK, needs=TRIAL | {"nack", "transactions"})
@@ -154,9 +162,9 @@ def test_settlements_may_be_in_a_transaction(target: Bench, version: str) -> Non
     ack = trial.server.received("ACK")
     trial.driver.done("nack", message=2, transaction="t1")
     nack = trial.server.received("NACK")
-    detail = f"got {ack.brief()}"
+    detail = f"the client sent {ack.brief()}"
     target.record_finding(TRANSACTION_IN_ACK[version], ack.get("transaction") == name, detail)
-    detail = f"got {nack.brief()}"
+    detail = f"the client sent {nack.brief()}"
     target.record_finding(TRANSACTION_IN_NACK[version], nack.get("transaction") == name, detail)
 
 
@@ -174,18 +182,18 @@ def test_transactions_are_named(target: Bench, version: str) -> None:
         trial.driver.done("begin", transaction=name)
         begun = trial.server.received("BEGIN", proves=BEGIN[version])
         names.append(begun.get("transaction"))
-        target.record_finding(BEGIN[version], bool(names[-1]), f"got {begun.brief()}")
+        target.record_finding(BEGIN[version], bool(names[-1]), f"the client sent {begun.brief()}")
     trial.driver.done("send", destination="/queue/a", body="x", transaction="t1")
     sent = trial.server.received("SEND")
-    words = f"the transactions are {shown(names)}; got {sent.brief()}"
+    words = f"the transactions are {shown(names)}; the client sent {sent.brief()}"
     target.record_finding(BEGIN[version], sent.get("transaction") == names[0] != names[1], words)
     trial.driver.done("commit", transaction="t1")
     commit = trial.server.received("COMMIT", proves=COMMIT[version])
     trial.driver.done("abort", transaction="t2")
     abort = trial.server.received("ABORT", proves=ABORT[version])
-    detail = f"got {commit.brief()}"
+    detail = f"the client sent {commit.brief()}"
     target.record_finding(COMMIT[version], commit.get("transaction") == names[0], detail)
-    detail = f"got {abort.brief()}"
+    detail = f"the client sent {abort.brief()}"
     target.record_finding(ABORT[version], abort.get("transaction") == names[1], detail)
 
 
@@ -223,7 +231,7 @@ def test_a_client_waits_for_the_receipt_of_disconnect(target: Bench, version: st
         GRACEFUL[version],
         asks and not early,
         f"DISCONNECT asks for {'a' if asks else 'no'} receipt; the client"
-        f" {'closed without it' if early else 'waited'}",
+        f" {'closed without waiting' if early else 'waited'}",
     )
 
 
