@@ -23,7 +23,7 @@ from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.target import Target, TargetFacts
 
-IRREPRODUCIBLE = "irreproducible: it did not happen when the case was run again"
+IRREPRODUCIBLE = "irreproducible: the violation did not recur when the case was run again"
 REFERENCE = "reference"
 """The shipped target on which examples are shrunk."""
 

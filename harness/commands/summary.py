@@ -177,7 +177,7 @@ def compared(gated: Gated, width: int) -> Iterator[Text]:
         style="bold red" if gated.worse else "bold",
     )
     for before, now in gated.renamed.items():
-        yield Text(f"  {before} there is compared with {now} here")
+        yield Text(f"  {before} (baseline) is compared with {now} (now)")
     for lost in gated.lost_services[:MOST_CAUSES]:
         count = len(lost.cases)
         cases = f"{count} cases rely" if count > 1 else "1 case relies"

@@ -22,12 +22,12 @@ LISTED: tuple[Verdict, ...] = (
 """The order in which people read verdicts: violations before our own errors, and missing
 capabilities last."""
 
-NEVER_JUDGED = "the case never reached it"
+NEVER_JUDGED = "the case never checked this requirement"
 _ON_THE_BROKER = frozenset({Verdict.FAIL, Verdict.KNOWN, Verdict.WARN, Verdict.NOTE, Verdict.PASS})
 _QUIET = frozenset({Verdict.SKIP, Verdict.NOTE, Verdict.PASS})
 _ENDS = {
-    Verdict.KNOWN: "the case ended at a known deviation",
-    Verdict.WARN: "the case ended at a recommendation that is not kept",
+    Verdict.KNOWN: "the case ended early, at a known deviation",
+    Verdict.WARN: "the case ended early, at a recommendation that was not followed",
 }
 _VIOLATED = {
     Level.MUST: Verdict.FAIL,

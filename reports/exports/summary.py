@@ -22,7 +22,7 @@ def markdown(model: Model) -> str:
     listed = [case for case in model.cases if case.verdict in _SHOWN]
     total = sum(count for verdict, count in model.totals.items() if verdict in _SHOWN)
     if listed:
-        lines += ["| verdict | impact | case | target | received |", "| --- " * 5 + "|"]
+        lines += ["| verdict | impact | case | target | observed |", "| --- " * 5 + "|"]
         lines += [_row(case) for case in listed[:LISTED]]
         if total > LISTED:
             lines += ["", f"… and {total - LISTED} more in the report."]

@@ -188,7 +188,7 @@ ${row.kept.map(function (file, at) {
 <h2>What was asked</h2>${row.doc.length ? row.doc.map(function (text) { return html`<p class="doc">${text}</p>`; }) : html`<p class="soft">The case has no description.</p>`}
 <dl class="facts">${row.source && html`<dt>case</dt><dd><code>${row.source}</code></dd>`}<dt>target</dt><dd><a href="targets/${target.page}.html">${row.target}</a>${target.facts && ": " + target.facts}</dd><dt>run</dt><dd>${row.run}${run.brokerproof && ", brokerproof " + run.brokerproof}</dd><dt>took</dt><dd>${bp.duration(row.took)}${row.attempts > 1 && " in " + row.attempts + " attempts"}</dd>${past}</dl>
 <h2>What was expected, and what was received</h2>
-<table class="judged stack"><caption class="unseen">The requirements that the case judged</caption><thead><tr><th scope="col">Verdict</th><th scope="col">Requirement</th><th scope="col">It says</th><th scope="col">Received</th></tr></thead><tbody>${judged(row, words)}</tbody></table>
+<table class="judged stack"><caption class="unseen">The requirements that the case judged</caption><thead><tr><th scope="col">Verdict</th><th scope="col">Requirement</th><th scope="col">Required</th><th scope="col">Observed</th></tr></thead><tbody>${judged(row, words)}</tbody></table>
 ${certainty(row, target, run)}
 ${bp.gauges(row)}
 <h2>What crossed the wire</h2><p class="soft">${examples_in_words(row)}</p>${row.unrecorded && html`<p class="soft">${bp.quantity(row.unrecorded, "more examples")} passed during the run and were not recorded.</p>`}

@@ -556,8 +556,8 @@ def test_a_flow_says_where_the_transfer_ids_are(
         next_incoming_id = answer.get("next-incoming-id")
         expected = session.next_outgoing_id
         detail = (
-            f"begun at {start}, {sent} sent, {skipped} skipped, {count} sent: the broker reports"
-            f" {next_incoming_id}"
+            f"after {sent} transfers from id {start}, {skipped} skipped ids and {count} more"
+            f" transfers, the broker reports next-incoming-id {next_incoming_id}"
         )
         words = f"{detail}; expected {expected}"
         target.record_finding(WINDOW_FROM_FLOW, next_incoming_id == expected, words)

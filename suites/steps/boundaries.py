@@ -116,12 +116,12 @@ class Replaced:
 class Outcome(StrEnum):
     """The result of a conversation with a replaced number."""
 
-    WORKED = "it worked"
-    REFUSED = "it was refused with an error"
+    WORKED = "the conversation worked"
+    REFUSED = "the broker refused it with an error"
     CUT = "the connection ended without an error"
     SILENT = "nothing arrived"
-    FLOODED = "frames came without a pause"
-    """The broker floods the client, as this number demands, so the conversation was cut short."""
+    FLOODED = "frames arrived without a pause"
+    """The broker behaved as this number demands, so the conversation was broken off."""
 
 
 POSITIONS = 64

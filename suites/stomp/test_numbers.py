@@ -114,7 +114,7 @@ class Conversation:
         """Return how the conversation went, as a phrase."""
         due = "a MESSAGE" if self.stage == "MESSAGE" else f"the answer to {self.stage}"
         words = f"{self.words} while the client waited for {due}"
-        return f"{self.replaced}: {'it worked' if self.outcome is Outcome.WORKED else words}"
+        return f"{self.replaced}: {self.outcome if self.outcome is Outcome.WORKED else words}"
 
     def _connects(self) -> bool:
         if not self._connected(self.peer):

@@ -86,7 +86,7 @@ def test_gate_an_upgrade(shell: Path) -> None:
     assert "Compared with last-good: " in gate
     first = gate.partition("Compared with last-good: ")[2].splitlines()
     assert re.match(r"\d+ worse", first[0]), "what changed is named first"
-    assert "reference there is compared with mutant-ttl.modifier-forgotten here" in first[1]
+    assert "reference (baseline) is compared with mutant-ttl.modifier-forgotten (now)" in first[1]
     assert "PASS → FAIL" in first[2]
     assert "ARTEMIS-STOMP-ttl-3" in gate
     assert (shell / "summary.md").read_text().startswith("## brokerproof: ")
