@@ -71,7 +71,7 @@ def test_a_disposition_that_decides_nothing_leaves_the_delivery_open(
     peer.close()
     other = target.amqp()
     back = bodies(collect(target, other, other.receiver(node, credit=10), 0))
-    words = f"{detail}; accepted, and {listed(back)} arrived again"
+    words = f"{detail}; after its acceptance, {listed(back)} arrived again"
     target.record_finding(TERMINAL_STATES, not back, words)
 
 

@@ -341,7 +341,7 @@ def _cannot_be_discharged(target: Bench, peer: AmqpPeer, id: bytes, how: str, ju
     target.require(
         judged,
         answer is None or answer.kind("state") != "accepted",
-        f"after {how} of its control link, the transaction was committed over another one",
+        f"after its control link's {how}, the transaction was committed over another one",
     )
 
 

@@ -26,5 +26,6 @@ def setting_of_all_addresses(text: str) -> tuple[str, int]:
 def test_all_addresses_block_at_ten_mebibytes(target: Bench) -> None:
     """In the shipped broker.xml, the setting for all addresses blocks producers at 10 MiB."""
     policy, size = setting_of_all_addresses(target.target.shipped_configuration())
-    words = f"the shipped setting for all addresses is {policy} at {size} bytes"
+    words = f"the shipped setting for all addresses is {policy} at {size} bytes;"
+    words += f" expected BLOCK at {LIMIT}"
     target.record_finding(DEFAULT_BLOCKS, (policy, size) == ("BLOCK", LIMIT), words)

@@ -159,7 +159,8 @@ class Scene:
         has_effect = not self.within or self.committed
         count = len(rest) if has_effect else len(self.sent)
         left = set(left_in(self.target, self.queue, self.version, count))
-        facts = f"settled: {listed(sorted(taken))}; left in the queue: {listed(sorted(left))}"
+        settled = "settled" if has_effect else "settled without a COMMIT"
+        facts = f"{settled}: {listed(sorted(taken))}; left in the queue: {listed(sorted(left))}"
         words = f"{facts}; options: {self.words}"
         innocent = not rest <= left and self.held[-1].body in left  # the refused frame
         record(KEPT[self.version] if innocent else self._keeps(), rest <= left, words)

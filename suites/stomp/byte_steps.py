@@ -24,6 +24,10 @@ def tap(peer: StompPeer) -> bytearray:
     return received
 
 
+def length_in_words(value: str | None) -> str:
+    return "no content-length" if value is None else f"content-length {value}"
+
+
 @dataclass(frozen=True)
 class RawFrame:
     """A server frame before unescaping: its lines without their line ends."""

@@ -18,7 +18,7 @@ from brokerproof.suites.api import (
 )
 from brokerproof.suites.api.stomp import Destination, Frame, StompPeer, frame
 from brokerproof.suites.steps.refusals import error_from, is_too_large
-from brokerproof.suites.stomp.byte_steps import Cut, cuts, write_in_pieces
+from brokerproof.suites.stomp.byte_steps import Cut, cuts, length_in_words, write_in_pieces
 from brokerproof.suites.stomp.error_recovery_steps import fate
 
 COUNTED_BODY = {"1.0": "STOMP10-SEND-05", "1.1": "STOMP11-HDR-03", "1.2": "STOMP12-HDR-03"}
@@ -112,7 +112,7 @@ def test_content_length_counts_octets_whatever_they_are(
         target.cited, message.body == body, f"{_brief(body)} arrived as {_brief(message.body)}"
     )
     length = message.get("content-length")
-    words = f"MESSAGE with a body of {len(body)} bytes has content-length {shown(length)}"
+    words = f"MESSAGE with a body of {len(body)} bytes has {length_in_words(length)}"
     target.record_finding(LENGTH_OF_BODY[version], length == str(len(body)), words)
     consumer.message(body=b"next", proves=COUNTED_BODY[version])
 
@@ -275,7 +275,8 @@ def test_a_send_whose_content_length_is_no_number_is_refused(
     target.record_finding(
         FAILED_SEND[version],
         seen.explained and seen.ended is not None,
-        f"after SEND with content-length:{length!r}, {seen}; expected ERROR and the end",
+        f"after SEND with content-length:{length!r}, {seen};"
+        " expected ERROR and the end of the connection",
     )
     words = f"after SEND with content-length:{length!r}, {listed(delivered)} arrived"
     target.record_finding(FAILED_SEND[version], not delivered, words)
@@ -381,5 +382,5 @@ def test_a_message_with_a_body_has_its_content_length(
     target.stomp(version).write(encoded(to, version, (), body))
     message = consumer.message(body=body, proves=CONTENT_LENGTH[version])
     received = message.get("content-length")
-    words = f"MESSAGE with a body of {len(body)} bytes has content-length {shown(received)}"
+    words = f"MESSAGE with a body of {len(body)} bytes has {length_in_words(received)}"
     target.record_finding(CONTENT_LENGTH[version], received == str(len(body)), words)

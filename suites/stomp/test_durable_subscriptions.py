@@ -535,5 +535,6 @@ def test_a_durable_subscription_is_taken_up_with_another_selector(target: Bench)
     second = {b"red": "keeps-the-first", b"blue": "takes-the-second"}.get(b"".join(got[1:]))
     if second:
         target.record_behaviour("stomp.durable-with-another-selector", second)
-    detail = f"a subscription with a selector for red, then for blue, got {listed(got)}"
+    detail = f"a subscription with a selector for red, then for blue, got {listed(got)};"
+    detail += " expected 'red', 'blue'"
     target.record_finding(SELECTED, got == [b"red", b"blue"], detail)

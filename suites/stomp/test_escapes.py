@@ -192,7 +192,7 @@ def test_an_end_of_line_in_a_header_makes_no_second_header_in_1_0(target: Bench)
     received = [*collect(target, consumer, 2)]
     forged = [message.brief() for message in received if message.get("x-forged") is not None]
     whole = b"behind" in [message.body for message in received]
-    words = f"{len(received)} of 2 messages arrived; with the header x-forged that nobody sent:"
+    words = f"{len(received)} of 2 messages arrived; the header x-forged, which nobody sent, is in:"
     words += f" {'; '.join(forged) or 'none'}"
     target.record_finding(VALUE_1_0, not forged and whole, words)
 

@@ -9,6 +9,7 @@ from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
 from brokerproof.suites.steps.queues import collect, held, numbered, publish_all
 from brokerproof.suites.steps.refusals import bystander, offend
 from brokerproof.suites.steps.traces import frames_received
+from brokerproof.suites.stomp.byte_steps import length_in_words
 
 DESTINATION = {"1.0": "STOMP10-MESSAGE-01", "1.1": "STOMP11-MSG-01", "1.2": "STOMP12-MSG-01"}
 SUBSCRIPTION = {"1.1": "STOMP11-MSG-03", "1.2": "STOMP12-MSG-04"}
@@ -114,7 +115,9 @@ def test_a_message_id_that_the_application_chose_makes_no_two_messages_one(
     ids = [message.get("message-id") for message in collect(target, peer, 2)]
     if len(ids) == 2:
         target.record_behaviour("stomp.message-id", "keeps" if "mine" in ids else "replaces")
-    words = f"two messages sent with message-id:mine have the message-ids {shown(ids)}"
+    words = (
+        f"two messages sent with message-id:mine have the message-ids {shown(ids)}; expected two"
+    )
     target.record_finding(UNIQUE_MESSAGE_ID[version], len(set(ids)) == 2 and all(ids), words)
 
 
@@ -183,7 +186,7 @@ def test_a_message_has_a_content_length(target: Bench, version: str) -> None:
     peer.subscribe(queue)
     target.stomp(version).publish(queue, "schön".encode(), {"content-type": "text/plain"})
     length = peer.message(proves=LENGTH[version]).get("content-length")
-    words = f"SEND had 6 bytes and content-length:6; MESSAGE has content-length {shown(length)}"
+    words = f"SEND had 6 bytes and content-length:6; MESSAGE has {length_in_words(length)}"
     target.record_finding(LENGTH[version], length == "6", words)
 
 
@@ -200,7 +203,7 @@ def test_a_message_has_a_content_length_although_its_send_had_none(
     length = peer.message(proves=LENGTH[version]).get("content-length")
     if version == "1.2":
         target.record_behaviour("stomp.content-length-where-none", "adds" if length else "omits")
-    words = f"SEND had 6 bytes and no content-length; MESSAGE has content-length {shown(length)}"
+    words = f"SEND had 6 bytes and no content-length; MESSAGE has {length_in_words(length)}"
     target.record_finding(LENGTH[version], length == "6", words)
 
 

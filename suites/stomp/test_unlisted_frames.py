@@ -119,7 +119,7 @@ def _answered_behind(target: Bench, version: str, command: str) -> None:
         target.record_finding(
             SEND_ANSWERED[version],
             answer is not None or peer.ended is not None,
-            f"after {command} and a SEND: {observed}",
+            f"after {command} and a SEND: {observed}; expected RECEIPT or ERROR",
         )
 
 
