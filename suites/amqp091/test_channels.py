@@ -146,12 +146,13 @@ def test_what_a_closed_channel_had_is_delivered_again(
     owner.consume(name, no_ack=True)
     due = [b"1", b"2", b"3"] if transacts else [b"2", b"3"]
     deliveries = arrive(owner, len(due))
-    detail = f"afterwards, {listed(bodies(deliveries))} arrived; expected {listed(due)}"
+    detail = f"after the channel was closed, {listed(bodies(deliveries))} arrived;"
+    detail += f" expected {listed(due)}"
     target.record_finding(CLOSED_CHANNEL_REDELIVERS, sorted(bodies(deliveries)) == due, detail)
     if kind.keeps_places:
         target.record_finding(REQUEUE_POSITION, bodies(deliveries) == due, detail)
     flags = [delivery["redelivered"] for delivery in deliveries]
-    words = f"the redelivered flags are {shown(flags)}"
+    words = f"after the channel was closed, redelivered is {shown(flags)}; expected true"
     target.record_finding(REDELIVERED_FLAG, flags == [True] * len(deliveries), words)
     owner.call("queue.delete", {"queue": name})
 
@@ -180,7 +181,9 @@ def test_the_flow_of_content_can_be_stopped(target: Bench, steps: list[str]) -> 
     target.control(len(held) == 2, f"{len(held)} of 2 messages arrived")
     answer = peer.call("channel.flow", {"active": False}, proves=CHANNEL_FLOW)
     target.record_finding(
-        CHANNEL_FLOW, answer["active"] is False, f"flow-ok says active={shown(answer['active'])}"
+        CHANNEL_FLOW,
+        answer["active"] is False,
+        f"channel.flow-ok has active={shown(answer['active'])}; expected false",
     )
     peer.publish(b"later", queue)
     for step in steps:
@@ -207,7 +210,7 @@ def test_the_flow_of_content_can_be_stopped(target: Bench, steps: list[str]) -> 
     target.record_finding(
         CHANNEL_FLOW,
         delivery.body in (b"later", b"held too"),
-        f"afterwards, {delivery.brief()} arrived",
+        f"once the flow was on again, {delivery.brief()} arrived",
     )
 
 

@@ -109,7 +109,7 @@ def test_every_message_is_confirmed_once(
         last += count
     answer_by_number, wrong = answers(peer, last)
     acked = [number for number, name in answer_by_number.items() if name == "basic.ack"]
-    words = f"{len(acked)} of {last} messages were acknowledged; sent were {shown(runs)}"
+    words = f"{len(acked)} of {last} messages were confirmed; sent: {shown(runs)}"
     target.record_finding(PUBLISHER_CONFIRMS, sorted(acked) == list(range(1, last + 1)), words)
     target.record_finding(
         PUBLISHER_CONFIRMS, not wrong, f"messages answered twice or never published: {shown(wrong)}"
@@ -134,7 +134,9 @@ def test_a_return_comes_before_its_confirm(target: Bench) -> None:
             words = f"message {last} was confirmed after {returned} returns; order: {shown(names)}"
             target.record_finding(RETURN_BEFORE_CONFIRM, returned >= last, words)
     target.record_finding(
-        RETURN_BEFORE_CONFIRM, names.count("basic.return") == 3, f"{shown(names)} arrived"
+        RETURN_BEFORE_CONFIRM,
+        names.count("basic.return") == 3,
+        f"{shown(names)} arrived; expected 3 basic.return",
     )
 
 
@@ -214,7 +216,9 @@ def test_acknowledgements_of_a_transaction_count_with_its_commit(
     peer.close_channel(2)
     target.wait_until(lambda: peer.ended is not None, QUIET)
     received = bodies(drained(peer, queue))
-    words = f"after {'commit' if commit else 'rollback'} of their acks, {listed(received)} returned"
+    words = (
+        f"after tx.{'commit' if commit else 'rollback'} of the acks, {listed(received)} returned"
+    )
     target.record_finding(TX_ACK, sorted(received) == ([] if commit else [b"1", b"2"]), words)
 
 

@@ -312,7 +312,7 @@ def test_exchanges_can_be_bound_to_each_other(target: Bench) -> None:
     peer.publish(b"round", "", exchange=first)
     peer.settle()
     received = bodies(drained(peer, queue))
-    detail = f"one message was sent; {listed(received)} arrived"
+    detail = f"through two bound exchanges, {listed(received)} arrived; expected 'round' once"
     target.record_finding(EXCHANGE_TO_EXCHANGE, received == [b"round"], detail)
     beside = bodies(drained(peer, aside))
     detail = f"through the other of two bindings, {listed(beside)} arrived"

@@ -102,7 +102,8 @@ def judge_queue(
     arrived = bodies(drained(peer, name))
     wrong = {body for body, lives_on in every.items() if arrived.count(body) != lives_on}
     words = (
-        f"TTLs of {shown(lives)} ms, {shown(ttl)} for the queue; held: {listed(sorted(returned))}"
+        f"message TTLs {shown(lives)} ms, queue TTL {shown(ttl)};"
+        f" held by a consumer: {listed(sorted(returned))}"
     )
     detail = f"{WAIT} ms later, the queue has {listed(arrived)}; expired: {listed(over)}; {words}"
     both = ttl is not None and any(life is not None for life in lives)
@@ -280,7 +281,7 @@ def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], 
     found = drained(peer, letters)
     words = f"{count} messages left {kind} queues by {listed(ways)}"
     held = left == due and len(found) == count
-    detail = f"{words}; {len(found)} went round, and the queues have {shown(left)}"
+    detail = f"{words}; {len(found)} went through all queues, which now have {shown(left)} messages"
     target.record_finding(CIRCLE, held, f"{detail}; expected {shown(due)}")
     deaths = [(REASONS[way], queue) for queue, way in zip(names, ways, strict=True)][::-1]
     for letter in found:

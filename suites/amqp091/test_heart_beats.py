@@ -115,7 +115,9 @@ def test_a_silent_client_is_given_up(target: Bench, virtual_s: int, speaks: int)
         since,
     )
     answers = [reply.brief() for reply in peer.inbox]
-    words = f"before the end: {answers or 'nothing'}"
+    words = (
+        f"before disconnecting a silent client, the broker sent {'; '.join(answers) or 'nothing'}"
+    )
     target.record_finding(NO_CLOSE_AFTER_SILENCE, not answers, words)
 
 
@@ -156,9 +158,9 @@ def test_without_an_interval_there_are_no_heart_beats(target: Bench, virtual_s: 
     since = target.now()
     target.advance(seconds(virtual_s) if target.virtual else ms(3500))
     beats = beats_received(target, peer, since)
-    detail = f"{len(beats)} heartbeats arrived; none was wanted"
+    detail = f"{len(beats)} heartbeats arrived although tune-ok had heartbeat=0"
     target.record_finding(HEARTBEATS_DISABLED, not beats, detail)
-    detail = f"a silent client: {peer.instead()}"
+    detail = f"without heartbeats, a client was silent: {peer.instead()}"
     target.record_finding(HEARTBEATS_DISABLED, peer.ended is None, detail)
     if peer.ended is None:
         peer.settle()

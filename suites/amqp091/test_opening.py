@@ -33,13 +33,13 @@ def test_the_header_is_answered_with_start(target: Bench) -> None:
     server-properties with product, version, platform, copyright and information."""
     peer = target.amqp091_peer()
     start = peer.start(proves=HEADER_ANSWERED_WITH_START)
-    detail = f"start says version {start['version-major']}-{start['version-minor']}"
+    detail = f"connection.start has version {start['version-major']}-{start['version-minor']}"
     target.record_finding(
         HEADER_ANSWERED_WITH_START,
         (start["version-major"], start["version-minor"]) == (0, 9),
         detail,
     )
-    detail = f"the locales are {start['locales']!r}"
+    detail = f"connection.start has locales {start['locales']!r}; expected en_US among them"
     target.record_finding(LOCALE_EN_US, "en_US" in start["locales"].split(), detail)
     known = start["server-properties"]
     named = " ".join(str(known[key]) for key in ("product", "version") if known.get(key))
@@ -106,7 +106,7 @@ def test_a_mechanism_that_was_not_offered_ends_it(target: Bench) -> None:
     )
     peer.start_ok("NOBODYS", b"")
     peer.expect_end(proves=MECHANISM_NOT_OFFERED)
-    detail = f"before the end: {peer.instead()}"
+    detail = f"after an unknown mechanism, besides the end: {peer.instead()}"
     target.record_finding(MECHANISM_NOT_OFFERED, not peer.inbox, detail)
 
 

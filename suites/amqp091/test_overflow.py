@@ -134,7 +134,7 @@ def test_what_is_with_a_consumer_does_not_count(target: Bench) -> None:
         peer.publish(b"%d" % at, queue)
     peer.settle()
     received = bodies(drained(peer, queue))
-    words = f"{listed(received)} waited; expected the last two"
+    words = f"the queue kept {listed(received)}; expected the last two"
     target.record_finding(QUEUE_LENGTH_LIMIT, received == [b"3", b"4"], words)
 
 
@@ -295,7 +295,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     target.record_finding(
         OVERFLOW_DEAD_LETTERS,
         bodies(letters) == expected_letters,
-        f"{overflow}: the dead letters are {listed(bodies(letters))}; expected"
+        f"with overflow {overflow}, the dead letters are {listed(bodies(letters))}; expected"
         f" {listed(expected_letters)}",
     )
     reasons = [
@@ -305,7 +305,7 @@ def test_dead_letters_get_what_a_queue_does_not_keep(
     target.record_finding(
         OVERFLOW_DEAD_LETTERS,
         reasons == [("maxlen", queue)] * len(letters),
-        f"{overflow}: they report {shown(reasons)}",
+        f"with overflow {overflow}, the x-death entries are {shown(reasons)}",
     )
 
 

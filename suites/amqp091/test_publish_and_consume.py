@@ -110,7 +110,7 @@ def test_a_mandatory_message_that_nobody_gets_is_returned(
         target.record_finding(
             MANDATORY_RETURNED,
             code != SUCCESS and returned_fields == ("amq.direct", key, "m1"),
-            f"returned with {code} and {shown(returned_fields)}",
+            f"basic.return has reply-code {code} and {shown(returned_fields)}",
         )
         words = f"of {size} bytes, {len(returned.body)} returned"
         target.record_finding(MANDATORY_RETURNED, returned.body == body, words)
@@ -248,7 +248,7 @@ def test_messages_arrive_in_order(
     target.record_finding(
         DELIVERY_TAGS,
         0 not in numbers and len(set(numbers)) == len(numbers),
-        f"the tags are {shown(numbers[:20])}",
+        f"the delivery-tags are {shown(numbers[:20])}; expected different ones above 0",
     )
 
 
@@ -334,7 +334,9 @@ def test_consumers_begin_and_end_with_their_answers(target: Bench) -> None:
         "nothing",
     )
     target.record_finding(
-        NO_DELIVERY_BEFORE_CONSUME_OK, first == "basic.consume-ok", f"{first} arrived first"
+        NO_DELIVERY_BEFORE_CONSUME_OK,
+        first == "basic.consume-ok",
+        f"{first} arrived first; expected basic.consume-ok",
     )
     peer.send("basic.cancel", {"consumer-tag": "c"}, channel=1)
     peer.watch_for(method("basic.cancel-ok", channel=1))
@@ -411,7 +413,9 @@ def test_without_acknowledgement_messages_are_gone(target: Bench, kind: Kind) ->
     fill(peer, queue, [b"1", b"2"])
     peer.consume(queue, channel=2, no_ack=True)
     received = bodies(arrive(peer, 2, channel=2))
-    target.record_finding(NO_ACK_REMOVES, received == [b"1", b"2"], f"{listed(received)} arrived")
+    target.record_finding(
+        NO_ACK_REMOVES, received == [b"1", b"2"], f"{listed(received)} arrived; expected 1, 2"
+    )
     peer.close_channel(2)
     target.wait_until(lambda: False, QUIET)
     target.record_finding(

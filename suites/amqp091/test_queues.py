@@ -55,7 +55,7 @@ def test_the_server_names_queues(target: Bench) -> None:
         (declare_ok["message-count"], declare_ok["consumer-count"])
         for declare_ok in (peer.declare(name, passive=True) for name in names)
     ]
-    words = f"messages and consumers are {shown(counted)}"
+    words = f"declare-ok counts (messages, consumers) {shown(counted)}"
     target.record_finding(DECLARE_OK_COUNTS, counted == [(2, 0), (0, 1), (0, 0)], words)
 
 

@@ -559,7 +559,7 @@ def test_a_rejected_message_is_kept_with_its_error(
     )
     reported = None if condition is None else plain(condition)
     keys = shown([plain(key) for key in entries])
-    words = f"the delivery-annotations have the keys {keys}; the error is {shown(reported)}"
+    words = f"the dead letter has the delivery-annotations {keys} with the error {shown(reported)}"
     target.record_finding(REJECTION_ERROR, reported == "amqp:decode-error", words)
 
 
