@@ -101,7 +101,7 @@ def test_a_message_whose_ttl_is_over_is_not_delivered(
         TTL_ENDS,
         node,
         expected,
-        f"ttls at {place}, the first one {'held' if held else 'free'}",
+        f"place {place}, first message {'held by a consumer' if held else 'not held'}",
     )
 
 
@@ -117,14 +117,14 @@ def _judge_arrivals(
     ]
     target.control(
         set(expected) <= set(arrived),
-        f"{listed(expected)} live for a minute and should arrive; {listed(arrived)} did;"
+        f"{listed(expected)} have a ttl of a minute and should arrive; {listed(arrived)} did;"
         f" {consumer.instead()}",
     )
     target.record_finding(
         requirement,
         sorted(arrived) == list(expected),
-        f"{listed(arrived)} arrived {WAIT} ms later; {listed(expected)} live for a minute;"
-        f" with {words}",
+        f"{WAIT} ms later, {listed(arrived)} arrived; only {listed(expected)} had a ttl of a minute"
+        f" ({words})",
     )
 
 

@@ -101,7 +101,7 @@ class Life:
         lived = (self.target.now() - self.born) // seconds(1)
         end = "the connection is open" if self.has_survived else self.client.peer.instead()
         times = f"{self.rounds} times {self.step // NS_PER_MS} ms"
-        return f"a life of {times}, after {lived} s: {end}; {self.books}"
+        return f"over {times}, {lived} s in all: {end}; {self.books}"
 
     def signs(self) -> list[Instant]:
         """Return the times of the broker's signs of life, from the start."""
