@@ -84,8 +84,7 @@ def judge_number_of_beats(
     target.record_finding(
         proves,
         signs >= owed // 2,
-        f"the server sent {signs} heartbeats or frames in {owed} periods of"
-        f" {period // NS_PER_MS} ms ({what})",
+        f"{signs} heartbeats or frames in {owed} periods of {period // NS_PER_MS} ms ({what})",
         expectation=target.signs_of_life("silence", since, (0, owed * period)),
     )
 
@@ -268,8 +267,7 @@ def test_the_server_beats_whatever_the_connection_was_left_in(
         target.record_finding(
             SERVER_BEATS[version],
             beats > 0,
-            f"the server sent {beats} heartbeats or frames in 3 periods of"
-            f" {period // NS_PER_MS} ms ({what})",
+            f"{beats} heartbeats or frames in 3 periods of {period // NS_PER_MS} ms ({what})",
             expectation=target.signs_of_life("silence", since, (0, 3 * period)),
         )
         judge_number_of_beats(target, AT_LEAST_EVERY[version], what, peer, since, period)

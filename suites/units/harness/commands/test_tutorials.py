@@ -63,7 +63,7 @@ def test_find_the_faults_of_a_new_broker(shell: Path) -> None:
         )
     )
     assert set(causes) == {"HB-07", "HB-09"}, judged
-    assert causes["HB-07"].startswith("0 beats in 3 periods of 500 ms")
+    assert causes["HB-07"].startswith("0 heartbeats or frames in 3 periods of 500 ms")
     assert causes["HB-09"].startswith("the server was silent for ")
     assert "STOMP12-HB-07" in explained
     assert ".case.jsonl" in kept
