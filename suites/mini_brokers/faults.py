@@ -197,7 +197,10 @@ BROKERS = {
         rf"stomp\.(receipts|ack|transactions)|delivery\.order|{BEATS}|{TTL_ENDS}|alarms_stomp.*tcp",
     ),
     "never-beats": MiniBroker(
-        Parts(NeverBeats), BEATS, r"HB-07 .*0 beats in 3 periods", r"-HB-0[79]$|-ttl-9$"
+        Parts(NeverBeats),
+        BEATS,
+        r"HB-07 .*0 heartbeats or frames in 3 periods",
+        r"-HB-0[79]$|-ttl-9$",
     ),
     "beats-late": MiniBroker(
         Parts(BeatsLate), BEATS, r"HB-09 .*longest gap between signs of life", r"-HB-09$|-ttl-9$"
@@ -213,13 +216,13 @@ BROKERS = {
     "window-ignored": MiniBroker(
         Parts(WindowIgnored),
         r"consumer_window\.(the_window_is_exact|what_is_sent_while)",
-        r"window-[23] .*were held, but another one",
+        r"window-[23] .*another message arrived while",
         r"-STOMP-window-|-FLOW-consumer-",
     ),
     "window-not-refilled": MiniBroker(
         Parts(WindowNotRefilled),
         r"consumer_window\.messages_flow_until",
-        r"window-3 .*more are waiting, and none arrives",
+        r"window-3 .*more wait, and none arrives",
         r"-STOMP-window-",
     ),
     "order-lost": MiniBroker(
