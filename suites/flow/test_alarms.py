@@ -64,7 +64,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
         )
         publisher.publish(b"held", queue)
         answer = publisher.expect(BLOCKED, proves=(NOTIFIED, BLOCKED_AT_ONCE))
-        detail = f"the reason is {answer['reason']!r}"
+        detail = f"connection.blocked has the reason {answer['reason']!r}"
         target.record_finding(NOTIFIED, answer["reason"] == "low on memory", detail)
         deaf.publish(b"deaf", queue)
         deaf.expect_nothing(
@@ -110,7 +110,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
     try:
         publisher.publish(b"disk", queue)
         answer = publisher.expect(BLOCKED, proves=(NOTIFIED, BLOCKED_ON_DISK))
-        detail = f"the reason is {answer['reason']!r}"
+        detail = f"connection.blocked has the reason {answer['reason']!r}"
         target.record_finding(NOTIFIED, answer["reason"] == "low on disk", detail)
         count = owner.count(queue)
         words = f"under the alarm, {count} messages reached the queue"
@@ -133,7 +133,7 @@ def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> 
         consumer.ack(consumer.delivery(proves=proves)["delivery-tag"])
     consumer.call("basic.cancel", {"consumer-tag": tag}, proves=proves)
     queue_of(consumer)
-    words = f"a connection that only consumes: {consumer.instead()}"
+    words = f"under the alarm, on a connection that only consumes: {consumer.instead()}"
     target.record_finding(proves, consumer.ended is None, words)
 
 

@@ -75,7 +75,7 @@ def test_an_alarm_holds_back_amqp_producers(target: Bench) -> None:
             consumer.disposition(received[0])
             scratch = consumer.receiver(node)
             consumer.detach(scratch, proves=CONNECTION_BLOCKED)
-            words = f"a connection that only consumes: {consumer.instead()}"
+            words = f"under the alarm, on a connection that only consumes: {consumer.instead()}"
             target.record_finding(CONNECTION_BLOCKED, consumer.ended is None, words)
         granted(target, publisher, link, len(expected) - len(sent))
         target.record_finding(
@@ -150,7 +150,7 @@ def test_what_an_alarm_overtakes_is_taken(target: Bench) -> None:
         target.record_finding(
             BLOCKED_ON_MEMORY,
             link.session.ended is None and peer.ended is None,
-            f"three messages that the alarm overtook: {peer.instead()}",
+            f"after three messages sent before the alarm took effect: {peer.instead()}",
         )
     finally:
         target.clear_alarm("memory")

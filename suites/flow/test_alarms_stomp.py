@@ -85,13 +85,13 @@ def test_an_alarm_holds_back_stomp_producers(target: Bench, over: str) -> None:
                     consumer.ack(message, receipt=True)
                 continue
             consumer.ack(received[0], receipt=True)
-            words = f"a connection that only consumes: {consumer.instead()}"
+            words = f"under the alarm, on a connection that only consumes: {consumer.instead()}"
             target.record_finding(CONNECTION_BLOCKED, consumer.ended is None, words)
             received = receive(target, consumer, 2, within=QUIET * 2)
             detail = f"while {resource} was short, {listed(bodies(received))} arrived of two"
             target.record_finding(proves, bodies(received) in ([], [b"first"]), detail)
             idle.settle()
-            words = f"a client that sends no message: {idle.instead()}"
+            words = f"under the alarm, on a connection that sends no message: {idle.instead()}"
             target.record_finding(CONNECTION_BLOCKED, idle.ended is None, words)
         if early is None:
             confirmed(publisher, first, proves)
