@@ -189,7 +189,8 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
     else:
         next_one = "another-link" if bodies(elsewhere) == [barred] else "no-link"
         target.record_behaviour("amqp.undeliverable-here", next_one)
-    words = f"of message {listed([barred])}, another link got {listed(bodies(elsewhere))}"
+    words = f"another link got {listed(bodies(elsewhere))}; expected {listed([barred])}, which is"
+    words += " undeliverable on the first link"
     is_available = barred in bodies(back) or bodies(elsewhere) == [barred]
     target.record_finding(MADE_AVAILABLE, is_available, words)
 

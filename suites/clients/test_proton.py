@@ -157,7 +157,9 @@ def test_what_proton_settles_is_settled(target: Bench, outcome: str) -> None:
     available, counted = judged[outcome]
     count = other.message(taking, proves=available).message.delivery_count
     target.record_finding(
-        counted, count == (1 if failed else 0), f"{outcome}: the delivery-count is {count}"
+        counted,
+        count == (1 if failed else 0),
+        f"after the outcome {outcome}, the delivery-count is {count}",
     )
 
 

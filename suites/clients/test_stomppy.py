@@ -483,8 +483,8 @@ def test_while_it_beats_the_session_lives(target: Bench, version: str, period: i
     target.record_finding(
         LATE_BEATS_BORNE[version],
         alive,
-        f"stomp.py sent a heartbeat every {agreed // NS_PER_MS} ms for {lasted} ms, and the"
-        f" connection {'is still open' if alive else f'ended: {peer.instead()}'}",
+        f"stomp.py sent a heartbeat every {agreed // NS_PER_MS} ms for {lasted} ms;"
+        f" {'the connection is still open' if alive else peer.instead()}",
         uncertain="the host was late by more than a period" if late else None,
     )
     if alive and peer.left is None:

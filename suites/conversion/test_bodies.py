@@ -100,7 +100,7 @@ def test_content_length_tells_stomp_1_0_what_it_was(target: Bench, body: str | b
     content-length if they were data."""
     frame = to_stomp(target, message(body), "1.0")
     data = body if isinstance(body, bytes) else body.encode()
-    detail = f"{body!r} arrived as {frame.body[:80]!r}"
+    detail = f"the body {body!r} arrived as {frame.body[:80]!r}"
     target.record_finding(BODY_CONVERSION, frame.body == data, detail)
     has = frame.get("content-length")
     fine = (has == str(len(data))) if isinstance(body, bytes) else has is None

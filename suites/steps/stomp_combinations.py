@@ -300,7 +300,7 @@ class Play:
                 return True
             missing = sorted(set(subscription.due) - set(subscription.arrived))
             whose = (
-                "the other subscription, which names nothing,"
+                "the other subscription, which sets no options,"
                 if subscription is self.second
                 else "it"
             )

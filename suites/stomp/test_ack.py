@@ -145,8 +145,8 @@ def test_an_ack_for_another_connection_settles_nothing(target: Bench, version: s
     target.record_finding(
         KEPT_WITHOUT_ACK[version],
         left == [[b"own"], [b"theirs"]],
-        f"after an ACK for another connection's message, its sender's queue has {listed(left[0])}"
-        f" and the other's has {listed(left[1])}; expected 'own' and 'theirs'",
+        f"after an ACK for another connection's message, the acknowledging connection's queue has"
+        f" {listed(left[0])} and the other's has {listed(left[1])}; expected 'own' and 'theirs'",
     )
 
 

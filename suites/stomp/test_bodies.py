@@ -197,7 +197,9 @@ def test_a_body_without_content_length_need_not_be_text(
     producer.write(encoded(to, version, (), body))
     message = consumer.message(proves=BODY_IS_BYTES[version])
     target.record_finding(
-        BODY_IS_BYTES[version], message.body == body, f"{body!r} arrived as {message.body!r}"
+        BODY_IS_BYTES[version],
+        message.body == body,
+        f"the body {body!r} arrived as {message.body!r}",
     )
 
 

@@ -303,7 +303,8 @@ def refuse(target: Bench, version: str, escape: str, place: str, where: tuple[Cu
     if behaviour and place == "value" and (seen.refused or seen.answered):
         target.record_behaviour(behaviour, "refuses" if seen.refused else "accepts")
     # The case ends here on a violation: our consumer could not read the accepted message.
-    detail = f"after {escape!r} in a {place} of SEND, {seen}"
+    what = "a backslash at the end" if escape == "\\" else f"the escape {escape}"
+    detail = f"after {what} in a {place} of SEND, {seen}"
     target.require(UNDEFINED[version], seen.ended is not None, detail)
     accepted(b"after")
     consumer.expect_nothing(
