@@ -155,7 +155,8 @@ def test_another_version_is_refused_and_ours_named(target: Bench, asked: str) ->
     target.record_finding(
         VERSION_REFUSED,
         held,
-        f"handshake with version {asked}: {_said(socket, reply)}; expected an error that names version 13",
+        f"handshake with version {asked}: {_said(socket, reply)}; expected an error"
+        " that names version 13",
     )
     target.websocket().close_socket()
 
