@@ -320,8 +320,8 @@ def test_a_message_in_pieces_goes_on_as_it_came(
         target.record_finding(
             BARE_MESSAGE,
             payload in arrived,
-            f"{len(payload)} bytes were sent in {len(ends)} transfers on one of {links} links;"
-            f" {len(arrived)} arrived, {'' if payload in arrived else 'not '}with the same content;"
+            f"a message of {len(payload)} bytes in {len(ends)} transfers (links: {links}):"
+            f" {len(arrived)} bytes arrived, {'' if payload in arrived else 'not '}as sent;"
             f" {peer.instead()}",
         )
 
