@@ -178,7 +178,7 @@ def test_the_server_beats_as_agreed(target: Bench, version: str, cy: int) -> Non
     target.record_finding(
         SERVER_BEATS[version],
         len(marks) > 1,
-        f"{len(marks) - 1} beats in {periods} periods of {period // NS_PER_MS} ms",
+        f"{len(marks) - 1} heartbeats or frames in {periods} periods of {period // NS_PER_MS} ms",
         expectation=target.signs_of_life("silence", start, (0, periods * period)),
     )
     label = "longest gap between signs of life"
