@@ -100,11 +100,7 @@ def test_the_server_beats_every_half_of_its_interval(target: Bench, expected: in
     target.advance(half * 13 // 2)
     beats = beats_received(target, peer, since)
     target.judge_count(
-        HALVES,
-        "heart-beats in six and a half halves of the interval",
-        len(beats),
-        (5, 7),
-        "heart-beats",
+        HALVES, "heartbeats in 6.5 half intervals", len(beats), (5, 7), "heart-beats"
     )
     target.require(HALVES, len(beats) > 1, f"{len(beats)} heart-beats arrived")
     target.judge_period(HALVES, "between two heart-beats", beats, (half, half))

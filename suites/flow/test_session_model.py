@@ -165,7 +165,7 @@ class Run:
     def watch(self, after: str) -> None:
         """Judge that the messages of the model arrive, and no others."""
         alive = self.consumer.ended is None
-        detail = f"after {after}, with beats in time: {self.consumer.instead()}"
+        detail = f"after {after}, with heartbeats on time: {self.consumer.instead()}"
         self.target.require(ALIVE, alive, detail)
         while self.account.open and self.waiting:
             answer = self.consumer.watch_for(MESSAGE, within=PATIENCE)

@@ -119,7 +119,7 @@ def test_a_producer_that_waits_still_consumes(target: Bench) -> None:
     since = target.now()
     target.advance(ms(3000))
     beats = len(signs_of_life(target, peer, since))
-    target.record_finding(BEATS, beats >= 3, f"{beats} beats in 3 s while a SEND waits")
+    target.record_finding(BEATS, beats >= 3, f"{beats} heartbeats in 3 s while a SEND waits")
     received = [
         small_addresses.number_of(body)
         for body in bodies(collect(target, consumer(target, to), count + 2))

@@ -91,7 +91,9 @@ def test_heart_beats_come_over_tls(target: Bench) -> None:
         target.advance(ms(500))
         peer.beat()
     beats = len(beats_received(target, peer))
-    target.judge_count(SERVER_BEATS, "beats in 3 s", beats, (3000 // promised // 2, None), "beats")
+    target.judge_count(
+        SERVER_BEATS, "heartbeats in 3 s", beats, (3000 // promised // 2, None), "heartbeats"
+    )
     peer.publish(target.destination(), b"after the beats", proves=SSL)
 
 

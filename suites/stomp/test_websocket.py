@@ -209,7 +209,9 @@ def test_heart_beats_come_over_websocket(target: Bench) -> None:
         (0, agreed),
         until=target.now(),
     )
-    target.record_finding(ACCEPTED, len(beats) >= 2, f"{len(beats)} beats in 2.5 s over WebSocket")
+    target.record_finding(
+        ACCEPTED, len(beats) >= 2, f"{len(beats)} heartbeats in 2.5 s over WebSocket"
+    )
 
 
 @case(TTL_OF_HEART_BEAT, needs={"websocket", "websocket-acceptors", "connection-ttl"})
