@@ -97,8 +97,8 @@ def test_released_messages_can_be_had_again_unchanged(
         target.record_finding(
             RELEASED_AVAILABLE,
             bodies_received == sorted(expected),
-            f"released: {listed(sorted(expected))}; arrived again on"
-            f" {'another' if elsewhere else 'the same'} link: {listed(bodies_received)}",
+            f"after the release of {listed(sorted(expected))}, {listed(bodies_received)} arrived on"
+            f" {'another' if elsewhere else 'the same'} link",
         )
         if len(got) > 1 and bodies_received == sorted(expected):
             kept = bodies(got) == [body for body in order if body in expected]

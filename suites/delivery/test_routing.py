@@ -198,7 +198,7 @@ def test_one_address_can_be_queue_and_topic(target: Bench, first: str) -> None:
     expected = {kind: [f"{kind} {number}".encode() for number in range(2)] for kind in listeners}
     got = (f"its {kind} subscriber got {listed(of)}" for kind, of in received.items())
     detail = f"of messages to {name} as queue and topic, {' and '.join(got)}"
-    detail += "; expected two messages of its own type at each"
+    detail += "; each should get two messages of its own type"
     target.record_finding(SUBSCRIPTION_TYPE, received == expected, detail)
 
 

@@ -20,14 +20,14 @@ LOGIN = ("login", "passcode")
 WRONG = (
     "wrong passcode",
     "wrong login",
-    "swapped",
-    "twice, in other case",
+    "login and passcode swapped",
+    "passcode doubled, first in the other case",
     "longer passcode",
     "shorter passcode",
     "empty passcode",
     "no passcode",
     "no login",
-    "neither",
+    "neither login nor passcode",
 )
 
 
@@ -38,14 +38,17 @@ def credentials(target: Bench, how: str) -> dict[str, str]:
     return {
         "wrong passcode": {"login": login, "passcode": "certainly not this"},
         "wrong login": {"login": "certainly-nobody", "passcode": passcode},
-        "swapped": {"login": f"{passcode}x", "passcode": login},
-        "twice, in other case": {"login": login, "passcode": passcode.swapcase() + passcode},
+        "login and passcode swapped": {"login": f"{passcode}x", "passcode": login},
+        "passcode doubled, first in the other case": {
+            "login": login,
+            "passcode": passcode.swapcase() + passcode,
+        },
         "longer passcode": {"login": login, "passcode": f"{passcode}x"},
         "shorter passcode": {"login": login, "passcode": passcode[:-1]},
         "empty passcode": {"login": login, "passcode": ""},
         "no passcode": {"login": login},
         "no login": {"passcode": passcode},
-        "neither": {},
+        "neither login nor passcode": {},
     }[how]
 
 

@@ -336,7 +336,7 @@ def test_acknowledgements_in_transactions_side_by_side_keep_apart(
     kept = [body for body in behind if body not in gone]
     left = left_in(target, queue, version, len(kept))
     detail = (
-        f"in ack mode {mode}, {listed(gone)} acknowledged in a committed transaction and"
+        f"ack mode {mode}; acknowledged: {listed(gone)} in a committed transaction,"
         f" {listed(body for body in sent if body not in gone)} in an aborted one; the next"
         f" consumer got {listed(left)}"
     )
