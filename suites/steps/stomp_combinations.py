@@ -302,7 +302,7 @@ class Play:
             whose = (
                 "the other subscription, which sets no options,"
                 if subscription is self.second
-                else "it"
+                else "the subscription"
             )
             detail = (
                 f"{whose} got {len(subscription.arrived)} of {len(subscription.due)} messages;"

@@ -63,9 +63,11 @@ def look_for(
     bystander.check()
     target.record_behaviour(f"stomp.most-{what.replace(' ', '-')}", f"over {accepted}")
     # No limit was exceeded, so none was handled wrongly. The behaviour records that.
-    target.record_finding(MAY_LIMIT[version], False, f"no limit was met up to {accepted} {what}")
+    target.record_finding(
+        MAY_LIMIT[version], False, f"the broker accepted {accepted} {what}; no limit was reached"
+    )
     target.record_not_applicable(
-        OVER_LIMIT[version], f"no limit was exceeded up to {accepted} {what}"
+        OVER_LIMIT[version], f"the broker accepted {accepted} {what}; no limit was exceeded"
     )
 
 

@@ -194,7 +194,9 @@ def test_the_flow_of_content_is_paused_and_resumed(target: Bench) -> None:
     told = trial.server.watch_for(method("channel.flow-ok"), within=seconds(2))
     left = trial.lost or trial.driver.reports("channel-closed")
     answer = "nothing" if told is None else told.brief()
-    target.record_finding(FLOW_OK, told is not None, f"channel.flow was answered with {answer}")
+    target.record_finding(
+        FLOW_OK, told is not None, f"after channel.flow, the client sent {answer}"
+    )
     if left:
         target.record_not_applicable(PAUSES, "the client left")
         return

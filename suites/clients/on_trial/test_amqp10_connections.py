@@ -193,7 +193,7 @@ def test_a_close_of_the_server_is_answered(target: Bench, error: str | None) -> 
     target.wait_until(lambda: trial.server.closing is not None, seconds(3))
     target.wait_until(lambda: trial.server.ended is not None, seconds(1))
     closes = trial.server.named("close")
-    detail = f"close was answered with {len(closes)} close frames"
+    detail = f"close frames in answer to close: {len(closes)}; expected 1"
     target.record_finding(CLOSE, bool(closes), detail)
     if closes:
         judge_trace(target, trial.server, amqp_liveness.order)

@@ -144,7 +144,10 @@ def test_no_delivery_count_before_that_of_the_server(target: Bench) -> None:
     counts = [flow.get("delivery-count") for flow in trial.server.named("flow")]
     trial.server.answer(attach)
     early = [count for count in counts if count is not None]
-    target.record_finding(TOO_EARLY, not early, f"flows before the attach stated {shown(counts)}")
+    words = (
+        f"flows before the server's attach had the delivery-counts {shown(counts)}; expected none"
+    )
+    target.record_finding(TOO_EARLY, not early, words)
 
 
 @case(LAST_COUNT, REPLENISHED, needs=TRIAL)

@@ -61,7 +61,7 @@ def test_connect_names_versions_and_host(target: Bench, version: str) -> None:
 def test_the_first_frame_is_one_that_old_servers_know(target: Bench, version: str) -> None:
     """A 1.1 or 1.2 client's first frame is CONNECT, which 1.0 servers know, and not STOMP."""
     first = target.stomp_client(version).dial()
-    detail = f"the first frame is {first.command}"
+    detail = f"the first frame is {first.command}; expected CONNECT"
     target.record_finding(CONNECT_FOR_OLD_SERVERS[version], first.command == "CONNECT", detail)
 
 

@@ -207,9 +207,10 @@ def test_an_unknown_escape_is_fatal(target: Bench, version: str) -> None:
     target.record_finding(
         UNKNOWN_ESCAPE[version],
         not handed_out and (trial.lost or bool(trial.driver.reports("error"))),
-        f"the application got the headers {shown(handed_out[0].detail['headers'])}"
+        "after an unknown escape, the application got the headers"
+        f" {shown(handed_out[0].detail['headers'])}"
         if handed_out
-        else f"the message was dropped; {trial.driver.instead()}",
+        else f"after an unknown escape, the message was dropped; {trial.driver.instead()}",
     )
 
 

@@ -131,7 +131,7 @@ def test_a_client_stays_while_its_listener_works(target: Bench, version: str) ->
     trial.message()
     trial.driver.watch_for(event_named("worked"))
     target.advance(2 * INTERVAL)
-    trial.judge_stays(ANY_DATA[version], INTERVAL, "the server beat four times as often")
+    trial.judge_stays(ANY_DATA[version], INTERVAL, "the server sent four heartbeats per interval")
 
 
 @case(ANY_DATA, needs=TRIAL)
@@ -156,7 +156,7 @@ def test_any_data_in_time_keeps_a_client(target: Bench, version: str, signs: str
         server.write(slow[:-64])
         server.drip_every(often, slow[-64:-32])
     target.wait_until(lambda: trial.lost, 8 * INTERVAL)
-    trial.judge_stays(ANY_DATA[version], INTERVAL, f"{signs} arrived four times as often")
+    trial.judge_stays(ANY_DATA[version], INTERVAL, f"{signs} arrived four times per interval")
 
 
 @case(MARGIN, needs=TRIAL)
