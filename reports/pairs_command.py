@@ -84,7 +84,7 @@ def _started(name: str, kind: type[Any], logs: Path) -> Iterator[tuple[Any, str]
     """Yield a started target of that kind and its release. Raises :class:`SetUpFailed`."""
     target = target_file.load(name)
     if not isinstance(target, kind):
-        raise errors.Usage(f"{name} cannot be one of a pair")
+        raise errors.Usage(f"{name} cannot be part of a pair")
     try:
         yield target, target.start(logs).version
     finally:

@@ -125,9 +125,7 @@ class Watch:
             server = await self._relay.listen(here.host, here.port)
         except OSError as problem:
             (self._folder / RESERVE).unlink(missing_ok=True)
-            raise errors.SetUp(
-                f"{here.where}: cannot be listened on ({problem.strerror})"
-            ) from None
+            raise errors.SetUp(f"{here.where}: cannot listen there ({problem.strerror})") from None
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         if seconds is not None:

@@ -156,7 +156,7 @@ def _block(kind: int, block: bytes, order: str, interfaces: list[_Interface]) ->
         resolution = options.get(_RESOLUTION, b"\x06")
         offset = options.get(_OFFSET)
         if len(resolution) != 1 or len(offset or bytes(8)) != 8:
-            raise _BadBlock("an option of its interface has a wrong length")
+            raise _BadBlock("one of its interface options has a wrong length")
         base = resolution[0]
         interfaces.append(
             _Interface(

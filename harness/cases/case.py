@@ -159,7 +159,7 @@ def case(
         @functools.wraps(function)
         def collected(*args: Any, **kwargs: Any) -> Any:
             raise TypeError(
-                f"{name} is a conformance case: it is executed by brokerproof's pytest plugin"
+                f"{name} is a conformance case: only brokerproof's pytest plugin can run it"
             )
 
         # pytest must not treat drawn arguments as fixtures
@@ -206,19 +206,19 @@ def _by_version(
 ) -> dict[str | None, tuple[str, ...]]:
     name = function.__qualname__
     if not requirements:
-        raise TypeError(f"{name}: a case cites at least one requirement")
+        raise TypeError(f"{name}: a case must cite at least one requirement")
     by_version: dict[str | None, tuple[str, ...]] = {}
     if "version" not in inspect.signature(function).parameters:
         ids = tuple(requirement for requirement in requirements if isinstance(requirement, str))
         if any(isinstance(cited, tuple) for cited in requirements):
-            raise TypeError(f'{name}: @case takes each id as an argument of its own: ("A", *MORE)')
+            raise TypeError(f'{name}: @case takes each id as a separate argument: ("A", *MORE)')
         if len(ids) < len(requirements):
             raise TypeError(f"{name}: requirements by version need an argument named version")
         by_version[None] = ids
         return by_version
     for requirement in requirements:
         if isinstance(requirement, str):
-            raise TypeError(f"{name}: a case with a version cites maps from version to ids")
+            raise TypeError(f"{name}: a case with a version must cite dicts of ids by version")
         for version, cited in requirement.items():
             more = (cited,) if isinstance(cited, str) else tuple(cited)
             by_version[version] = (*by_version.get(version, ()), *more)

@@ -112,8 +112,7 @@ def suite_folders() -> dict[str, Path]:
     others = _folders_of(extensions.SUITES)
     if taken := sorted(others.keys() & {*CONFORMANCE, *SUITE_ALIASES}):
         raise NoIndex(
-            f"a suite {taken[0]} comes with brokerproof; the package that declares another one"
-            " should give it another name"
+            f"suite {taken[0]} is built in; rename the suite in the package that declares it again"
         )
     return shipped | others
 

@@ -54,8 +54,8 @@ class Connections(CaseRecord):
         known = self.target.acceptors(self.overrides)
         if name not in known:
             raise ControlFailed(
-                f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}; so that"
-                f' the case can run, name it among the endpoints: {name} = "HOST:PORT"',
+                f"the target has no acceptor {name!r}; it has {', '.join(sorted(known))}; to run"
+                f' the case, add it to the endpoints: {name} = "HOST:PORT"',
                 Symptom.ABSENT,
             )
         return Stated(known[name])
@@ -70,7 +70,7 @@ class Connections(CaseRecord):
             first = kind.partition(".")[0]
             raise ControlFailed(
                 f"the target has no addresses of the kind {first!r}; to run the case,"
-                f" configure them and name them: addresses.{first}",
+                f" configure some and name their prefix in addresses.{first}",
                 Symptom.ABSENT,
             )
         return prefix

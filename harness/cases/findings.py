@@ -150,7 +150,7 @@ class CaseRecord(Judge):
         rather than evidence, and for a requirement that the case does not cite."""
         if isinstance(evidence, bool):
             raise ValueError(
-                f"{evidence} is a condition; judge it by record_finding, or give what was observed"
+                f"{evidence} is a condition; use record_finding, or pass what was observed"
             )
         is_empty = evidence is None or evidence == 0
         if is_empty or (isinstance(evidence, Sized) and not len(evidence)):

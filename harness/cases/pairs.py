@@ -346,7 +346,7 @@ class PairTrial:
         dues = {side: line.pair.halves[SIDES[1 - side]].due for side in (0, 1)}
         dues = {side: due for side, due in dues.items() if 0 < due <= 2 * self._interval}
         if not dues:
-            raise _End("neither side promised signs of life that often", Cell.CANNOT)
+            raise _End("neither side promised heartbeats that frequent", Cell.CANNOT)
         for side, due in dues.items():
             within, ended = 3 * due + seconds(10), partial(self._has_ended, line, side)
             if not self.world.wait_until(ended, since + within):

@@ -118,7 +118,9 @@ class StompPeers(Connections):
         identity = self.target.identity
         name = acceptor or identity.default_acceptor
         if name in identity.websockets:
-            raise ControlFailed(f"stomp.py has no WebSocket for {name}", Symptom.ABSENT)
+            raise ControlFailed(
+                f"stomp.py cannot use the WebSocket acceptor {name}", Symptom.ABSENT
+            )
         self.example_record.wire.unkept = "stomp.py has sockets of its own"
         make = (
             stomppy_transports.over_sockets

@@ -105,7 +105,7 @@ def check(names: Iterable[str]) -> None:
         near = difflib.get_close_matches(name, listed(), n=1)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise UnknownCapability(
-            f"no capability has the name {name!r}; {meant}`brokerproof capabilities` lists them"
+            f"there is no capability {name!r}; {meant}`brokerproof capabilities` lists them"
         )
 
 
@@ -119,7 +119,7 @@ def check_reasons(reasons: Mapping[str, object], offered: Iterable[str]) -> None
                 f"{name} has no reason; write why the broker lacks it, and where that is documented"
             )
         if name in offered:
-            raise BadCapabilities(f"{name} is offered as well; remove it from one of the two")
+            raise BadCapabilities(f"{name} is also offered; remove it from one of the two lists")
 
 
 def missing(

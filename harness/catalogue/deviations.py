@@ -202,11 +202,11 @@ def _deviations(entry: Entry) -> list[Deviation]:
         for id in named
     ]
     if control and (any(named) or not texts["case"]):
-        raise BadData(f"{entry.where}: control needs a case and no requirement")
+        raise BadData(f"{entry.where}: a control needs a case and no requirement")
     if not control and not all(named):
         raise BadData(
-            f"{entry.where}: requirement is missing; a deviation names the sentence it breaks, or"
-            " several with commas between them"
+            f"{entry.where}: requirement is missing; name the violated requirement, or several"
+            " separated by commas"
         )
     if harm and not texts["case"]:
         raise BadData(f"{entry.where}: harm needs a case")

@@ -61,6 +61,6 @@ def _folder(point: EntryPoint) -> Path:
         owner = point.dist.name if point.dist is not None else "a package"
         raise BadData(
             f"{owner}: its entry point {point.name} of {point.group} names {point.value!r}, which"
-            " is not an installed package; it should be the package that holds the files"
+            " is not an installed package; it should name the package that holds the files"
         )
     return Path(next(iter(locations)))

@@ -88,7 +88,7 @@ def load(name: str, folder: Path | None = None) -> Profile:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        raise UnknownProfile(f"no profile has the name {name!r}; {hint}")
+        raise UnknownProfile(f"there is no profile {name!r}; {hint}")
     return _read(_folder(folder) / f"{name}.toml")
 
 

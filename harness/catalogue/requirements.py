@@ -257,8 +257,8 @@ def load(folder: Path | None = None) -> Catalogue:
         for other in documents:
             if document.prefix == other.prefix:
                 raise BadData(
-                    f"{path}: prefix {document.prefix!r} belongs to {other.name}.toml; ids would"
-                    " get mixed up"
+                    f"{path}: prefix {document.prefix!r} is already used by {other.name}.toml;"
+                    " choose another"
                 )
         documents.append(document)
         for entry in entries(path, "requirement", _REQUIREMENT, values, text):
@@ -344,16 +344,20 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
     )
     if level is Level.READING:
         if not entry.text("note"):
-            raise bad("note is missing; say what the text leaves open, as the level is READING")
+            raise bad("note is missing; at level READING it must say what the text leaves open")
     elif (level is Level.DOC) != (document.profile is not None):
         raise bad(
-            "documents with a profile have the levels DOC and READING only; others never have DOC"
+            "documents with a profile use only the levels DOC and READING; others never use DOC"
         )
     releases = entry.text("releases")
     if releases and document.profile is None:
-        raise bad("releases belongs to documents with a profile: the releases are the vendor's")
-    if problem := release_ranges.problem_of(releases):
-        raise bad(f"releases {problem}")
+        raise bad("releases needs a document with a profile, whose vendor's releases it names")
+    try:
+        SpecifierSet(releases)
+    except InvalidSpecifier:
+        raise bad(
+            f'releases is {releases!r}; it should look like ">=2.34" or ">=2.6, <2.34"'
+        ) from None
     if entry.text("section") not in document.anchors:
         raise bad(
             f"section {entry.text('section')!r} has no anchor; add it to [document.anchors], or"

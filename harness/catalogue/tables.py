@@ -111,7 +111,7 @@ def table(where: str, keys: Mapping[str, Key], row: Mapping[str, Any], name: str
         if type(value) is not keys[key].kind:
             raise BadData(f"{who}: {key} is {value!r}; it should be {_NAMES[keys[key].kind]}")
         if isinstance(value, str) and not value.strip() and keys[key].required:
-            raise BadData(f"{who}: {key} is empty; write what it should say")
+            raise BadData(f"{who}: {key} is empty; give it a text")
     for key, rule in keys.items():
         if rule.required and key not in row:
             raise BadData(f"{who}: {key} is missing; a {name} needs it")

@@ -61,7 +61,7 @@ class _Connection(pika.connection.Connection):  # type: ignore[misc]  # pika has
     def connection_lost(self) -> None:
         if not self.is_closed:
             self._on_stream_terminated(
-                pika.exceptions.StreamLostError("the broker ended the stream")
+                pika.exceptions.StreamLostError("the broker closed the connection")
             )
 
     def _adapter_call_later(self, delay: float, callback: Callable[[], Any]) -> object:

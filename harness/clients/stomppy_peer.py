@@ -347,7 +347,7 @@ class StompPyPeer(StompInbox):
         except self.unsendable as problem:
             if self.left is not None:
                 raise ControlFailed(
-                    "stomp.py has ended this connection itself and can send nothing more"
+                    "stomp.py has closed this connection and can send nothing more"
                 ) from None
             self.judge.record(
                 Noted(

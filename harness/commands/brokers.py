@@ -106,7 +106,7 @@ def list_(as_json: bool) -> None:
     docker = engine.daemon()
     here = f"Docker {docker}" if docker else "there is no Docker here"
     names = ", ".join(f"{recipe}-container" for recipe in RECIPES)
-    click.echo(f"As containers, while they are judged: targets {names}; {here}")
+    click.echo(f"Targets that run in containers: {names}; {here}")
 
 
 def _facts(running: RunningBroker) -> dict[str, Any]:

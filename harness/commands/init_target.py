@@ -93,8 +93,8 @@ def _detected(
         with ThreadPoolExecutor() as pool:
             answers = list(pool.map(lambda read: detection.detect(read, login, passcode), reads))
     except dialogue.Refused as problem:
-        given = "is it the right one?" if login else "name it with --login and --passcode-env"
-        raise errors.SetUp(f"{problem}; it needs a login: {given}") from None
+        given = "is the one given right?" if login else "name it with --login and --passcode-env"
+        raise errors.SetUp(f"{problem}; the broker needs a login: {given}") from None
     except SetUpFailed as problem:
         raise errors.SetUp(str(problem)) from None
     endpoints: dict[str, str] = {}

@@ -297,7 +297,7 @@ def dry_run(asked: Asked, *, as_json: bool) -> int:
     try:
         _discover(Console(stderr=True, emoji=False, highlight=False), loaded)
     except errors.SetUp as problem:
-        click.echo(f"listed as for a broker of no known family: {problem.message}", err=True)
+        click.echo(f"listed as for an unknown broker: {problem.message}", err=True)
     chosen = choose(asked.suites, asked.selection)
     plans = []
     for target in loaded:
@@ -546,7 +546,7 @@ def _complete(target: Target, folder: Path) -> None:
         log = folder / "logs" / f"pytest-{name}.log"
         raise _broke_off(
             folder,
-            f"judging {name} broke off: {len(missing)} cases have no result, {missing[0]} first;"
+            f"judging {name} ended early: {len(missing)} cases have no result, {missing[0]} first;"
             f" see {log}",
         )
 

@@ -52,7 +52,7 @@ def recover_(run: Path, as_json: bool) -> int:
         click.echo(json.dumps([dataclasses.asdict(recovered) for recovered in recovered_logs]))
         return 0
     if not recovered_logs:
-        click.echo(f"{run} needs no recovery: all that was recorded is in segments")
+        click.echo(f"{run} needs no recovery: everything recorded is in segments")
         return 0
     for recovered in recovered_logs:
         click.echo(

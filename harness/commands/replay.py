@@ -79,7 +79,7 @@ def _answer(
     try:
         counterexamples_replay.import_home(str(file.header.get("name")))
         if as_bytes:
-            raise counterexamples_replay.Changed("asked for with --bytes")
+            raise counterexamples_replay.Changed("--bytes was given")
         call, plan = counterexamples_replay.restored(file)
     except counterexamples_replay.Changed as problem:
         say(f"Playing the recorded bytes instead of the case: {problem}.")
@@ -107,4 +107,4 @@ def _tell(
         click.echo(json.dumps(report, ensure_ascii=False))
         return
     click.echo(f"{answer.answer} {file.header['case']} on {target}: {answer.detail}")
-    click.echo(f"    when it was recorded: {file.header['detail']}")
+    click.echo(f"    when recorded: {file.header['detail']}")

@@ -151,7 +151,7 @@ def read(path: Path) -> CaseFile:
                 f"{path}, line 1: {key} is {header.get(key)!r}; it should be a {kind.__name__}"
             )
     if not 0 <= header["seed"] < 1 << 64 or not isinstance(header.get("case_version"), str | None):
-        raise BadCaseFile(f"{path}, line 1: seed should be below 2^64 and case_version a text")
+        raise BadCaseFile(f"{path}, line 1: seed should be below 2^64, and case_version text")
     if not all(
         isinstance(entry, dict) and isinstance(entry.get("id"), str)
         for entry in header["requirements"]
@@ -213,7 +213,7 @@ def _check_step(line: Line, came: Mapping[int, list[Came]]) -> None:
 
 def _check_expectation(expected: Mapping[str, Any], came: Mapping[int, list[Came]]) -> None:
     if expected["kind"] not in _KINDS:
-        raise ValueError(f"the expectation's kind is {expected['kind']!r:.60}")
+        raise ValueError(f"the expectation's kind is {expected['kind']!r:.60}, which is unknown")
     _text_of(expected, "words")
     if expected["kind"] in COUNTED:
         _number_of(expected, "before", 1 << 31)
@@ -221,21 +221,25 @@ def _check_expectation(expected: Mapping[str, Any], came: Mapping[int, list[Came
             _text_of(expected, "command")
         for name, value in expected["headers"]:
             if not isinstance(name, str) or not isinstance(value, str):
-                raise TypeError("the expectation's headers should be pairs of texts")
+                raise TypeError("the expectation's headers should be pairs of text")
     if expected["kind"] in ("duration", "signs") and "lo_s" in expected:
         _number_of(expected, "lo_s", MOST_SECONDS)
         if expected["hi_s"] is not None or expected["kind"] == "signs":
             _number_of(expected, "hi_s", MOST_SECONDS)
     if expected["kind"] == "messages":
         if expected["match"] not in ("in order", "in any order", "among others"):
-            raise ValueError(f"the expectation's match is {expected['match']!r:.60}")
+            raise ValueError(
+                f"the expectation's match is {expected['match']!r:.60}, which is unknown"
+            )
         conns = [conn for conn, first in expected["conns"] if type(first) is int and first >= 0]
         if len(conns) < len(expected["conns"]) or not set(conns) <= came.keys():
-            raise ValueError("the expectation's conns should be connections with a number each")
+            raise ValueError("the expectation's conns should be pairs of a connection and a number")
     if expected["kind"] == "window":
         _number_of(expected, "total", 1 << 31)
         if type(expected["window"]) is not int or type(expected["cumulative"]) is not bool:
-            raise TypeError("the expectation's window should be a number, cumulative true or false")
+            raise TypeError(
+                "the expectation's window should be a number, and cumulative true or false"
+            )
     if "conn" in expected or expected["kind"] in _WITH_CONN:
         conn = expected["conn"]
         if type(conn) is not int or conn not in came:
@@ -249,7 +253,7 @@ def _conversation(values: list[dict[str, Any]]) -> Composed | None:
         return None
     header, *steps, expectation = values if len(values) > 1 else [*values, {"step": ""}]
     if header["step"] != "conversation" or expectation["step"] != "expectation":
-        raise ValueError("they should begin with the conversation and end with the expectation")
+        raise ValueError("the first should be a conversation and the last an expectation")
     lines: list[Line] = []
     came: dict[int, list[Came]] = {}
     ended: list[int] = []

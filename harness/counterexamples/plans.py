@@ -112,7 +112,7 @@ def _decode(stored: Mapping[str, Any]) -> Any:
             if _shown(table[stored["index"]]) != stored["shown"]:
                 raise Unrestorable(f"entry {stored['index']} of {inner} has changed since then")
             return table[stored["index"]]
-    raise Unrestorable(f"{kind!r} is not a form of argument that this version knows")
+    raise Unrestorable(f"{kind!r} is a kind of argument that this version does not know")
 
 
 def _shown(value: object) -> str:

@@ -244,7 +244,7 @@ def stompy(header: Mapping[str, Any], talk: Composed, versions: Mapping[int, str
     write other frames."""
     _check_length(talk)
     if talk.expected["kind"] in ("duration", "signs"):
-        raise Inexpressible("the measurement is a time, which stomp.py's threads would blur")
+        raise Inexpressible("the result depends on timing, which stomp.py's threads would distort")
     steps = [text for line in talk.lines for text in _through_stomp_py(line, versions)]
     head = _head(header, talk, "Python 3.11 and stomp.py (pip install stomp.py)")
     modules = (player, stompy_player, decision)

@@ -36,7 +36,7 @@ def keep(
         try:
             if talk is None:
                 raise scripts.Inexpressible(
-                    f"no bytes were kept: {example.wire.unkept or 'nothing was connected'}"
+                    f"no bytes were recorded: {example.wire.unkept or 'no connection was opened'}"
                 )
             text = (
                 scripts.raw(header, talk)

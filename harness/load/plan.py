@@ -94,7 +94,7 @@ class Fault:
             )
         schedule = cls(kind, duration(every), duration(lasts) if lasts else 0)
         if schedule.every < 10 * NS_PER_MS:
-            raise BadPlan(f"{text!r} is too frequent; at least 10ms must lie between faults")
+            raise BadPlan(f"{text!r} is too frequent; leave at least 10ms between faults")
         return schedule
 
 

@@ -60,7 +60,7 @@ def recover(run: Path, tape: Path) -> Recovered:
             remove_log_folder(tape)
     except BlockingIOError:
         raise NotRecovered(
-            f"{tape}: the load or the writing of its segments is still running; wait until it ends"
+            f"{tape}: the load, or writing its segments, is still in progress; wait until it ends"
         ) from None
     except (OSError, ValueError) as problem:
         raise NotRecovered(f"{tape}: {problem}") from None

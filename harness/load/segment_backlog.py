@@ -59,7 +59,9 @@ class SegmentBacklog:
                 self._scribe.wait(LOOK_EVERY_S)
             except subprocess.TimeoutExpired:
                 continue
-            raise OSError(f"the scribe ended while {self._size} bytes waited for it")
+            raise OSError(
+                f"the process that writes segments ended; {self._size} bytes were waiting"
+            )
 
     def _forget(self) -> None:
         while self._waiting and not self._waiting[0][0].exists():
@@ -81,8 +83,8 @@ class SegmentBacklog:
         self._held.close()
         if self._scribe.returncode or not output.strip():
             raise OSError(
-                f"the scribe ended with exit code {self._scribe.returncode}; its tape is in"
-                f" {self._about.tape}"
+                f"the process that writes segments ended with exit code {self._scribe.returncode};"
+                f" the wire log is in {self._about.tape}"
             )
         return {
             **json.loads(output),

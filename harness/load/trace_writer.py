@@ -68,7 +68,7 @@ class LogHeader:
             return cls(**strict_json.read(tape / ABOUT))
         except (TypeError, BadInput) as problem:
             raise ValueError(
-                f"{tape / ABOUT}: {problem}; another release wrote this tape"
+                f"{tape / ABOUT}: {problem}; another release wrote this wire log"
             ) from None
 
     def write(self) -> None:

@@ -78,7 +78,7 @@ def _integer(digits: str) -> int:
 def _fraction(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise BadJson(f"the number {text[:40]} is beyond a double")
+        raise BadJson(f"the number {text[:40]} is too large for a double")
     return value
 
 

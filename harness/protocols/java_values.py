@@ -54,7 +54,7 @@ class Cursor:
 
     def take(self, count: int) -> bytes:
         if not 0 <= count <= self.left:
-            raise Malformed(f"{count} bytes are due, but {self.left} are left")
+            raise Malformed(f"{count} bytes are needed, but only {self.left} are left")
         self.at += count
         return self.data[self.at - count : self.at]
 

@@ -129,7 +129,7 @@ def read(folder: Path, *, traces: bool = True) -> dict[str, Any]:
         raise BadRunFolder(f"{path}: {problem_of_key}")
     if traces and fingerprint != FINGERPRINT:
         raise BadRunFolder(
-            f"{path}: was recorded with another table of events ({fingerprint}, here {FINGERPRINT})"
+            f"{path}: was recorded in another trace format ({fingerprint}, not {FINGERPRINT})"
         )
     return header
 

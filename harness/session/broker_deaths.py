@@ -55,7 +55,7 @@ class BrokerDeaths:
         self._unexplained += 1
         if self._unexplained == MOST_UNEXPLAINED:
             times = MOST_UNEXPLAINED
-            raise RunStopped(f"{death}; {times} times in a row, no case alone caused it")
+            raise RunStopped(f"{death}; {times} deaths in a row that no single case caused")
         return []
 
     def _judge_alone(self, call: Call, death: BrokerDied) -> Result | None:

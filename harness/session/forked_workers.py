@@ -207,8 +207,8 @@ class Workers:
             how = f"with exit code {code}"
         return self._error(
             call,
-            f"the process that ran the case ended {how}; the case alone: brokerproof run --case,"
-            " with --jobs 1",
+            f"the process that ran the case ended {how}; to run the case alone, use --case and"
+            " --jobs 1",
         )
 
     def _error(self, call: Call, detail: str) -> Result:

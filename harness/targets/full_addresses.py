@@ -118,10 +118,10 @@ def read(values: Mapping[str, Any]) -> FullAddresses:
             stated[key] = value
         else:
             raise BadAddresses(
-                f"addresses has no key {key!r}; there are {', '.join(KINDS)}, and the limits"
+                f"addresses has no key {key!r}; its keys are {', '.join(KINDS)}, and the limits"
                 f" {', '.join(sorted(limits))}"
             )
     made = replace(FullAddresses(prefixes), **stated, stated=frozenset(stated))
     if made.page_limit_bytes % made.page_size_bytes:
-        raise BadAddresses("addresses.page_limit_bytes should be whole pages of page_size_bytes")
+        raise BadAddresses("addresses.page_limit_bytes should be a multiple of page_size_bytes")
     return made

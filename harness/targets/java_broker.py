@@ -53,7 +53,7 @@ class JavaBroker(ManagedBroker):
         free: bool = False,
     ) -> None:
         if ports not in {"free", "file"}:
-            raise ValueError(f"ports is 'free' or 'file', not {ports!r}")
+            raise ValueError(f"ports must be 'free' or 'file', not {ports!r}")
         self._config = config.absolute()
         self._version = version or self.releases.default_version
         self._folder = folder.absolute()
@@ -85,7 +85,7 @@ class JavaBroker(ManagedBroker):
                     f"{name} ({port})" for name, port in ports.items() if port in busy
                 )
                 raise SetUpFailed(
-                    f"{self._config}: something else listens on the ports of {names}; use free"
+                    f"{self._config}: another program listens on the ports of {names}; use free"
                     " ports"
                 )
             try:

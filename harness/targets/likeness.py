@@ -40,7 +40,7 @@ def inherited(values: Mapping[str, Any], shipped: Mapping[str, Path]) -> dict[st
         near = difflib.get_close_matches(str(like), shipped, n=1)
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise BadLikeness(
-            f"like is {like!r:.60}; {meant}`brokerproof targets` lists what it may name"
+            f"like is {like!r:.60}; {meant}`brokerproof targets` lists the allowed values"
         )
     path = shipped[like]
     family, _ = tables.read(path)

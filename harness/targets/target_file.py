@@ -179,8 +179,8 @@ def _client(name: str) -> Path:
     near = difflib.get_close_matches(name, known, 1)
     meant = "".join(f"did you mean client:{known_name}? " for known_name in near)
     raise BadTarget(
-        f"--target client:{name}: it has no built-in driver; {meant}there are"
-        f" {', '.join(known)}, and a target file may name your own driver"
+        f"--target client:{name}: no such driver is built in; {meant}the drivers are"
+        f" {', '.join(known)}, and a target file may name one of your own"
     )
 
 
@@ -476,7 +476,7 @@ def _stated_parameters(
         if acceptor not in endpoints or not isinstance(stated, dict):
             raise BadTarget(
                 f"{where}: acceptors.{acceptor} should be a table of the parameters of an endpoint;"
-                f" there are {', '.join(endpoints)}"
+                f" the endpoints are {', '.join(endpoints)}"
             )
         if unknown := sorted(stated.keys() - _PARAMETERS_OF_ONE - profile.parameters.keys()):
             raise BadTarget(

@@ -330,8 +330,8 @@ class VirtualWorld:
                 timers = timers + 1 if due <= self._now else 0
                 if timers > _MOST_TIMERS_AT_ONE_INSTANT:
                     raise BrokerStuck(
-                        f"the broker asked {timers} times to be woken at {due} ns and did not"
-                        " move on"
+                        f"the broker asked {timers} times in a row to be woken at {due} ns,"
+                        " without progress"
                     )
                 self._now = max(self._now, due)
                 self.feed(TimerFired())

@@ -120,7 +120,7 @@ class AddressBook:
         if creator is not None:
             excess = self._quotas.exceeded("addresses", self._creators.count(creator))
             if excess is not None and not self.within_unit:
-                raise NoRoute(f"address {name!r} is not created: {excess}")
+                raise NoRoute(f"address {name!r} was not created: {excess}")
             self._creators.add(creator, name)
         account = self._accounting.open(name)
         special = None if configured else self._special(account)

@@ -155,8 +155,8 @@ class Router:
             and not rule.auto_create_addresses
         ):
             raise NoRoute(
-                f"address {name!r} is not for {routing}, and its address-setting forbids changing"
-                " that"
+                f"address {name!r} does not support {routing}, and its address-setting forbids"
+                " adding it"
             )
         needs_queue = (address is None or not address.anycast) and self._wants_a_queue(
             usable, routing

@@ -94,7 +94,7 @@ class RecordCodecs:
     def register(self, kind: int, codec: RecordCodec) -> None:
         """Use ``codec`` for messages with that :attr:`Message.record_kind`."""
         if kind & _IS_LARGE:
-            raise ValueError(f"kind {kind} has the bit of large messages")
+            raise ValueError(f"kind {kind} has the large-message bit set")
         self._by_kind[kind] = codec
 
     def of(self, kind: int) -> RecordCodec:

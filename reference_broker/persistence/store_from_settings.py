@@ -132,7 +132,7 @@ def claim(settings: Settings, data: Path) -> FolderClaim:
                 continue
             claim.release()
             raise InUse(
-                f"{data}: another broker works there; stop it, or name another folder"
+                f"{data}: another broker uses this folder; stop it, or name another folder"
             ) from None
     for path in (data, journal, *others, journal / "lock"):
         status = path.stat()

@@ -273,7 +273,7 @@ def with_ports(settings: Settings, ports: Mapping[str, int]) -> Settings:
     for name, port in ports.items():
         if name not in known:
             raise BadSetting(
-                f"there is no acceptor {name!r} to give the port {port}; there is"
+                f"there is no acceptor {name!r} to give the port {port}; the acceptors are"
                 f" {', '.join(sorted(known))}"
             )
         if not 0 <= port <= 65535:
@@ -309,7 +309,7 @@ def _check(config: Path | None, profile: str) -> None:
     for note in reading.notes:
         click.echo(str(note))
     click.echo(
-        f"{config}: good; {len(reading.settings.acceptors)} acceptors, {len(reading.notes)}"
+        f"{config}: valid; {len(reading.settings.acceptors)} acceptors, {len(reading.notes)}"
         " settings without effect"
     )
 

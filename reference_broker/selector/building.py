@@ -223,7 +223,7 @@ class Builder(Transformer[Token, Part]):
     def like(self, part: Part, text: Token, escape: Token | None = None) -> Part:
         mark = None if escape is None else _text(escape)
         if escape is not None and len(mark or "") != 1:
-            raise Misuse(_at(escape), "ESCAPE has one character")
+            raise Misuse(_at(escape), "ESCAPE needs exactly one character")
         value, fits = part.evaluate, pattern(_text(text), mark).fullmatch
 
         def evaluate(subject: Subject) -> Value:

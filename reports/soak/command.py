@@ -79,7 +79,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
             def watch(progress: Progress) -> bool:
                 dashboard.show(progress, stream.seen)
                 if stream.seen.problem is not None:
-                    raise errors.Ours(f"the judges failed: {stream.seen.problem}")
+                    raise errors.Ours(f"judging failed: {stream.seen.problem}")
                 return stream.seen.conclusion is not None
 
             outcome = in_one_sentence(lambda: load.run(time, watch), folder)
@@ -102,7 +102,7 @@ def soak(lasts: str, as_json: bool, **options: Any) -> int:
     console.print(summary.table(target.identity.name, results))
     click.echo(text(conclusion, profile.name))
     if code == 1:
-        click.echo(f"witness: {folder / VIOLATION}; brokerproof judge {folder} judges it again")
+        click.echo(f"witness: {folder / VIOLATION}; to judge it again: brokerproof judge {folder}")
     click.echo(str(folder))
     return code
 

@@ -125,7 +125,7 @@ def open_run(folder: Path) -> Run:
         raise UnreadableRun(f"{path}: run is {name!r}; it should be the name of the run")
     if header.get("fingerprint") != FINGERPRINT:
         raise UnreadableRun(
-            f"{path}: the trace was recorded with event table {header.get('fingerprint')!r} and"
+            f"{path}: the trace was recorded in format {header.get('fingerprint')!r} and"
             f" this version has {FINGERPRINT!r}; report it with brokerproof"
             f" {header.get('brokerproof', 'of that time')}, or record again"
         )

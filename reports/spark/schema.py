@@ -34,7 +34,7 @@ def spark_type(arrow: pa.DataType) -> DataType:
     if pa.types.is_list(arrow):
         return types.ArrayType(spark_type(arrow.value_type), arrow.value_field.nullable)
     if arrow not in _SIMPLE:
-        raise TypeError(f"no Spark type is agreed for Arrow's {arrow}")
+        raise TypeError(f"no Spark type is defined for Arrow's {arrow}")
     simple: DataType = getattr(types, _SIMPLE[arrow])()
     return simple
 

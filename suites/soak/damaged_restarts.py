@@ -221,8 +221,8 @@ def main(count: int, seed: int, profiles: tuple[str, ...]) -> None:
         f" {time.monotonic() - began:.0f} s: {ways}"
     )
     click.echo(
-        f"{tally.reported} damages reported, {tally.harmless} without effect and unreported,"
-        f" {len(tally.hidden)} hidden"
+        f"damage reported {tally.reported} times, without effect {tally.harmless} times,"
+        f" undetected {len(tally.hidden)} times"
     )
     for sentence in tally.hidden[:20]:
         click.echo(sentence)

@@ -465,7 +465,7 @@ def main(target: str, runs: int, seed: int, jobs: int, keep: Path | None) -> Non
     click.echo(f"{target}: {done} runs, seed {seed}, {time.monotonic() - began:.0f} s")
     for title, counted in (("messages", counts), ("seen", seen), ("disclaimed", notes)):
         click.echo(f"{title}: " + ", ".join(f"{counted[kind]} {kind}" for kind in sorted(counted)))
-    click.echo(f"{len(wrong)} things wrong")
+    click.echo(f"{len(wrong)} problems")
     for sentence in wrong[:20]:
         click.echo(sentence)
     sys.exit(1 if wrong else 0)

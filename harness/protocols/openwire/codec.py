@@ -263,7 +263,7 @@ def _read(kind: str, cursor: Cursor, version: int, depth: int) -> Any:
     if kind == "throwable":
         return Failure(cursor.value("string") or "", cursor.value("string"))
     if depth >= DEEPEST:
-        raise Malformed(f"structures {depth} deep")
+        raise Malformed(f"structures are nested {depth} deep")
     if kind == "structures":
         return [
             _read("structure", cursor, version, depth + 1) for _ in range(cursor.value("short"))

@@ -176,7 +176,9 @@ def _map(cursor: Cursor, depth: int) -> dict[str, Typed]:
 def _count(cursor: Cursor, depth: int) -> int:
     count = int(cursor.value("int"))
     if not -1 <= count <= cursor.left or depth > DEEPEST:
-        raise Malformed(f"{count} entries in {cursor.left} bytes, {depth} deep")
+        raise Malformed(
+            f"a map or list states {count} entries, with {cursor.left} bytes left, {depth} deep"
+        )
     return max(0, count)
 
 

@@ -174,7 +174,7 @@ class ProtonProcess(ManagedBroker):
         self, name: str, folder: Path, version: str | None = None, *, free: bool = False
     ) -> None:
         if name not in NAMES:
-            raise ValueError(f"name is one of {', '.join(NAMES)}, not {name!r}")
+            raise ValueError(f"name must be one of {', '.join(NAMES)}, not {name!r}")
         self._name, self._version, self._free = name, version, free
         self._folder = folder.absolute()
 

@@ -371,7 +371,7 @@ class _Reader:
                 raise unknown("attribute", where.named(name), {"anonymousAccessAllowed"}, OF)
             if boolean(self._filled(text, where), where):
                 raise where.bad(
-                    "users without a name are not supported by this broker",
+                    "anonymous users are not supported by this broker",
                     "write false, or remove the plugin",
                 )
         self.users = {}

@@ -182,7 +182,7 @@ def _listen(reading: _Reading, name: str, value: str, where: Where) -> None:
         raise where.bad(f"{value} is not an endpoint", "write PORT, HOST:PORT or none")
     if reading.endpoints.get(name) is not None:
         raise where.bad(
-            "is a second listener of its kind", "this broker has only one: leave it out"
+            "is a second listener of the same kind", "this broker has only one: leave it out"
         )
     reading.endpoints[name] = (match["host"] or "127.0.0.1").strip("[]"), int(match["port"])
 

@@ -130,7 +130,7 @@ class Channel:
             most = self.connection.acceptor.amqp091.max_message_size
             if self._missing > most:
                 self._forget_content()
-                raise Refusal(PRECONDITION_FAILED, f"a message has at most {most} bytes")
+                raise Refusal(PRECONDITION_FAILED, f"the body has more than {most} bytes")
         elif payload:  # an empty body frame is legal, and need not be kept
             self._missing -= len(payload)
             self._body.append(payload)

@@ -282,7 +282,7 @@ class Amqp091Connection:
     def _frame(self, type: int, channel: int, payload: bytes, method: base.Frame | None) -> None:
         if type == HEARTBEAT:
             if channel or payload:
-                raise Refusal(FRAME_ERROR, "a heart-beat has channel 0 and no payload")
+                raise Refusal(FRAME_ERROR, "a heart-beat must use channel 0 and have no payload")
             return
         if self._state is State.CLOSING:
             return
@@ -372,11 +372,13 @@ class Amqp091Connection:
         ours, theirs = self.acceptor.amqp091.frame_max, method.frame_max
         if (theirs and theirs < LEAST_MAX) or (ours and not 0 < theirs <= ours):
             raise Refusal(
-                NOT_ALLOWED, f"frame-max {theirs} is not {LEAST_MAX} to {ours}", silent=True
+                NOT_ALLOWED, f"frame-max {theirs} is outside {LEAST_MAX} to {ours}", silent=True
             )
         ours, channels = self.acceptor.amqp091.channel_max, method.channel_max
         if ours and not 0 < channels <= ours:
-            raise Refusal(NOT_ALLOWED, f"channel-max {channels} is not 1 to {ours}", silent=True)
+            raise Refusal(
+                NOT_ALLOWED, f"channel-max {channels} is outside 1 to {ours}", silent=True
+            )
         self.frame_max = self._parser.limit = theirs
         self._channel_max = channels
         self._heartbeat = method.heartbeat

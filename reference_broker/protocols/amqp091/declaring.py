@@ -90,7 +90,7 @@ def declare_exchange(channel: Channel, method: Any) -> None:
     given = _table(method.arguments)
     alternate = given.get("alternate-exchange")
     if alternate is not None and not isinstance(alternate, str):
-        raise Refusal(PRECONDITION_FAILED, "alternate-exchange is the name of an exchange")
+        raise Refusal(PRECONDITION_FAILED, "alternate-exchange must name an exchange")
     exchange = channel.topology.exchanges.find(name)
     if exchange is None:
         if name.startswith(RESERVED):

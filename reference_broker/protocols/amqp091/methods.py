@@ -32,9 +32,7 @@ PROPERTIES: tuple[tuple[str, str], ...] = tuple(
 def read(payload: bytes) -> base.Frame:
     """Return the method in a frame. Raises :class:`Refusal`."""
     if len(payload) < _NUMBERS.size:
-        raise Refusal(
-            SYNTAX_ERROR, f"a method frame of {len(payload)} bytes has no class and method"
-        )
+        raise Refusal(SYNTAX_ERROR, f"a method frame of {len(payload)} bytes is too short")
     class_id, method_id = _NUMBERS.unpack_from(payload)
     kind = _KINDS.get(class_id << 16 | method_id)
     if kind is None:
@@ -53,7 +51,7 @@ def read(payload: bytes) -> base.Frame:
     ) as problem:
         raise Refusal(SYNTAX_ERROR, f"{name_of(method)} cannot be read: {problem}") from None
     if len(payload) - 4 != _length(method, payload):
-        raise Refusal(SYNTAX_ERROR, f"{name_of(method)} does not end with its frame")
+        raise Refusal(SYNTAX_ERROR, f"{name_of(method)} does not fill its frame exactly")
     return method
 
 
@@ -176,7 +174,7 @@ def properties(data: bytes) -> dict[str, Any]:
                 else:
                     taken, value = decode.by_type(data[at:], kind)
                 if at + taken > len(data):
-                    raise ValueError(f"{name} ends after the header")
+                    raise ValueError(f"{name} extends beyond the header")
                 values[name], at = value, at + taken
     except (
         ValueError,
@@ -189,7 +187,7 @@ def properties(data: bytes) -> dict[str, Any]:
     ) as problem:
         raise Refusal(SYNTAX_ERROR, f"the properties cannot be read: {problem}") from None
     if at != len(data):
-        raise Refusal(SYNTAX_ERROR, "the properties end before their frame")
+        raise Refusal(SYNTAX_ERROR, "extra bytes follow the properties")
     return values
 
 

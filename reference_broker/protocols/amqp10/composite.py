@@ -150,12 +150,14 @@ class Composite:
             count, at = 0, at + 1
             end = at
         else:
-            raise DecodeError(f"{cls.NAME} is a list, but 0x{code:02x} constructs none")
+            raise DecodeError(
+                f"{cls.NAME} must be a list, but 0x{code:02x} is not a list constructor"
+            )
         if end > len(data):
             raise DecodeError(f"{cls.NAME} extends beyond the available bytes")
         fields = cls.FIELDS
         if count > len(fields):
-            raise DecodeError(f"{cls.NAME} has {len(fields)} fields, not {count}")
+            raise DecodeError(f"{cls.NAME} has at most {len(fields)} fields, not {count}")
         if count < cls._NEEDED:
             missing = next(field for field in fields[count:] if field.mandatory)
             raise DecodeError(f"{cls.NAME} has no {missing.name}, which is mandatory")
@@ -316,7 +318,7 @@ def _described(allowed: Callable[[], dict[int, type[Composite]]], what: str) -> 
         code, at = descriptor(data, at)
         kind = known.get(code) if code is not None else None
         if kind is None:
-            raise DecodeError(f"its descriptor is not a {what}'s")
+            raise DecodeError(f"its descriptor is not that of a {what}")
         return kind.read(data, at, depth - 1)
 
     return read
@@ -354,7 +356,7 @@ def _multiple(
         def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
             values, at = reader(data, at, depth)
             if values.kind is not element or values.described:
-                raise DecodeError(f"it is an array of another type than {kind}")
+                raise DecodeError(f"it is not an array of {kind}")
             return tuple(values), at
 
         return read

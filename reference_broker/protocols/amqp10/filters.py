@@ -54,10 +54,12 @@ def selector_of(filters: dict[Any, Any] | None) -> Selector | None:
         if not isinstance(value, Described) or value.descriptor not in FILTERS:
             raise Refusal(
                 refusal.NOT_SUPPORTED,
-                f"the only filter here is the selector filter, not {refusal.shown(str(key))}",
+                f"this broker supports only selector filters, not {refusal.shown(str(key))}",
             )
         if not isinstance(value.value, str) or selector is not None:
-            raise Refusal(refusal.BAD_FILTER, "a source has at most one selector, a string")
+            raise Refusal(
+                refusal.BAD_FILTER, "a source can have one selector, which must be a string"
+            )
         try:
             selector = parse(value.value)
         except SelectorError as problem:

@@ -73,7 +73,7 @@ class FrameParser(ByteBuffer):
     def _judge(self, size: int) -> None:
         if size < 8:
             raise Refusal(
-                refusal.FRAME_TOO_SMALL, f"a frame has at least 8 bytes, but this one says {size}"
+                refusal.FRAME_TOO_SMALL, f"a frame has at least 8 bytes, but this one states {size}"
             )
         if size > self.limit:
             detail = (
@@ -112,7 +112,7 @@ def decoded(body: bytes, known: dict[int, type[Composite]]) -> tuple[Any, int]:
         if body[0] != 0:
             raise Refusal(
                 refusal.NOT_A_PERFORMATIVE,
-                f"a body begins with a descriptor, not with 0x{body[0]:02x}",
+                f"a body must begin with a descriptor, not with 0x{body[0]:02x}",
             )
         code, at = (body[2], 3) if body[1] == 0x53 else descriptor(body, 1)
         kind = known.get(code) if code is not None else None

@@ -199,7 +199,7 @@ class IncomingLink(Link):
             arrival.spoil(problem)
         if arrival.size > self._largest:
             arrival.abandon()
-            raise Refusal(refusal.TOO_LARGE, f"a message of more than {self._largest} bytes")
+            raise Refusal(refusal.TOO_LARGE, f"the message has more than {self._largest} bytes")
         if transfer.more:
             self._set(arrival)
             connection = self.session.connection
@@ -279,7 +279,7 @@ class IncomingLink(Link):
         if transfer.message_format != 0:
             raise Refusal(
                 refusal.FORMAT_UNKNOWN,
-                f"message-format {transfer.message_format} is unknown, only 0 is known",
+                f"message-format {transfer.message_format} is not supported; only 0 is",
             )
         return Arrival(transfer)
 
@@ -414,7 +414,7 @@ class IncomingLink(Link):
         BadMessage."""
         properties = properties_of(payload)
         if properties is None or not properties.to:
-            raise NoRoute("the target has no address, and the message's properties have no to")
+            raise NoRoute("neither the target nor the message's properties name an address")
         route = self._routes.get(properties.to)
         if route is None:
             try:

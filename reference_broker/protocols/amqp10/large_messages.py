@@ -157,7 +157,7 @@ class BodyScan:
             raise BadMessage(f"section 0x{code:02x} comes after section 0x{last or DATA:02x}")
         if constructor not in _ALLOWED[code]:
             raise BadMessage(
-                f"section 0x{code:02x} has a value of another type, 0x{constructor:02x}"
+                f"section 0x{code:02x} has a value of the wrong type, 0x{constructor:02x}"
             )
         wide = 0 if constructor == 0x45 else _wide(constructor)
         if len(head) < after + 1 + wide:

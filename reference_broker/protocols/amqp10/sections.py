@@ -57,7 +57,9 @@ def sections(data: bytes) -> list[tuple[int, int, int, int]]:
         while at < size:
             start = at
             if data[at] != 0:
-                raise BadMessage(f"a section begins with a descriptor, not with 0x{data[at]:02x}")
+                raise BadMessage(
+                    f"a section must begin with a descriptor, not with 0x{data[at]:02x}"
+                )
             if data[at + 1] == 0x53:
                 code, at = data[at + 2], at + 3
             else:
@@ -70,7 +72,7 @@ def sections(data: bytes) -> list[tuple[int, int, int, int]]:
                 raise BadMessage(f"section 0x{code:02x} comes after section 0x{last:02x}")
             if data[at] not in _CONSTRUCTORS.get(code, READERS):
                 raise BadMessage(
-                    f"section 0x{code:02x} has a value of another type, 0x{data[at]:02x}"
+                    f"section 0x{code:02x} has a value of the wrong type, 0x{data[at]:02x}"
                 )
             body = body or DATA <= code <= AMQP_VALUE
             last, inside = code, at
@@ -102,7 +104,7 @@ def section_code(data: bytes, at: int) -> tuple[int, int]:
     """Return the code of the section at ``at``, and where the section's value begins. Raises
     :class:`BadMessage`, ``IndexError``."""
     if data[at] != 0:
-        raise BadMessage(f"a section begins with a descriptor, not with 0x{data[at]:02x}")
+        raise BadMessage(f"a section must begin with a descriptor, not with 0x{data[at]:02x}")
     code, at = _descriptor(data, at + 1)
     if not HEADER <= code <= FOOTER:
         raise BadMessage(f"descriptor 0x{code:02x} is not a section's")

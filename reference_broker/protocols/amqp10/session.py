@@ -399,7 +399,7 @@ class Session:
         if ours > self._handle_max:
             raise Refusal(
                 refusal.NO_HANDLE_LEFT,
-                f"no handle up to {self._handle_max} is left to answer attach with",
+                f"no handle up to {self._handle_max} is free for the answer to attach",
             )
         self._handles = max(self._handles, ours + 1)
         identity = (self.connection.container, attach.name, attach.role)

@@ -41,7 +41,7 @@ class PacketParser:
         Raises :class:`Malformed`."""
         begun = bytes(self._waiting[: len(MAGIC)])
         if not MAGIC.startswith(begun):
-            raise Malformed(f"a connection begins with {MAGIC!r}, not with {begun!r}")
+            raise Malformed(f"a connection must begin with {MAGIC!r}, not with {begun!r}")
         if len(begun) < len(MAGIC):
             return False
         del self._waiting[: len(MAGIC)]
@@ -78,7 +78,7 @@ class Fields(FieldReader):
         """Return text in UTF-16, low byte first."""
         data = self.take(self.int32())
         if len(data) % 2:
-            raise Malformed(f"text of {len(data)} bytes in UTF-16")
+            raise Malformed(f"UTF-16 text cannot have {len(data)} bytes")
         return data.decode("utf-16-le", "surrogatepass")
 
     def words(self) -> str:

@@ -161,7 +161,7 @@ class Session:
         browses = fields.flag()
         response.answer = fields.flag()
         if id in self.consumers:
-            raise Refusal(codes.ILLEGAL_STATE, f"there is a consumer {id} in this session already")
+            raise Refusal(codes.ILLEGAL_STATE, f"this session already has a consumer {id}")
         quotas = self.shared.settings.quotas
         excess = quotas.exceeded("subscriptions", self.connection.consumers)
         if excess is not None:
@@ -177,7 +177,7 @@ class Session:
     def _consumer(self, id: int) -> CoreConsumer:
         consumer = self.consumers.get(id)
         if consumer is None:
-            raise Refusal(codes.ILLEGAL_STATE, f"there is no consumer {id} in this session")
+            raise Refusal(codes.ILLEGAL_STATE, f"this session has no consumer {id}")
         return consumer
 
     def credits(self, fields: Fields, response: ResponseRequest) -> None:

@@ -142,7 +142,7 @@ class OpenWireConnection:
     def _negotiate(self, now: Instant, received: Command) -> None:
         fields = Fields(received.fields)
         if received.type != codes.WIRE_FORMAT or fields.take(len(MAGIC)) != MAGIC:
-            raise Malformed("a connection begins with WireFormatInfo")
+            raise Malformed("a connection must begin with WireFormatInfo")
         version, options = fields.int32(), maps.read(fields.data())
         if version < 1:
             raise Malformed(f"there is no version {version} of OpenWire")

@@ -40,7 +40,7 @@ class CommandParser:
             return None
         (size,) = _INT.unpack_from(waiting)
         if not 1 <= size <= self.most:
-            raise Malformed(f"a command says that {size} bytes follow; 1 to {self.most} can")
+            raise Malformed(f"a command says that {size} bytes follow; 1 to {self.most} may")
         if len(waiting) < size + 4:
             return None
         came = Command(waiting[4], bytes(waiting[5 : size + 4]))

@@ -25,7 +25,7 @@ def _map(fields: Fields, depth: int) -> dict[str, Any]:
 def _count(fields: Fields, depth: int) -> int:
     count = fields.int32()
     if not -1 <= count <= fields.left or depth > _DEEPEST:
-        raise Malformed(f"a map or list of {count} values in {fields.left} bytes")
+        raise Malformed(f"a map or list states {count} values, with {fields.left} bytes left")
     return max(count, 0)
 
 

@@ -295,7 +295,7 @@ def _durable(session: Session, frame: Frame) -> str | None:
         raise Refusal(
             refusal.BAD_DURABLE_NAME,
             session.version,
-            f"{header} is empty; a durable subscription has a name",
+            f"{header} is empty; a durable subscription needs a name",
         )
     if not session.client_id:
         detail = f"{header} needs a client-id on CONNECT: the two together name the subscription"

@@ -95,7 +95,7 @@ class HeartBeatNegotiator:
             raise Refusal(
                 BAD_HEART_BEAT,
                 version,
-                f"heart-beat {shown(header)} is not two numbers and a comma",
+                f"heart-beat {shown(header)} is not two numbers separated by a comma",
             )
         return self._number(parts[0], header, version), self._number(parts[1], header, version)
 

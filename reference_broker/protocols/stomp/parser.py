@@ -289,7 +289,7 @@ class FrameParser:
         if number == 0 and self._grammar.version is None and line not in (b"CONNECT", b"STOMP"):
             raise self._refuse(
                 refusal.NOT_CONNECTED,
-                f"a session begins with a CONNECT or STOMP frame, not with {shown(line)}",
+                f"a session must begin with a CONNECT or STOMP frame, not with {shown(line)}",
             )
 
     def _head(self, block: bytes) -> Head:

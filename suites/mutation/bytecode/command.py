@@ -44,7 +44,7 @@ def judge(
     killed, else 0, because survivors are classified by hand.
     """
     if out is None:
-        raise errors.Usage("--bytecode needs --out DIR: what is known is kept there, line by line")
+        raise errors.Usage("--bytecode needs --out DIR, the folder for its results")
     out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     try:

@@ -268,7 +268,9 @@ def as_records(path: Path, mutants: Iterable[BytecodeMutant]) -> list[FateRecord
 def main(sources: Path | None, out: Path, most: int, seed: int, target: str) -> None:
     """Exit 3 if the tests cannot be compiled or run."""
     if sources is None:
-        click.echo("no --sources, a checkout of Artemis: its own tests are not run", err=True)
+        click.echo(
+            "Artemis's own tests are not run without --sources, a checkout of Artemis", err=True
+        )
         return
     out = out.absolute()
     out.mkdir(parents=True, exist_ok=True)

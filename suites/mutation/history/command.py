@@ -85,14 +85,14 @@ def main(bugs: tuple[str, ...], seed: int) -> None:
             click.echo(f"{target}: {words}")
     complaints = {pair: told_apart(pair, results) for pair in chosen}
     for pair in chosen:
-        apart = "not told apart" if complaints[pair] else "told apart"
+        apart = "not distinguished" if complaints[pair] else "distinguished"
         click.echo(
             f"{pair.bug}: {pair.before} and {pair.after} are {apart} by {pair.case}"
             f" ({pair.requirement})"
         )
         for complaint in complaints[pair]:
             click.echo(f"    {complaint}")
-    click.echo(f"{list(complaints.values()).count([])} of {len(chosen)} pairs told apart")
+    click.echo(f"{list(complaints.values()).count([])} of {len(chosen)} pairs distinguished")
     sys.exit(1 if any(complaints.values()) else 0)
 
 
@@ -103,7 +103,7 @@ def _chosen(bugs: Sequence[str]) -> list[Pair]:
         raise errors.Ours(str(problem)) from None
     if strange := [bug for bug in bugs if not any(bug in pair.bug for pair in every)]:
         raise errors.Usage(
-            f"--bug {strange[0]!r} is in no list; there are {', '.join(pair.bug for pair in every)}"
+            f"--bug {strange[0]!r} is unknown; there are {', '.join(pair.bug for pair in every)}"
         )
     return [pair for pair in every if not bugs or any(bug in pair.bug for bug in bugs)]
 

@@ -62,9 +62,7 @@ def load(text: str) -> WireTarget:
     """Load ``NAME@TARGET``. Raises ``ValueError`` with one sentence."""
     name, at, inner = text.partition("@")
     if not at or not inner:
-        raise ValueError(
-            "a wire mutant stands before the target whose wire it rewrites: wire:NAME@TARGET"
-        )
+        raise ValueError("name the target whose traffic the mutant rewrites: wire:NAME@TARGET")
     try:
         return WireTarget(named(name), target_file.load(inner))
     except target_file.BadTarget as problem:

@@ -482,7 +482,7 @@ def test_durations_are_judged_on_both_sides(reference: Target) -> None:
     [
         (lambda: case()(lambda target: None), "at least one requirement"),
         (lambda: case({"1.2": MUST})(lambda target: None), "argument named version"),
-        (lambda: case(MUST)(lambda target, version: None), "cites maps from version to ids"),
+        (lambda: case(MUST)(lambda target, version: None), "must cite dicts of ids by version"),
     ],
 )
 def test_a_case_that_is_put_together_wrongly_is_refused(

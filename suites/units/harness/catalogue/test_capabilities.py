@@ -33,7 +33,7 @@ def test_a_name_that_is_not_listed_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(capabilities.UnknownCapability) as refused:
         capabilities.check(["stomp", "transaction"])
     assert str(refused.value).startswith(
-        "no capability has the name 'transaction'; did you mean 'transactions'?"
+        "there is no capability 'transaction'; did you mean 'transactions'?"
     )
     capabilities.check(["x-of-my-own"])
 
@@ -141,9 +141,12 @@ def test_a_profile_with_an_unknown_name_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ('nak = "why"', "not_offered: no capability has the name 'nak'; did you mean 'nack'"),
+        ('nak = "why"', "not_offered: there is no capability 'nak'; did you mean 'nack'"),
         ('nack = ""', "not_offered: nack has no reason; write why the broker lacks it"),
-        ('stomp = "why"', "not_offered: stomp is offered as well; remove it from one of the two"),
+        (
+            'stomp = "why"',
+            "not_offered: stomp is also offered; remove it from one of the two lists",
+        ),
     ],
 )
 def test_a_profile_with_a_wrong_reason_is_refused(tmp_path: Path, line: str, sentence: str) -> None:

@@ -134,7 +134,7 @@ def test_an_entry_speaks_of_each_of_its_requirements(tmp_path: Path) -> None:
 
 
 def test_an_entry_about_a_control_names_a_case_alone(tmp_path: Path) -> None:
-    with pytest.raises(BadData, match="line 2: control needs a case and no requirement"):
+    with pytest.raises(BadData, match="line 2: a control needs a case and no requirement"):
         entries(tmp_path, ENTRY + "control = true\n")
 
 

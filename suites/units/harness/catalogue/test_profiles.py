@@ -28,8 +28,7 @@ def test_a_profile_has_parameters_of_four_types(tmp_path: Path) -> None:
 
 def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
     with pytest.raises(
-        profiles.UnknownProfile,
-        match=r"no profile has the name 'artemsi'; did you mean 'artemis'\?",
+        profiles.UnknownProfile, match=r"there is no profile 'artemsi'; did you mean 'artemis'\?"
     ):
         profiles.load("artemsi")
     listed = "there are activemq, amqp091-client, amqp10-client, any, artemis, proton, rabbit"

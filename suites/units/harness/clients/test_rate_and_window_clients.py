@@ -130,7 +130,7 @@ def test_a_rate_of_minus_one_never_waits() -> None:
 
 @pytest.mark.parametrize(("rate", "burst"), [(0, 1), (-2, 1), (5, 0)])
 def test_other_rates_are_none(rate: int, burst: int) -> None:
-    with pytest.raises(ValueError, match="a rate is -1 or above 0"):
+    with pytest.raises(ValueError, match="a rate must be -1 or above 0"):
         TokenBucket(rate, burst)
 
 

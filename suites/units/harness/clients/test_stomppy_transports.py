@@ -293,7 +293,7 @@ def test_what_it_cannot_send_is_the_brokers_doing_or_its_own() -> None:
     assert any("could not send" in event.detail for event in notebook.of(Noted))
     _, peer, _ = virtual(answering())
     peer.close_socket()
-    with pytest.raises(ControlFailed, match="ended this connection itself"):
+    with pytest.raises(ControlFailed, match="has closed this connection"):
         peer.publish(QUEUE, b"x", proves="R")
 
 

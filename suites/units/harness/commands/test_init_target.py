@@ -84,7 +84,7 @@ def test_a_port_that_refuses_is_not_taken_for_another_protocol(
 ) -> None:
     _, output, out = init(tmp_path, "--detect", ports[protocol])
     assert "refused" in output
-    assert "it needs a login: name it with --login and --passcode-env" in output
+    assert "the broker needs a login: name it with --login and --passcode-env" in output
     assert not out.exists()
 
 

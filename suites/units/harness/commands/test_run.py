@@ -242,7 +242,7 @@ def test_what_is_no_run_has_nothing_to_recover(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("free", "kind", "words"),
     [
-        (2**30, errors.Ours, "reference broke off: 1 cases have no result, stomp.a first"),
+        (2**30, errors.Ours, "reference ended early: 1 cases have no result, stomp.a first"),
         (
             4096,
             errors.SetUp,

@@ -35,6 +35,6 @@ def test_cases_without_a_result_are_told(folder: Path) -> None:
     records.append(folder, result("a.b"))
     records.append(folder, result("a.c", "artemis"))
     with pytest.raises(
-        errors.Ours, match=r"judging reference broke off: 1 cases have no result, a\.c first"
+        errors.Ours, match=r"judging reference ended early: 1 cases have no result, a\.c first"
     ):
         judging._complete(target_file.load("reference"), folder)

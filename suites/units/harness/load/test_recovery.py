@@ -141,7 +141,7 @@ def test_a_tape_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     backlog = SegmentBacklog(about(tmp_path), 10**9)
     (tape,) = wire_logs(tmp_path)
     with pytest.raises(
-        NotRecovered, match="the load or the writing of its segments is still running"
+        NotRecovered, match="the load, or writing its segments, is still in progress"
     ):
         recover(tmp_path, tape)
     backlog.tape.close()

@@ -15,7 +15,7 @@ from brokerproof.harness.model.strict_json import BadJson
     [
         ("NaN", "NaN is not JSON"),
         ("[-Infinity]", "-Infinity is not JSON"),
-        ("1e999", "beyond a double"),
+        ("1e999", "too large for a double"),
         ("9" * 5000, "a whole number has 5000 digits"),
         ("-" + "9" * 100, "a whole number has 101 digits"),
         ("[" * 100_000, r"deeper than 64 levels \(column 65\)"),

@@ -54,7 +54,7 @@ def test_a_run_of_another_event_table_is_refused(tmp_path: Path) -> None:
     folder = begun(tmp_path / "run")
     header = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(header | {"fingerprint": "other"}))
-    with pytest.raises(BadRunFolder, match="another table of events"):
+    with pytest.raises(BadRunFolder, match="another trace format"):
         run_folder.read(folder)
 
 

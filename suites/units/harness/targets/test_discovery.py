@@ -129,7 +129,7 @@ def test_a_dry_run_lists_the_cases_of_the_family(capsys: pytest.CaptureFixture[s
         assert ("judged as Artemis 2.56.0" in printed.err) is not skipped
         assert ("no connection-ttl" in printed.out) is skipped
     assert judging.dry_run(asked, as_json=True) == 0
-    assert "listed as for a broker of no known family: " in capsys.readouterr().err
+    assert "listed as for an unknown broker: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("host", ["/", "localhost", "default"])

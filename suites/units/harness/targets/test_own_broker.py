@@ -67,7 +67,7 @@ def test_what_a_file_says_itself_comes_first(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("stomp://h:1?like=artemsi", "like is 'artemsi'; did you mean 'artemis'?"),
-        ("stomp://h:1?profile=artemsi", "no profile has the name 'artemsi'; did you mean"),
+        ("stomp://h:1?profile=artemsi", "there is no profile 'artemsi'; did you mean"),
         ("stomp://h:1?connection_ttl=5", "parameters names 'connection_ttl', which"),
         ("stomp://h:1,stomp://h:2", "two endpoints are called 'stomp'; write NAME=stomp://h:2"),
         ("stomp://h:1,amqp://me:pass@h:2", "put the login into the first URL only"),
@@ -137,7 +137,7 @@ def test_addresses_have_prefixes_and_one_limit(tmp_path: Path) -> None:
         ({"block": ""}, "addresses.block is ''"),
         ({"max_size_bytes": 10**9}, "cases need a number from 16384 to 131072"),
         ({"max_size_bytes": True}, "addresses.max_size_bytes is True"),
-        ({"page_limit_bytes": 20_481}, "should be whole pages"),
+        ({"page_limit_bytes": 20_481}, "should be a multiple"),
     ],
 )
 def test_wrong_addresses_are_one_sentence(values: dict[str, object], sentence: str) -> None:
@@ -182,7 +182,7 @@ def test_what_nobody_configured_is_a_skip_that_says_what_to_do(running: AddressT
 
     verdict, detail = uses("prefixes", None)
     assert verdict is Verdict.SKIP
-    assert 'name it among the endpoints: prefixes = "HOST:PORT"' in detail
+    assert 'add it to the endpoints: prefixes = "HOST:PORT"' in detail
     verdict, detail = uses(None, "limited.fail")
     assert verdict is Verdict.SKIP
     assert "no addresses of the kind 'limited'" in detail

@@ -86,7 +86,7 @@ def test_one_broker_at_a_time_works_in_a_folder(tmp_path: Path) -> None:
     held = store_from_settings.claim(Settings(), tmp_path)
     with pytest.raises(
         store_from_settings.InUse,
-        match="another broker works there; stop it, or name another folder",
+        match="another broker uses this folder; stop it, or name another folder",
     ):
         store_from_settings.claim(Settings(), tmp_path)
     held.release()

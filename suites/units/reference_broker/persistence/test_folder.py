@@ -78,7 +78,7 @@ def test_a_folder_that_is_moved_while_a_batch_is_written_is_not_confirmed(
 
 def test_a_removed_lock_admits_no_other_broker(disk: Disk, data: Path) -> None:
     (data / "journal" / "lock").unlink()
-    with pytest.raises(store_from_settings.InUse, match="another broker works there"):
+    with pytest.raises(store_from_settings.InUse, match="another broker uses this folder"):
         store_from_settings.claim(Settings(), data)
     problem = disk.store(BATCH).problem
     assert problem is not None

@@ -191,11 +191,11 @@ def _stomp(command: str, header: str) -> Frames:
 CASES = [
     Case("stomp", "subscriptions", _stomp("SUBSCRIBE", "id:{0}\ndestination:q\n"), b"too many"),
     Case("stomp", "transactions", _stomp("BEGIN", "transaction:{0}\n"), b"too many transactions"),
-    Case("stomp", "addresses", _stomp("SEND", "destination:a{0}\n"), b"is not created"),
+    Case("stomp", "addresses", _stomp("SEND", "destination:a{0}\n"), b"was not created"),
     Case("amqp10", "subscriptions", lambda n: amqp10.framed(amqp10.receiver(n)), LIMIT),
     Case("amqp10", "sessions", _begin, LIMIT, present=1),
     Case("amqp10", "transactions", _declare, LIMIT),
-    Case("amqp10", "addresses", _sender_elsewhere, b"is not created"),
+    Case("amqp10", "addresses", _sender_elsewhere, b"was not created"),
     Case("amqp10", "unfinished_bytes", _unfinished10, LIMIT, quota=MOST * 1000),
     Case("amqp091", "subscriptions", _consume091, RESOURCE_ERROR),
     Case("amqp091", "sessions", _channel, RESOURCE_ERROR, present=1),
@@ -211,13 +211,13 @@ CASES = [
     Case("amqp091", "unfinished_bytes", _unfinished091, RESOURCE_ERROR, quota=MOST * 100_000),
     Case("core", "subscriptions", _core_consumer, b"are allowed"),
     Case("core", "sessions", _create_session, b"are allowed", present=1),
-    Case("core", "addresses", _core_send, b"is not created"),
+    Case("core", "addresses", _core_send, b"was not created"),
     Case("core", "producers", _core_producer, CREDITS_REFUSED),
     Case("openwire", "subscriptions", _openwire_consumer, ALLOCATION),
     Case("openwire", "sessions", _session, ALLOCATION, present=2),
     Case("openwire", "transactions", _openwire_transaction, ALLOCATION),
     Case("openwire", "producers", _producer, ALLOCATION),
-    Case("openwire", "addresses", _destination, b"is not created"),
+    Case("openwire", "addresses", _destination, b"was not created"),
 ]
 
 

@@ -181,7 +181,7 @@ def test_two_brokers_do_not_share_a_folder(tmp_path: Path) -> None:
     with running("--stomp", "0", "--data", str(tmp_path)):
         code, said = refused("--stomp", "0", "--data", str(tmp_path))
         assert code == 3
-        assert said.startswith(f"brokerproof broker: {tmp_path}: another broker works there")
+        assert said.startswith(f"brokerproof broker: {tmp_path}: another broker uses this folder")
 
 
 def test_without_persistence_pages_are_begun_anew(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_what_is_not_selected(text: str) -> None:
         ("a = 1 AND 'b'", 11, "a condition is needed here; this is a string"),
         ("NOT a + 1", 5, "a condition is needed here; this is a calculation"),
         ("'a' IN ('a')", 1, "IN needs a name"),
-        ("a LIKE 'b' ESCAPE 'cc'", 19, "ESCAPE has one character"),
+        ("a LIKE 'b' ESCAPE 'cc'", 19, "ESCAPE needs exactly one character"),
         ("a LIKE b", 8, "expected a string in quotes"),
         ("a = 9223372036854775809", 5, "at most 64 bits"),
         ("XPATH '//['", 7, "not an XPath expression"),

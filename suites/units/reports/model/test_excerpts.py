@@ -49,7 +49,7 @@ def test_the_schema_is_that_of_the_recorder() -> None:
 
 
 def test_a_column_type_nobody_agreed_on_is_refused() -> None:
-    with pytest.raises(TypeError, match="no Spark type is agreed for Arrow's float"):
+    with pytest.raises(TypeError, match="no Spark type is defined for Arrow's float"):
         spark_type(pa.float32())
 
 

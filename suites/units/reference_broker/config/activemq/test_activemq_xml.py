@@ -251,4 +251,4 @@ def test_what_starts_the_real_broker_starts_this_one(name: str) -> None:
         command, ["--profile", "activemq", "--config", str(FIXTURES / name), "--check"]
     )
     assert result.exit_code == 0, result.output
-    assert ": good; " in result.output
+    assert ": valid; " in result.output

@@ -153,7 +153,7 @@ def test_ports_are_replaced_by_name() -> None:
 def test_ports_of_nobody_and_no_ports_are_refused() -> None:
     settings = Settings(acceptors=(Acceptor("a"), Acceptor("b")))
     with pytest.raises(
-        BadSetting, match="there is no acceptor 'c' to give the port 1; there is a, b"
+        BadSetting, match="there is no acceptor 'c' to give the port 1; the acceptors are a, b"
     ):
         with_ports(settings, {"c": 1})
     with pytest.raises(BadSetting, match="70000 is not a port for the acceptor 'a'"):

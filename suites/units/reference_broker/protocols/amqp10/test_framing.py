@@ -88,12 +88,9 @@ def test_a_field_with_several_values() -> None:
         (Described(Ulong(0x10), [None, "h"]), "open has no container-id, which is mandatory"),
         (Described(Ulong(0x10), [Symbol("c")]), "container-id of open must be string"),
         (Described(Ulong(0x10), ["c", "h", Ulong(1)]), "max-frame-size of open must be uint"),
-        (Described(Ulong(0x10), ["c"] * 11), "open has 10 fields, not 11"),
+        (Described(Ulong(0x10), ["c"] * 11), "open has at most 10 fields, not 11"),
         (Described(Ulong(0x10), {"container-id": "c"}), "open is a list"),
-        (
-            Described(Ulong(0x10), ["c", *[None] * 6, Array(str, ["a"])]),
-            "an array of another type than symbol",
-        ),
+        (Described(Ulong(0x10), ["c", *[None] * 6, Array(str, ["a"])]), "not an array of symbol"),
         (Described(Ulong(0x10), ["c", *[None] * 8, {"a": 1}]), "keys of fields are symbols"),
         (
             Described(Ulong(0x12), ["n", Uint(0), True, None, None, Described(Ulong(0x29), [])]),
@@ -109,7 +106,7 @@ def test_a_field_with_several_values() -> None:
         (Described("amqp:open:list", []), "names no performative"),
         (Described(Ulong(0x24), []), "names no performative"),
         (Described(Ulong(0x41), [Symbol("PLAIN")]), "names no performative"),
-        ([], "begins with a descriptor"),
+        ([], "begin with a descriptor"),
     ],
 )
 def test_what_is_no_performative(value: Any, reason: str) -> None:

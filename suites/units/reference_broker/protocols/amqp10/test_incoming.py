@@ -92,7 +92,7 @@ def test_the_settle_mode_of_the_link_is_kept(mode: int, settled: bool, right: bo
     ("data", "reason"),
     [
         (b"", "the message has no body"),
-        (b"junk", "begins with a descriptor"),
+        (b"junk", "begin with a descriptor"),
         (b"\0\x53\x77\xa1\x05abc", "ends within"),
         (b"\0\x53\x70\x45", "the message has no body"),
         (b"\0\x53\x77\x40\0\x53\x77\x40", "comes after section"),
