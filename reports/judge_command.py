@@ -25,8 +25,8 @@ from brokerproof.reports.assembly.refusals import Refusal
 def judge(
     traces: tuple[str, ...], profile: str | None, whole: bool, master: str | None, as_json: bool
 ) -> int:
-    """Judge recordings or captured packets of any size: order, loss, duplication, marks, windows,
-    heartbeats and TTL.
+    """Judge recordings or captured packets of any size: order, loss, duplication, redelivery
+    marks, windows, heartbeats and TTL.
 
     Exit: 0 nothing violated · 1 a violation · 2 inconclusive · 3 no usable Java or Spark · 4 no
     readable trace."""

@@ -27,7 +27,14 @@ CLIENTS = "Client to judge; repeat for several. Default: every client with a bui
 
 @click.command("pairs")
 @click.option("--client", "clients", multiple=True, help=CLIENTS)
-@click.option("--broker", "brokers", multiple=True, default=BROKERS, show_default=True)
+@click.option(
+    "--broker",
+    "brokers",
+    multiple=True,
+    default=BROKERS,
+    show_default=True,
+    help="Target to judge; repeat for several.",
+)
 @click.option("--scenario", "scenarios", multiple=True, type=click.Choice([*pairs.SCENARIOS]))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of results.")
 @click.option("--inconclusive-ok", is_flag=True, help="Exit 0 if nothing is worse than undecided.")

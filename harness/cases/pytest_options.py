@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--brokerproof-effort",
         choices=("smoke", "normal", "deep"),
         default="smoke",
-        help="how many examples a property draws",
+        help="how many examples each property draws",
     )
     group.addoption(
         "--brokerproof-seed", type=int, default=0, help="seed of examples and of simulated links"
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         type=int,
         default=None,
-        help=f"cases at the same time: threads in real time (default {CASES_IN_PARALLEL}"
+        help=f"concurrent cases: threads in real time (default {CASES_IN_PARALLEL}"
         f" or, for many cases on several cores, {2 * CASES_IN_PARALLEL} and more while the"
         " processor is idle), processes in virtual time (default 1)",
     )
@@ -51,11 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME=NUMBER",
         action="append",
         default=[],
-        help="a bound in real time, such as case_seconds=60; may be given several times",
+        help="change a limit in real time, such as case_seconds=60; repeat for several",
     )
     for field, what in (
-        ("case", "only cases with this id, as printed, or that fit these words"),
-        ("exclude", "leave out cases with this id, or that fit these words"),
+        ("case", "only cases with this id, as printed, or whose ids match these words"),
+        ("exclude", "omit cases with this id, or whose ids match these words"),
         ("requirement", "only cases that cite this requirement"),
         ("area", "only cases of this area, such as heartbeat or window"),
     ):
@@ -64,7 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             metavar=field.upper(),
             action="append",
             default=[],
-            help=f"{what}; may be given several times",
+            help=f"{what}; repeat for several",
         )
     group.addoption(
         "--brokerproof-index",
@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     for flag, what in (
         ("allow-harm", "run cases that may harm a broker, even one that brokerproof did not start"),
-        ("resume", "leave out the cases that the run folder has a result for"),
+        ("resume", "skip cases that have a result in the run folder"),
     ):
         group.addoption(f"--brokerproof-{flag}", action="store_true", help=what)
 

@@ -15,7 +15,7 @@ from brokerproof.harness.targets.failure import SetUpFailed
 from brokerproof.harness.targets.managed_broker import RunningBroker
 
 _VERSION = click.option(
-    "--version", help="Release; default: the one that is tested with brokerproof."
+    "--version", help="Release; default: the one that brokerproof is tested with."
 )
 _WIDE = 1000
 """The width in columns if that of the output is unknown."""

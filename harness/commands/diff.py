@@ -47,7 +47,7 @@ _STYLES = {Course.WORSE: "red", Course.UNDECIDED: "yellow", Course.BETTER: "gree
 @click.option("--target-a", metavar="NAME", help="Compare only this target of RUN_A.")
 @click.option("--target-b", metavar="NAME", help="Compare only this target of RUN_B.")
 @click.option(
-    "--judged-in-both", is_flag=True, help="Leave out cases that do not judge both brokers."
+    "--judged-in-both", is_flag=True, help="Leave out cases that judged only one of the brokers."
 )
 @click.option("--regressions", is_flag=True, help="List only what got worse from A to B.")
 @click.option(

@@ -74,7 +74,9 @@ def _check_acceptors(target: Target, *given: str | None) -> None:
     metavar="SECONDS",
     help="The longest silence to wait for; default: 70 (1000 in virtual time).",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="A number for queue names.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="A number used in queue names."
+)
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),

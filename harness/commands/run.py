@@ -56,10 +56,16 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option("--dry-run", is_flag=True, help="List the selected cases, and judge nothing.")
 @click.option("-x", "stop_at_first", is_flag=True, help="Stop at the first FAIL or ERROR.")
 @click.option(
-    "--effort", type=click.Choice(["smoke", "normal", "deep"]), default="normal", show_default=True
+    "--effort",
+    type=click.Choice(["smoke", "normal", "deep"]),
+    default="normal",
+    show_default=True,
+    help="How many examples each property draws.",
 )
 @click.option(
-    "--seed", type=int, help="Seed of examples and links; default: random, stored in run.json."
+    "--seed",
+    type=int,
+    help="Seed of examples and simulated links; default: random, stored in run.json.",
 )
 @click.option(
     "--out",

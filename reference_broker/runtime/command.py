@@ -110,7 +110,8 @@ def _port(protocol: str, default: str, of: str = "") -> Callable[[Command], Comm
     "quotas",
     multiple=True,
     metavar="NAME=NUMBER",
-    help=f"Limits per connection: {', '.join(field.name for field in fields(Quotas))}.",
+    help="A limit per connection; repeat for several. Names:"
+    f" {', '.join(field.name for field in fields(Quotas))}.",
 )
 @click.option(
     "--check", is_flag=True, help="Read the configuration, list settings without effect, and exit."

@@ -34,13 +34,15 @@ BYTECODE = "Mutate the classes of TARGET, an Artemis; needs --out, Maven and a J
 @click.option("--all", "every_case", is_flag=True, help="Run all cases on each mutant.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=OUT)
 @click.option("--effort", type=click.Choice(["smoke", "normal", "deep"]), default="smoke")
-@click.option("--seed", default=1, help="Seed of examples and links.")
+@click.option("--seed", default=1, help="Seed of examples and simulated links.")
 @click.option("-n", "processes", type=click.IntRange(1, 64), default=2, help="Concurrent mutants.")
 @click.option("--list", "only_list", is_flag=True, help="List mutants and their faults; run none.")
 @click.option("--unbroken", "only_unbroken", is_flag=True, help=UNBROKEN)
 @click.option("--json", "as_json", is_flag=True, help="Print the matrix as JSON.")
 @click.option("--bytecode", metavar="TARGET", help=BYTECODE)
-@click.option("--most", type=click.IntRange(1), default=300, help="Mutants that --bytecode draws.")
+@click.option(
+    "--most", type=click.IntRange(1), default=300, help="How many mutants --bytecode draws."
+)
 @click.option("--wire", metavar="TARGET", help="Tamper with the traffic of TARGET, a real broker.")
 def mutants(
     names: tuple[str, ...],
@@ -58,16 +60,16 @@ def mutants(
 ) -> int:
     """Test the suites: run them against copies of the reference broker with one fault each.
 
-    A mutant is killed when its code is reached and a case fails through a requirement that the
-    fault breaks. Exit 1 if an unlisted mutant survives, a mutant on survivors.txt is killed, or a
-    control is wrong.
+    A mutant is killed when its code is reached and a case fails on a requirement that the fault
+    breaks. Exit 1 if an unlisted mutant survives, a mutant on survivors.txt is killed, or a control
+    fails.
 
-    --wire leaves the broker unchanged and rewrites its traffic, with faults of its own; the broker
+    --wire leaves the broker unchanged and puts another set of faults into its traffic; the broker
     may be any target.
 
     --bytecode lets PIT, a tool that knows nothing of the suites, mutate the classes of a real
-    Artemis. Nobody declared what these faults break: the table counts the killed ones, and
-    survivors are classified by hand. A second run continues in DIR.
+    Artemis. No requirement is assigned to these faults, so the table only counts killed mutants;
+    classify survivors by hand. A second run continues in DIR.
     """
     if bytecode is not None:
         return bytecode_command.judge(

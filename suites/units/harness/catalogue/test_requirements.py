@@ -111,7 +111,7 @@ def test_an_id_stands_once(tmp_path: Path) -> None:
 
 def test_two_documents_have_two_prefixes(tmp_path: Path) -> None:
     write(tmp_path, DOCUMENT + ENTRY)
-    with pytest.raises(BadData, match=r"prefix 'FOO3' belongs to foo3\.toml"):
+    with pytest.raises(BadData, match=r"prefix 'FOO3' is already used by foo3\.toml"):
         requirements.load(write(tmp_path, DOCUMENT, "goo.toml"))
 
 

@@ -132,7 +132,7 @@ def test_addresses_have_prefixes_and_one_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"blok": "a."}, "addresses has no key 'blok'; there are block, fail"),
+        ({"blok": "a."}, "addresses has no key 'blok'; its keys are block, fail"),
         ({"block": "a.#"}, r"addresses.block is 'a.#'; it must be a prefix of address names"),
         ({"block": ""}, "addresses.block is ''"),
         ({"max_size_bytes": 10**9}, "cases need a number from 16384 to 131072"),
