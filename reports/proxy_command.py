@@ -178,7 +178,7 @@ class Watch:
         self._tape.end()
         if not self._problem:
             self._problem = (
-                f"{self._folder}: the recording ended ({why}); the application's traffic goes on,"
+                f"{self._folder}: the recording ended ({why}); the application's traffic continues,"
                 " and the recording so far will be judged"
             )
             self._say(self._problem)

@@ -109,7 +109,7 @@ class AmqpPeers(Connections):
         self, kind: Callable[..., Dials], acceptor: str | None, options: dict[str, Any]
     ) -> Dials:
         identity = self.target.identity
-        self.example_record.wire.unkept = "proton has sockets of its own"
+        self.example_record.wire.unkept = "Proton uses its own sockets"
         peer = kind(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
         peer.connect(**{"login": identity.login, "passcode": identity.passcode, **options})
         return peer

@@ -48,7 +48,7 @@ class ClientTrial(Generic[S]):
         self._bench = bench
         self._make = make
         self.servers: list[S] = []
-        bench.example_record.wire.unkept = "a client on trial has a process of its own"
+        bench.example_record.wire.unkept = "a client under test runs in its own process"
         self.driver = Driver(bench, 0, "driver")
         target = bench.target
         if not isinstance(target, TriesClients):

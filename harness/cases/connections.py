@@ -108,7 +108,7 @@ class Connections(CaseRecord):
                     self.world, wire, peer.conn, peer.acceptor, peer, certificate, plain=plain
                 )
             else:
-                wire.unkept = f"a connection speaks {peer.protocol}, of which no bytes are kept"
+                wire.unkept = f"a connection speaks {peer.protocol}, whose bytes are not recorded"
                 channel = self.world.open(peer.acceptor, peer, certificate, plain=plain)
         except Unreachable as problem:
             self.parameters(peer.acceptor)  # raises if the target lacks the acceptor
@@ -123,7 +123,7 @@ class Connections(CaseRecord):
             )
         )
         if channel.security:
-            wire.unkept = "a connection was over TLS"
+            wire.unkept = "a connection used TLS"
             self.record(Noted(at_ns=self.now(), conn=peer.conn, detail=channel.security))
         peer.use(RecordedFaults(channel, self.world, self, peer.conn))
         self.peers.append(peer)

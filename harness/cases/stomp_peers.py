@@ -121,7 +121,7 @@ class StompPeers(Connections):
             raise ControlFailed(
                 f"stomp.py cannot use the WebSocket acceptor {name}", Symptom.ABSENT
             )
-        self.example_record.wire.unkept = "stomp.py has sockets of its own"
+        self.example_record.wire.unkept = "stomp.py uses its own sockets"
         make = (
             stomppy_transports.over_sockets
             if (not self.virtual if threads is None else threads)

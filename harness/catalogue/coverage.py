@@ -118,8 +118,8 @@ def rewritten(
     Raises ``KeyError`` for the first requirement that needs a reason and has none in ``reasons``.
     """
     head = (
-        "# Testable MUST and DOC requirements that no case cites yet, each with its reason. This"
-        " list only shrinks.\n"
+        "# Testable MUST and DOC requirements that no case cites yet, each with its reason. Never"
+        " add to this list.\n"
     )
     return head + "".join(
         f"\n{entry(requirement.id, reasons[requirement.id])}"

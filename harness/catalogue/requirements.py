@@ -313,7 +313,7 @@ def _untestable_problem(testable: bool, why_not: str, observe: str) -> str | Non
         return "why_not is missing; say why testable is false"
     if testable and observe == "none":
         return (
-            "what can be observed nowhere cannot be tested; set testable to false, or say where it"
+            "observe is none, so nothing can be tested; set testable to false, or say where it"
             " shows"
         )
     return None

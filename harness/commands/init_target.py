@@ -156,7 +156,7 @@ def _written(
     addresses: FullAddresses | None,
 ) -> str:
     lines = [
-        "# A target of brokerproof: a running broker.",
+        "# A target file of brokerproof, for a running broker.",
         "# `brokerproof capabilities --target FILE` lists what can be judged, and how to get more.",
         f'description = "{broker or "My broker"}"',
         'kind = "address"',
@@ -171,7 +171,7 @@ def _written(
     else:
         lines.append(f'login = "{login}"')
         lines.append(f'passcode_env = "{passcode_env}"' if passcode_env else "# passcode_env = …")
-    lines.append("# local = true    # a process of this machine without a proxy: resets prove more")
+    lines.append("# local = true    # same machine, no proxy: makes a reset stronger evidence")
     lines += _advice(like)
     lines += ["", "[endpoints]", *(f'{_key(name)} = "{url}"' for name, url in endpoints.items())]
     lines += _address_lines(like, addresses)
@@ -182,13 +182,13 @@ def _advice(like: str) -> list[str]:
     match like:
         case "artemis":
             return [
-                "# What is configured otherwise than by default, in milliseconds and bytes:",
+                "# Parameters that differ from the defaults, in milliseconds and bytes:",
                 "# parameters = { connection_ttl_check_interval_ms = 500 }",
             ]
         case "rabbitmq":
             return [
-                "# Alarms are for all of a broker: judge them by a file of their own, with",
-                '# like = "rabbitmq-alarms" and',
+                "# An alarm affects the whole broker: judge alarms with a separate target file:",
+                '# like = "rabbitmq-alarms"',
                 '# rabbitmqctl = ["docker", "exec", "NAME", "rabbitmqctl"]',
             ]
         case _:
@@ -201,7 +201,7 @@ def _address_lines(like: str, addresses: FullAddresses | None) -> list[str]:
         names = [f'{_key(kind)} = "{prefix}"' for kind, prefix in addresses.prefixes.items()]
         return [
             "",
-            "# Addresses that are soon full: how their names begin. Limits are in bytes.",
+            "# Prefixes of addresses with low limits. The limits are in bytes.",
             "[addresses]",
             *names,
             *limits,
@@ -212,7 +212,7 @@ def _address_lines(like: str, addresses: FullAddresses | None) -> list[str]:
     kinds = ("block", "fail", "page", "drop") if like == "artemis" else ("vm", "file", "off")
     return [
         "",
-        "# No addresses that are soon full were found. Paste into the broker's configuration what",
+        "# No addresses with low limits were found. Paste into the broker's configuration what",
         f"# `brokerproof init-target --show-broker-config {like}` prints, or name your own:",
         "# [addresses]",
         *(f'# {kind} = "full.{kind}."' for kind in kinds),

@@ -555,10 +555,9 @@ def _broke_off(folder: Path, how: str) -> errors.Ours | errors.SetUp:
     """Return an error that says why judging was not completed, and whose fault that is."""
     if shutil.disk_usage(folder).free < _NO_ROOM:
         again = (
-            f"make room, and brokerproof run --resume --out {shlex.quote(str(folder))} goes on"
-            " with it"
+            f"make room, then continue: brokerproof run --resume --out {shlex.quote(str(folder))}"
         )
-        return errors.SetUp(f"{folder}: no space is left on its disk; {again}")
+        return errors.SetUp(f"{folder}: its disk is full; {again}")
     return errors.Ours(how)
 
 

@@ -290,7 +290,7 @@ class Amqp091LoadConnection(ClientConnection):
                 content.head, content.due = frame, int.from_bytes(frame[11:19])
             else:
                 del self._contents[channel]
-                self.host.tally.errors["a content was interrupted by another frame"] += 1
+                self.host.tally.errors["another frame interrupted a message's content"] += 1
                 took.add(content.method + content.head + content.body, content.size + EOL)
                 content = None
             if content is not None:
@@ -335,7 +335,7 @@ class Amqp091LoadConnection(ClientConnection):
         )
         tally = self.host.tally
         if confirms is None or not taken:
-            tally.errors["a confirmation names nothing that was published"] += 1
+            tally.errors["a confirmation names no published message"] += 1
             return
         confirms.sender.waiting -= len(taken)
         tally.confirmation.record([at - since for since in taken])
@@ -347,7 +347,7 @@ class Amqp091LoadConnection(ClientConnection):
     def _rare(self, data: bytes, now: Instant) -> None:
         frame = next(iter(codec.Reader().feed(data)), None)
         if not isinstance(frame, codec.Frame):
-            self.host.tally.errors[f"no frame that we know: {data[:40].hex()}"] += 1
+            self.host.tally.errors[f"unknown frame: {data[:40].hex()}"] += 1
             return
         match frame.name:
             case "connection.start":

@@ -290,7 +290,7 @@ class AmqpLoadConnection(ClientConnection):
     def _rare(self, data: bytes, now: Instant) -> None:
         frame = next(iter(codec.Reader().feed(data)), None)
         if not isinstance(frame, codec.Frame):
-            self.host.tally.errors[f"no frame that we know: {data[:40].hex()}"] += 1
+            self.host.tally.errors[f"unknown frame: {data[:40].hex()}"] += 1
             return
         if frame.name in ("open", "begin", "attach", "detach", "end"):
             self._endpoint.on_frame(frame)
@@ -315,7 +315,7 @@ class AmqpLoadConnection(ClientConnection):
             return
         if frame.fields.get("target" if link.role is codec.SENDER else "source") is None:
             # A detach with the reason will follow.
-            self.failed = f"the broker would not attach {link.name}"
+            self.failed = f"the broker refused to attach {link.name}"
             return
         self._attached += 1
         if link.role is codec.RECEIVER:

@@ -272,7 +272,7 @@ class Conductor:
             if pending and pending[0].result is None:
                 pending[0].failed = (
                     pending[0].failed
-                    or f"driver {pending[0].number} on {pending[0].host} went away"
+                    or f"driver {pending[0].number} on {pending[0].host} ended unexpectedly"
                 )
 
         wire = ControlConnection(self.world, connection, on_message, on_close)

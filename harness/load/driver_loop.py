@@ -108,7 +108,7 @@ class Driver:
         )
         for line in self.lines:
             if not line.over:
-                self.host.tally.errors["the broker did not answer the goodbye"] += 1
+                self.host.tally.errors["the broker did not answer the close"] += 1
                 line.end()
         if self.host.tape is not None:
             self.host.tape.close()

@@ -207,7 +207,7 @@ class StompLoadConnection(ClientConnection):
                     continue
                 token = _ACK.search(frame, 0, end)
                 if token is None:
-                    tally.errors["a MESSAGE has no header ack"] += 1
+                    tally.errors["a MESSAGE has no ack header"] += 1
                 elif mode == "client":
                     name = _SUBSCRIPTION.search(frame, 0, end)
                     latest[name[1] if name else b""] = token[1]
@@ -247,7 +247,7 @@ class StompLoadConnection(ClientConnection):
             elif not self._asked:
                 self.up = True
         else:
-            self.host.tally.errors["a RECEIPT names nothing that we asked for"] += 1
+            self.host.tally.errors["a RECEIPT has an unknown receipt-id"] += 1
 
     def _rare(self, frame: bytes, at: Instant) -> None:
         if frame.startswith(b"CONNECTED"):
@@ -259,7 +259,7 @@ class StompLoadConnection(ClientConnection):
         head = frame.partition(b"\n\n")[0].decode("utf-8", "replace").replace("\n", " ")
         self.failed = f"the broker sent {head[:200]}"
         if not frame.startswith(b"ERROR"):
-            self.host.tally.errors[f"no frame that we know: {head[:80]!r}"] += 1
+            self.host.tally.errors[f"unknown frame: {head[:80]!r}"] += 1
 
     def disconnect(self) -> None:
         self.leaving = True

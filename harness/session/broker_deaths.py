@@ -112,5 +112,7 @@ class BrokerDeaths:
 
     def _hint(self, suspects: Sequence[Call]) -> str:
         named = ", ".join(call.id for call in suspects[:MOST_NAMED])
-        how = "" if self._restart else "; with --restart COMMAND the run finds the case and goes on"
-        return f"; under way, the last frame first: {named}{how}" if named else how
+        how = (
+            "" if self._restart else "; with --restart COMMAND the run names the case and continues"
+        )
+        return f"; running cases, the latest frame first: {named}{how}" if named else how

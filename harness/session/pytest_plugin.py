@@ -133,26 +133,24 @@ class _Session:
         other."""
         options = self._options
         if self._folder is not None:
-            _refuse_spreading("--brokerproof-record", "a run folder is written by one process")
+            _refuse_spreading("--brokerproof-record", "only one process can write a run folder")
         if options.brokerproof_cases_in_parallel is not None:
-            _refuse_spreading(
-                "--brokerproof-cases-in-parallel", "each of its processes would begin all cases"
-            )
+            _refuse_spreading("--brokerproof-cases-in-parallel", "each process would run all cases")
         if options.brokerproof_allow_harm:
             _refuse_spreading(
-                "--brokerproof-allow-harm", "a harmed broker fails the cases of other processes"
+                "--brokerproof-allow-harm", "a broker harmed in one process fails cases in others"
             )
         target = self._runs.load_target()
         if target.clock is Clock.REAL and target.identity.started_here:
             _refuse_spreading(
                 f"--brokerproof-target {self._runs.target_name}",
-                "each of its processes would start one; cases in real time run side by side"
-                " without it",
+                "each process would start a broker; without xdist, cases in real time also run"
+                " concurrently",
             )
         if target.clock is Clock.REAL and ALONE & target.identity.capabilities:
             _refuse_spreading(
                 f"--brokerproof-target {self._runs.target_name}",
-                "an alarm holds back the cases of other processes",
+                "an alarm blocks the cases of other processes",
             )
 
     # collection

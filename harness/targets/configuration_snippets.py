@@ -14,16 +14,16 @@ _USUAL = frozenset({"stomp", "amqp", "openwire"})
 """Acceptors that every broker already has."""
 _SETTINGS = ("full.", "anycast.", "multicast.", "window-2000.")
 _RABBITMQ = """\
-# RabbitMQ: the plugins that cases need. Limits are arguments of the queues that cases declare, so
-# there is nothing else to configure.
+# RabbitMQ: the plugins that cases need. Cases set limits by queue arguments, so you need not
+# configure anything else.
 #
 #     rabbitmq-plugins enable rabbitmq_stomp rabbitmq_web_stomp rabbitmq_management
 #
-# In rabbitmq.conf, where the defaults do not suit you:
+# In rabbitmq.conf, if the defaults do not suit you:
 stomp.listeners.tcp.1 = 61613
 web_stomp.tcp.port = 15674
 management.tcp.port = 15672
-# Alarms are raised by rabbitmqctl, for all of the broker: give them a target file of their own with
+# An alarm (rabbitmqctl) affects the whole broker: judge alarms with a separate target file:
 #     like = "rabbitmq-alarms"
 #     rabbitmqctl = ["docker", "exec", "NAME", "rabbitmqctl"]
 """
@@ -38,28 +38,28 @@ def snippet(family: str) -> str:
 
 def _artemis() -> Iterator[str]:
     root = _root("artemis", "broker.xml")
-    yield "<!-- Artemis, into <acceptors>: variants of STOMP and AMQP, and CORE by itself. -->"
+    yield "<!-- Artemis, into <acceptors>: variants of STOMP and AMQP, and CORE. -->"
     known = parameters.from_broker_xml(_file("artemis", "broker.xml"), {})
     for element in _named(root, "acceptor"):
         name = str(element.get("name"))
         if name not in _USUAL and not parameters.has_tls(known[name]):
             yield _text(element)
-    yield "\n<!-- Into <address-settings>: addresses that are soon full, under each policy. -->"
+    yield "\n<!-- Into <address-settings>: addresses with low limits, under each policy. -->"
     for element in _named(root, "address-setting"):
         if str(element.get("match")).startswith(_SETTINGS):
             yield _text(element)
-    yield "\n<!-- Into <addresses>: a durable subscription that exists from the beginning. -->"
+    yield "\n<!-- Into <addresses>: a durable subscription that exists from the start. -->"
     for element in _named(root, "address"):
         if element.get("name") == "configured.durable":
             yield _text(element)
     yield (
-        '\n<!-- Into <security-setting match="#">, for the role of the login: cases ask for the'
+        '\n<!-- Into <security-setting match="#">, for the role of the login: cases query the'
         "\n     state of addresses. -->"
     )
     yield '<permission type="manage" roles="ROLE"/>'
     yield (
-        "\n<!-- Into <core>, only without persistence: paged messages reach a waiting consumer with"
-        "\n     this scan. -->"
+        "\n<!-- Into <core>, only if persistence is off: this scan delivers paged messages to a"
+        "\n     waiting consumer. -->"
     )
     yield "<message-expiry-scan-period>1000</message-expiry-scan-period>"
 
@@ -67,12 +67,12 @@ def _artemis() -> Iterator[str]:
 def _activemq() -> Iterator[str]:
     flow, plain = _root("activemq", "flow.xml"), _root("activemq", "activemq.xml")
     yield (
-        "<!-- ActiveMQ, into <policyEntries>: destinations that are soon full. Name full.file. in"
+        "<!-- ActiveMQ, into <policyEntries>: destinations with low limits. Name full.file. in"
         '\n     [addresses] only if the broker has persistent="true". -->'
     )
     for element in (*_named(flow, "policyEntry"), *_named(plain, "policyEntry")):
         yield _text(element)
-    yield "\n<!-- Into <plugins>: cases ask for what a destination holds. -->"
+    yield "\n<!-- Into <plugins>: cases query what a destination holds. -->"
     yield "<statisticsBrokerPlugin/>"
     yield "\n<!-- Into <transportConnectors>. -->"
     for element in _named(plain, "transportConnector"):

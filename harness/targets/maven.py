@@ -110,7 +110,7 @@ def collect(
             mvn, ["dependency:copy-dependencies", f"-DoutputDirectory={jars}", *_RUNTIME], scratch
         )
         if problem is None and not any(jars.glob("*.jar")):
-            problem = "mvn brought no jar"
+            problem = "mvn downloaded no jar"
         if problem is not None:
             raise SetUpFailed(f"{what}: cannot be downloaded ({problem})")
         return jars
@@ -124,7 +124,7 @@ def _with_mvn(mvn: str, coordinates: Coordinates, folder: Path) -> str | None:
         mvn, ["dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={folder}"], folder
     )
     if problem is None and not (folder / coordinates.file_name).is_file():
-        return "mvn brought no such file"
+        return "mvn downloaded no such file"
     return problem
 
 

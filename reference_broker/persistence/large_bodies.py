@@ -316,7 +316,7 @@ class LargeFiles:
                 body.damaged = True
                 self._store.set_aside(
                     part.path,
-                    f"of bytes {part.begin} to {part.end} of the body some are damaged or missing;"
+                    f"bytes {part.begin} to {part.end} of the body are partly damaged or missing;"
                     " its consumer is disconnected, and the message leaves its queues",
                 )
         then(data)

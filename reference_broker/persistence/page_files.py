@@ -241,8 +241,8 @@ class PageFiles:
             if page.file not in self._unreadable:
                 self._unreadable.add(page.file)
                 self.report(
-                    f"{event.problem}; the messages of address {page.address} on it wait, and it is"
-                    " read again every second"
+                    f"{event.problem}; its messages of address {page.address} wait, and the broker"
+                    " retries every second"
                 )
             self.unread.append((store, page))
 

@@ -131,15 +131,13 @@ class _Recovery:
         self._recovered.reports.append(f"{name}: {damage}; a copy of the file is kept in damaged")
 
     def _missing(self, name: str, loss: str) -> None:
-        self._recovered.reports.append(
-            f"{name}: is missing, and it was not removed by a broker; {loss}"
-        )
+        self._recovered.reports.append(f"{name}: is missing, and no broker removed it; {loss}")
 
     # --- the journal ------------------------------------------------------------------------------
 
     def _extent(self, names: list[str], expected: bool) -> Extent:
         """Return the journal's extent; an empty one if it cannot be read."""
-        unknown = "if the end of the journal was cut off, that goes unnoticed"
+        unknown = "if the end of the journal was cut off, this cannot be detected"
         if journal_extent.FILE not in names:
             if expected:
                 self._missing(journal_extent.FILE, unknown)
@@ -239,7 +237,7 @@ class _Recovery:
             if is_limit and gap.begin >= least:
                 continue
             if gap.next == 1:
-                self._damaged(name, "its head is damaged; nothing is lost")
+                self._damaged(name, "its header is damaged; nothing is lost")
                 continue
             self._journal_is_damaged = True
             self._damaged(name, f"{_gap(gap)}; {_JOURNAL_LOSS}")
@@ -346,8 +344,8 @@ class _Recovery:
             else:
                 self._damaged(
                     name,
-                    f"the journal knows younger pages of address {likely} and not this one, which"
-                    " is not used",
+                    f"the journal lists newer pages of address {likely} but not this one, so it is"
+                    " not used",
                 )
                 recovered.useless.append(name)
         if pages:
@@ -378,14 +376,14 @@ class _Recovery:
             return None
         for gap in scanned.gaps:
             if gap.next == 1:
-                self._damaged(name, "its head is damaged; nothing is lost")
+                self._damaged(name, "its header is damaged; nothing is lost")
             else:
                 lost = gap.next - max(1, gap.first)
                 self._damaged(name, f"{_gap(gap)}; {_lost(lost, address)}")
         if scanned.next < count:
             self._damaged(
                 name,
-                f"is damaged or cut off behind byte {scanned.end};"
+                f"is damaged or cut off after byte {scanned.end};"
                 f" {_lost(count - scanned.next, address)}",
             )
         return name if scanned.records else None
@@ -441,8 +439,8 @@ class _Recovery:
         if strange and self._journal_is_damaged:
             self._damaged(
                 name,
-                f"the queues of {strange} messages of address {address} are not in what is left of"
-                " the journal; the messages are lost",
+                f"the queues of {strange} messages of address {address} are missing from the"
+                " damaged journal; the messages are lost",
             )
         for id in [queue for queue in recovered.queues if (queue, number) in self._marks]:
             self._mark(page, id, {record for record, *_ in scanned.records})
@@ -531,9 +529,9 @@ class _Recovery:
         for begin in range(0, body.length, _AT_ONCE):
             part = Part(name, body.length, begin, min(begin + _AT_ONCE, body.length))
             if part.read(self._folder.read_part(name, part.offset, part.length)) is None:
-                return f"of bytes {part.begin} to {part.end} of the body some are damaged"
+                return f"bytes {part.begin} to {part.end} of the body are partly damaged"
         if head.detail is None and body.length:
-            self._damaged(name, "its head is damaged; nothing is lost")
+            self._damaged(name, "its header is damaged; nothing is lost")
         return None
 
     def _forget_unknown_queues(self) -> None:
@@ -546,7 +544,7 @@ class _Recovery:
                 strange += 1
         if strange and self._journal_is_damaged:
             recovered.reports.append(
-                f"journal: the queues of {strange} messages are not in what is left of the journal;"
+                f"journal: the queues of {strange} messages are missing from the damaged journal;"
                 " the messages are lost"
             )
 
@@ -557,7 +555,7 @@ def _likely_address(folder: str) -> str:
 
 
 _JOURNAL_LOSS = (
-    "messages, acknowledgements and queues that it had are lost, so messages may be missing or come"
+    "its messages, acknowledgements and queues are lost, so messages may be missing or delivered"
     " again"
 )
 

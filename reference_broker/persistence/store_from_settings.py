@@ -76,7 +76,7 @@ class FolderClaim:
             if (status.st_dev, status.st_ino) != place:
                 return (
                     f"{path}: was replaced while the broker ran; nothing is stored and nothing"
-                    " confirmed until the former is back or the broker is started again"
+                    " confirmed until the original is back or the broker is restarted"
                 )
         return None
 

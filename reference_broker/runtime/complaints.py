@@ -38,4 +38,4 @@ class LoopComplaints:
             return
         self._last[sentence] = now
         again = self._unreported.pop(sentence, 0)
-        complain(f"{sentence} ({again} times more since)" if again else sentence)
+        complain(f"{sentence} ({again} more times since)" if again else sentence)

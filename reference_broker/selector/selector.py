@@ -79,7 +79,7 @@ def _parser(convert: bool, hyphenated: bool) -> Callable[[str], Part]:
 
 def _unexpected(problem: UnexpectedInput, text: str, place: int) -> str:
     if isinstance(problem, UnexpectedCharacters):
-        return f"{text[place : place + 10]!a} begins nothing that a selector can have"
+        return f"{text[place : place + 10]!a} cannot begin any part of a selector"
     if not isinstance(problem, UnexpectedToken):
         return "this is not a selector"
     expected = problem.accepts or problem.expected

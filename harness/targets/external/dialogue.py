@@ -128,8 +128,8 @@ class Dialogue:
 
     def _endless(self, asks: str) -> SetUpFailed:
         return SetUpFailed(
-            f"{self._where} sent {len(self._received):,} bytes without a whole answer to"
-            f" {self._question}, {self._received[:40]!r} first; {asks}"
+            f"{self._where} sent {len(self._received):,} bytes without a complete answer"
+            f" to {self._question}, {self._received[:40]!r} first; {asks}"
         )
 
     def _in_another_protocol(self) -> str:

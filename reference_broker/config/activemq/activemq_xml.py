@@ -207,7 +207,7 @@ class _Reader:
                 )
             else:
                 raise self._where(child).bad(
-                    "is not read by this broker", "remove it, and what refers to it"
+                    "is not read by this broker", "remove it and everything that refers to it"
                 )
         if broker is None:
             raise self._where(root).bad(

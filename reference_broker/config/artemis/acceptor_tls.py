@@ -106,7 +106,7 @@ def _store_type(
     Artemis assumes JKS if no type is given."""
     kind = str(values.get(name, "JKS"))
     if kind not in allowed:
-        given = kind if name in values else f"{kind}, which is meant where none is given,"
+        given = kind if name in values else f"{kind}, the default,"
         raise places[name].bad(
             f"{given} cannot be read here", f"{_CONVERT} and write {name}={allowed[0]}"
         )

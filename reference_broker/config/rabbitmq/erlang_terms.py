@@ -153,13 +153,13 @@ def _wrong(problem: UnexpectedInput, text: str) -> tuple[str, str]:
         )
         came = "the file ends here" if ends else f"{str(problem.token)[:40]} does not belong here"
         if _NAMES["$END"] in acceptable:
-            return came, "a file has one term and nothing behind its full stop"
+            return came, "a file has one term and nothing after its full stop"
         return came, f"write {' or '.join(acceptable)}"
     place = problem.pos_in_stream or 0
     match = _WORD.match(text, place)
     word = match[0][:40] if match else text[place : place + 1]
     if word in ("'", '"'):
-        return f"{word} begins a text that does not end", f"close it with {word}"
+        return f"{word} begins a string that does not end", f"close it with {word}"
     if word[:1].isupper() or word[:1] == "_":
         return f"{word} is a variable", f"write '{word}' for the atom, or \"{word}\" for the string"
     if word == "#":

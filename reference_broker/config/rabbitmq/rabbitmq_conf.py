@@ -101,7 +101,7 @@ def read_with_notes(path: Path) -> _Reading:
         elif key in _PARTS:
             _listen_at(reading, *_PARTS[key], value, where)
         elif key.startswith(_NO_EFFECT):
-            reading.notes.append(Note(where, "what it configures does not exist here"))
+            reading.notes.append(Note(where, "it configures something that does not exist here"))
         else:
             hint = nearest(key, [*_OF_ACCEPTORS, *_LIMITS, *_PARTS, "default_user", "default_pass"])
             raise where.bad("is unknown here", hint or "leave it out")

@@ -187,7 +187,7 @@ class ProducerFlow:
             what = (
                 f"its limit of {own.limit} bytes"
                 if own.percent >= 100
-                else "the limit of all of the broker"
+                else "the limit of the whole broker"
             )
             return f"no space at {account.name}: memory has reached {what}"
         if self.store_is_short(account, sending.persistent):

@@ -72,7 +72,7 @@ def check(queue: str, arguments: Mapping[str, Any]) -> None:
         if name in _ABSENT:
             problem = "is not implemented here"
         if name == DLX_KEY and DLX not in arguments:
-            problem = f"means nothing without {DLX}"
+            problem = f"has no meaning without {DLX}"
         if problem is not None:
             raise Refusal(
                 PRECONDITION_FAILED,

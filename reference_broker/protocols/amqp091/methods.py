@@ -150,7 +150,7 @@ def content_header(payload: bytes, class_id: int) -> tuple[int, bytes]:
     theirs, weight, size, _ = _CONTENT.unpack_from(payload)
     if theirs != class_id or weight:
         detail = (
-            f"a content header of class {class_id} and weight 0 is due, not of class {theirs} and"
+            f"expected a content header of class {class_id} and weight 0, got class {theirs} and"
             f" weight {weight}"
         )
         raise Refusal(UNEXPECTED_FRAME, detail)

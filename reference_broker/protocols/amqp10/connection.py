@@ -385,7 +385,7 @@ class AmqpConnection:
             raise Refusal(refusal.OPEN_ON_CHANNEL, f"got open on channel {channel} instead of 0")
         if opened.max_frame_size < MIN_MAX_FRAME_SIZE:
             detail = (
-                f"max-frame-size is {opened.max_frame_size}, and every peer must take"
+                f"max-frame-size is {opened.max_frame_size}, but every peer must accept"
                 f" {MIN_MAX_FRAME_SIZE} bytes"
             )
             raise Refusal(refusal.MAX_FRAME_SIZE_TOO_SMALL, detail)
@@ -394,7 +394,7 @@ class AmqpConnection:
         self._peer_channel_max = opened.channel_max
         idle_ms = opened.idle_time_out or 0
         if 0 < idle_ms < LEAST_IDLE_MS:
-            detail = f"an idle-time-out of {idle_ms} ms cannot be kept; {LEAST_IDLE_MS} ms can"
+            detail = f"an idle-time-out of {idle_ms} ms is too short; {LEAST_IDLE_MS} ms works"
             raise Refusal(refusal.IDLE_TOO_SHORT, detail)
         self._send_open()
         self._state = State.OPENED

@@ -387,7 +387,7 @@ class IncomingLink(Link):
     def _take(self, message: AmqpMessage, send: Any) -> Any:
         try:
             if not self.publish(message, send):
-                what = f"a queue of {message.route.address} has as much as it may"
+                what = f"a queue of {message.route.address} has reached its limit"
                 return self._not_taken(conditions.RESOURCE_LIMIT_EXCEEDED, what)
         except NoRoute as problem:
             return self._not_taken(conditions.NOT_FOUND, str(problem))

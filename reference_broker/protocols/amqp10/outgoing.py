@@ -142,7 +142,7 @@ class OutgoingLink(Link):
         self._selector = selector_of(source.filter)
         if source.distribution_mode not in (None, MOVE, COPY):
             detail = (
-                "this broker knows the distribution modes move and copy, not"
+                "this broker supports the distribution modes move and copy, not"
                 f" {refusal.shown(source.distribution_mode)}"
             )
             raise Refusal(refusal.NOT_SUPPORTED, detail)
@@ -249,7 +249,7 @@ class OutgoingLink(Link):
             entry.deliveries -= 1
             self.queue.unsettled += 1
             self.queue.settle([entry], Outcome.RELEASED)
-        detail = f"a message of {size} bytes is due, and the link takes {self._largest}"
+        detail = f"a message of {size} bytes is next, but the link accepts {self._largest}"
         self.session.break_link(self, Refusal(refusal.TOO_LARGE, detail))
 
     # --- flow -------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class OutgoingLink(Link):
         ):
             detail = (
                 f"delivery-count {flow.delivery_count} is ahead of ours, {credit.count}, and only"
-                " we count"
+                " the sender advances it"
             )
             raise Refusal(refusal.COUNT_FROM_THE_FUTURE, detail)
         self._drain_due = flow.drain

@@ -64,7 +64,7 @@ class SaslServer:
             return Outcome(OK, "anonymous", "anonymous")
         if mechanism == EXTERNAL:
             if self._external is None:
-                return Outcome(AUTH, "", "EXTERNAL: the transport does not know who the peer is")
+                return Outcome(AUTH, "", "EXTERNAL: the transport has not identified the peer")
             asked = (initial or b"").decode("utf-8", "replace")
             if asked not in ("", self._external):
                 return Outcome(
@@ -83,7 +83,7 @@ class SaslServer:
         except UnicodeDecodeError:
             return Outcome(AUTH, "", "PLAIN: the response is not UTF-8")
         if not name or acting not in ("", name):
-            return Outcome(AUTH, "", "PLAIN: no name, or one that wants to act for another")
+            return Outcome(AUTH, "", "PLAIN: no name, or another authorization identity")
         if self._security and not admitted(self._users, name, parts[2]):
-            return Outcome(AUTH, "", "PLAIN: name and password are not such a pair")
+            return Outcome(AUTH, "", "PLAIN: the name or password is wrong")
         return Outcome(OK, name, "name and password")

@@ -134,7 +134,7 @@ def submit(
     try:
         if transaction is None:
             if not router.publish(message):
-                detail = f"a queue of {shown(address)} has as much as it may, and refuses more"
+                detail = f"a queue of {shown(address)} has reached its limit and refuses more"
                 raise Refusal(refusal.ADDRESS_FULL, session.version, detail)
         else:
             router.get_or_create(envelope.address, envelope.routing)
@@ -459,7 +459,7 @@ def begin(session: Session, frame: Frame) -> After:
     if name is None:
         raise Refusal(refusal.BEGIN_BAD, session.version, "BEGIN needs a transaction header")
     if name in session.transactions:
-        detail = f"transaction {shown(name)} has begun and not ended on this connection"
+        detail = f"transaction {shown(name)} is already open on this connection"
         raise Refusal(refusal.BEGIN_AGAIN, session.version, detail)
     quotas = session.shared.settings.quotas
     excess = quotas.exceeded("transactions", len(session.transactions))

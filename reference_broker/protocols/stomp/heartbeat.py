@@ -104,8 +104,8 @@ class HeartBeatNegotiator:
         digits = text.lstrip("0") or text[:1]
         if not (digits.isascii() and digits.isdigit()):
             detail = (
-                f"{shown(text)} in heart-beat {shown(header)} is not a whole number of milliseconds"
-                " from 0 up"
+                f"{shown(text)} in heart-beat {shown(header)} is not a whole number of"
+                " milliseconds, 0 or more"
             )
             raise Refusal(BAD_HEART_BEAT, version, detail)
         if len(digits) > 19 or int(digits) > LONG_MAX:

@@ -33,5 +33,5 @@ def check_login(
         return
     same = admitted(settings.users, login or "", (passcode or "").encode())
     if login is None or passcode is None or not same:
-        detail = "this broker requires a login and passcode; those given are missing or wrong"
+        detail = "this broker requires a login and passcode; they are missing or wrong"
         raise Refusal(refusal.BAD_LOGIN, version, detail)

@@ -55,8 +55,7 @@ class _LimitedDecoder(FrameDecoder):
         length = super().parse_extended_payload_length(opcode, payload_len)
         if length is not None and length > self._most:
             reason = (
-                f"a frame may have a payload of {self._most} bytes, and one of {length} was"
-                " announced"
+                f"a frame announced a payload of {length} bytes; at most {self._most} are allowed"
             )
             raise ParseFailed(reason, CloseReason.MESSAGE_TOO_BIG)
         return length

@@ -177,7 +177,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_traffic(tmp_path: Path) -> N
         application.recv(4096)
         proxy.says("the client is silent for")
         application.sendall(b"SEND\ndestination:q\n\n" + bytes(range(1, 256)) * 1000 + b"\0")
-        proxy.says("the recording ended (File too large); the application's traffic goes on")
+        proxy.says("the recording ended (File too large); the application's traffic continues")
         broker.sendall(b"\n\n\n")
         assert application.recv(3, socket.MSG_WAITALL) == b"\n\n\n"
         code, told = proxy.end()

@@ -128,7 +128,7 @@ def test_a_broker_of_a_user_has_advice_where_a_shipped_one_names_another_target(
 def test_capabilities_of_a_protocol_that_is_not_offered_share_its_reason() -> None:
     absent = target_file.load("proton-c").identity.absent
     assert absent["heart-beat"] == absent["stomp"]
-    assert absent["stomp"] == "not offered: the library speaks AMQP 1.0 alone"
+    assert absent["stomp"] == "not offered: the library speaks only AMQP 1.0"
 
 
 def test_a_profile_with_an_unknown_name_is_refused(tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ def begun(target: str, folder: Path) -> str:
         ("silent", "did not answer CONNECT within 3 s"),
         ("never_reading", "did not answer CONNECT within 3 s"),
         ("half_open", "closed the connection without an answer to CONNECT"),
-        ("one_byte_per_second", "bytes without a whole answer to CONNECT"),
-        ("floods_before_login", "bytes without a whole answer to CONNECT"),
+        ("one_byte_per_second", "bytes without a complete answer to CONNECT"),
+        ("floods_before_login", "bytes without a complete answer to CONNECT"),
         ("spinning", "does not speak STOMP"),
         ("silent_after_login", "is silent: 3 of 3 plain messages failed, the last one over STOMP:"),
         ("floods_after_login", "the target sent more than 1,000 frames on connection 1"),
@@ -117,7 +117,7 @@ def test_a_target_that_misbehaves_from_the_beginning(
     [
         ("silent_after_login", "is silent: 3 of 3 plain messages failed, the last one over STOMP:"),
         ("floods_after_login", "floods its clients: 3 of 3 plain messages failed"),
-        ("floods_before_login", "bytes without a whole answer to CONNECT"),
+        ("floods_before_login", "bytes without a complete answer to CONNECT"),
         ("floods_with_messages", "answered CONNECT with MESSAGE"),
         ("spinning", "does not speak STOMP"),
         ("half_open", "closed the connection without an answer to CONNECT"),
@@ -219,7 +219,7 @@ def test_a_broker_that_dies_of_one_case(
         assert dead
     else:
         assert (
-            f"under way, the last frame first: {'amqp10' if protocol == 'amqp' else protocol}"
+            f"running cases, the latest frame first: {'amqp10' if protocol == 'amqp' else protocol}"
             in line
         )
         assert not dead

@@ -44,23 +44,23 @@ def test_cases_in_virtual_time_and_against_an_address_may_be_spread(target: str)
     [
         (
             {"brokerproof_record": "run"},
-            "--brokerproof-record: a run folder is written by one process",
+            "--brokerproof-record: only one process can write a run folder",
         ),
         (
             {"brokerproof_cases_in_parallel": 2},
-            "--brokerproof-cases-in-parallel: each of its processes would begin all cases",
+            "--brokerproof-cases-in-parallel: each process would run all cases",
         ),
         (
             {"brokerproof_target": "reference-real"},
-            "--brokerproof-target reference-real: each of its processes would start one",
+            "--brokerproof-target reference-real: each process would start a broker",
         ),
         (
             {"brokerproof_target": "alarms.target.toml"},
-            r"--brokerproof-target alarms\.target\.toml: an alarm holds back the cases of other",
+            r"--brokerproof-target alarms\.target\.toml: an alarm blocks the cases of other",
         ),
         (
             {"brokerproof_allow_harm": True},
-            "--brokerproof-allow-harm: a harmed broker fails the cases of other processes",
+            "--brokerproof-allow-harm: a broker harmed in one process fails cases in others",
         ),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_broker_with_tls_that_runs_already_is_a_target(folder: Path) -> None:
         bench = Bench(target, ("X",), label="x")
         peer = bench.stomp()
         assert peer.channel.security.startswith("TLSv1.3")
-        assert bench.example_record.wire.unkept == "a connection was over TLS"
+        assert bench.example_record.wire.unkept == "a connection used TLS"
         bench.close()
         target.stop()
         insecure = target_file.load(f"{url}?insecure=true")

@@ -545,4 +545,4 @@ def test_the_same_problem_of_the_loop_is_reported_once(capsys: pytest.CaptureFix
     complain(loop, context)  # type: ignore[arg-type]
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
-    assert "999 times more" in lines[1]
+    assert "999 more times" in lines[1]

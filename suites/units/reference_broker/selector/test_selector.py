@@ -90,9 +90,9 @@ def test_what_is_not_selected(text: str) -> None:
         ("color =", 8, "found the end, expected a value"),
         ("color == 'x'", 8, "found '=', expected a value"),
         ("color 'x'", 7, "expected AND, OR, an operator or the end"),
-        ("a.b = 1", 2, "'.b = 1' begins nothing"),
+        ("a.b = 1", 2, "'.b = 1' cannot begin any"),
         ("(a = 1", 7, "found the end, expected )"),
-        ("a = 'x", 5, "begins nothing"),
+        ("a = 'x", 5, "cannot begin any"),
         ("a IN ('x' 'y')", 11, "expected ) or ,"),
         ("a IN (1)", 7, "expected a string in quotes"),
         ("hyphenated_props:a IN ()", 24, "expected a string in quotes"),
@@ -112,7 +112,7 @@ def test_what_is_not_selected(text: str) -> None:
         ("XQUERY 'x'", 1, "XQUERY is not supported"),
         ("a AND AND b", 7, "expected a value"),
         ("IN = 1", 1, "expected a value"),
-        ("a = 1;", 6, "';' begins nothing"),
+        ("a = 1;", 6, "';' cannot begin any"),
     ],
 )
 def test_a_mistake_is_shown_in_its_place(text: str, at: int, sentence: str) -> None:

@@ -54,7 +54,7 @@ def test_jars_are_put_together_once(tmp_path: Path) -> None:
             "echo '[ERROR] no such release'; exit 1",
             "A: cannot be downloaded .mvn said: no such release",
         ),
-        ("true", "A: cannot be downloaded .mvn brought no jar"),
+        ("true", "A: cannot be downloaded .mvn downloaded no jar"),
     ],
 )
 def test_jars_that_cannot_be_had_are_one_sentence(
