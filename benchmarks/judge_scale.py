@@ -59,7 +59,9 @@ def main() -> None:
         return
     engines = asked.engines.split(",")
     if unknown := set(engines) - ENGINES.keys():
-        parser.error(f"--engines: no engine {unknown.pop()!r}; there are {', '.join(ENGINES)}")
+        parser.error(
+            f"--engines: no engine {unknown.pop()!r}; the engines are {', '.join(ENGINES)}"
+        )
     if asked.keep and asked.scratch is None:
         parser.error("--keep needs --scratch, a folder that stays")
     sizes = [int(float(part)) for part in asked.sizes.split(",")]

@@ -87,7 +87,7 @@ def load(name: str, folder: Path | None = None) -> Profile:
     known = names(folder)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"the profiles are {', '.join(known)}"
         raise UnknownProfile(f"there is no profile {name!r}; {hint}")
     return _read(_folder(folder) / f"{name}.toml")
 

@@ -282,7 +282,7 @@ def _documents(catalogue: Catalogue, source: str) -> list[Document]:
     names = ", ".join(f"{document.name} ({document.source})" for document in catalogue.documents)
     groups = sorted({document.group for document in catalogue.documents if document.group})
     names += "".join(f", and {group} for all of its documents" for group in groups)
-    raise UnknownSource(f"no document is called {source!r}; {hint or f'there are {names}'}")
+    raise UnknownSource(f"no document is called {source!r}; {hint or f'the documents are {names}'}")
 
 
 def _spelled(catalogue: Catalogue, requirement: str) -> str:

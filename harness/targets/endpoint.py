@@ -85,11 +85,7 @@ def read(
     for name in given:
         if name not in known:
             only_tls = " without TLS" if name in _OPTIONS else ""
-            there = (
-                f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
-                if known
-                else "there are none"
-            )
+            there = f"the known options are {', '.join(known)}" if known else "omit it"
             raise BadEndpoint(f"unknown option {name!r}{only_tls}; {there}")
     tls = _tls(given, folder) if secure else None
     rest = {name: value for name, value in given.items() if name in options}

@@ -103,7 +103,7 @@ def _chosen(bugs: Sequence[str]) -> list[Pair]:
         raise errors.Ours(str(problem)) from None
     if strange := [bug for bug in bugs if not any(bug in pair.bug for pair in every)]:
         raise errors.Usage(
-            f"--bug {strange[0]!r} is unknown; there are {', '.join(pair.bug for pair in every)}"
+            f"--bug {strange[0]!r} is unknown; the bugs are {', '.join(pair.bug for pair in every)}"
         )
     return [pair for pair in every if not bugs or any(bug in pair.bug for bug in bugs)]
 
