@@ -246,7 +246,7 @@ def test_what_is_no_run_has_nothing_to_recover(tmp_path: Path) -> None:
         (
             4096,
             errors.SetUp,
-            "no space is left on its disk; make room, and brokerproof run --resume",
+            "its disk is full; make room, then continue: brokerproof run --resume",
         ),
     ],
 )
