@@ -288,7 +288,7 @@ def _stomp_py_frame(line: Line, version: str) -> str:
         or not isinstance(frames[0], codec.Frame)
         or frames[0].command not in _CLIENT
     ):
-        raise Inexpressible("one of the writes is not exactly one well-formed frame")
+        raise Inexpressible("one write is not a single well-formed frame")
     frame = frames[0]
     if codec.encode(frame.command, frame.headers, frame.body, version=version) != data:
         raise Inexpressible(

@@ -302,7 +302,7 @@ def _simple(letter: bytes, payload: bytes, at: int) -> tuple[Operation, int]:
             return UnitDone(*_UNIT.unpack_from(payload, at)[1:]), _UNIT.size
         case b"L":
             return Length(*_LENGTH_OF.unpack_from(payload, at)[1:]), _LENGTH_OF.size
-    raise BadOperation(f"no operation has the letter {letter!r}")
+    raise BadOperation(f"unknown operation {letter!r}")
 
 
 def _queue(payload: bytes, at: int) -> tuple[QueueMade, int]:

@@ -281,7 +281,7 @@ def _symbolic(read: Reader, kind: str) -> Reader:
     def checked(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         value, at = read(data, at, depth)
         if not isinstance(value, dict) or any(type(key) is not Symbol for key in value):
-            raise DecodeError(f"the keys of {kind} are symbols")
+            raise DecodeError(f"the keys of {kind} must be symbols")
         return value, at
 
     return checked

@@ -137,7 +137,7 @@ _LONG = struct.Struct(">I")
 
 def _boolean(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     if data[at] > 1:
-        raise DecodeError(f"a boolean is 0 or 1, not {data[at]}")
+        raise DecodeError(f"a boolean must be 0 or 1, not {data[at]}")
     return data[at] == 1, at + 1
 
 
@@ -205,7 +205,7 @@ def _map(width: int) -> Reader:
     def read(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         count, at, end = _opened(data, at, width, depth)
         if count % 2:
-            raise DecodeError(f"a map has keys and values, but {count} is odd")
+            raise DecodeError(f"a map needs an even number of elements, not {count}")
         items = _items(data, at, end, count, depth - 1)
         return _mapping(items[::2], items[1::2]), end
 

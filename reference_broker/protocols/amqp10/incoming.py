@@ -270,7 +270,7 @@ class IncomingLink(Link):
         if len(tag) > LONGEST_TAG:
             raise Refusal(
                 refusal.TAG_TOO_LONG,
-                f"a delivery-tag of {len(tag)} bytes; {LONGEST_TAG} are allowed",
+                f"the delivery-tag has {len(tag)} bytes; at most {LONGEST_TAG} are allowed",
             )
         if transfer.message_format is None:
             raise Refusal(

@@ -215,7 +215,7 @@ def _map(data: bytes, at: int) -> dict[Any, Any]:
     if not isinstance(annotations, dict) or not all(
         isinstance(key, Symbol | Ulong) for key in annotations
     ):
-        raise BadMessage("annotations are a map with symbols as keys")
+        raise BadMessage("annotations must be a map with symbols as keys")
     return annotations
 
 

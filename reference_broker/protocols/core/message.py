@@ -138,7 +138,7 @@ def _properties(fields: Fields) -> dict[str, Any]:
         return {}
     count = fields.int32()
     if not 0 <= count <= fields.left:
-        raise Malformed(f"a message has {count} properties in {fields.left} bytes")
+        raise Malformed(f"a message states {count} properties, with {fields.left} bytes left")
     return {fields.text(): _value(fields) for _ in range(count)}
 
 

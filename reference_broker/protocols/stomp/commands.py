@@ -208,7 +208,7 @@ def _where(
     kind = head.first.get(type_header)
     if kind is not None:
         if kind not in RoutingType.__members__:
-            detail = f"{type_header} is ANYCAST or MULTICAST, in capitals, not {shown(kind)}"
+            detail = f"{type_header} must be ANYCAST or MULTICAST, in capitals, not {shown(kind)}"
             raise Refusal(refusal.BAD_ROUTING_TYPE, session.version, detail)
         routing = RoutingType[kind]
     if len(prefix) == len(destination):
@@ -317,7 +317,9 @@ def _ack_mode(text: str | None, version: Version) -> AckMode:
     mode = AckMode.AUTO if text is None else _MODES.get(text)
     if mode is None or (mode is AckMode.CLIENT_INDIVIDUAL and version is Version.V1_0):
         valid = "auto or client" if version is Version.V1_0 else "auto, client or client-individual"
-        raise Refusal(refusal.BAD_ACK_MODE, version, f"ack is {valid}, not {shown(text or '')}")
+        raise Refusal(
+            refusal.BAD_ACK_MODE, version, f"ack must be {valid}, not {shown(text or '')}"
+        )
     return mode
 
 

@@ -62,7 +62,7 @@ class Upgrade:
             headers = _Headers(request)
             self._check(request, headers)
             if not isinstance(self._http.next_event(), h11.EndOfMessage):
-                raise _bad("a request that opens a WebSocket has no body")
+                raise _bad("a request that opens a WebSocket must have no body")
             return self._accept(headers)
         except h11.RemoteProtocolError as problem:
             return self._refuse(_bad(str(problem), HTTPStatus(problem.error_status_hint)))
@@ -76,7 +76,7 @@ class Upgrade:
     def _check(self, request: h11.Request, headers: "_Headers") -> None:
         if request.method != b"GET":
             raise _bad(
-                "only GET opens a WebSocket", HTTPStatus.METHOD_NOT_ALLOWED, ("Allow", "GET")
+                "only GET can open a WebSocket", HTTPStatus.METHOD_NOT_ALLOWED, ("Allow", "GET")
             )
         if request.http_version < b"1.1":
             raise _bad("HTTP/1.1 or higher is needed")

@@ -31,7 +31,9 @@ def test_an_unknown_name_is_answered_with_a_near_one_or_all() -> None:
         profiles.UnknownProfile, match=r"there is no profile 'artemsi'; did you mean 'artemis'\?"
     ):
         profiles.load("artemsi")
-    listed = "the profiles are activemq, amqp091-client, amqp10-client, any, artemis, proton, rabbit"
+    listed = (
+        "the profiles are activemq, amqp091-client, amqp10-client, any, artemis, proton, rabbit"
+    )
     with pytest.raises(profiles.UnknownProfile, match=listed):
         profiles.load("qqq")
     with pytest.raises(profiles.UnknownProfile):

@@ -214,7 +214,10 @@ def test_the_raw_script_decides_against_a_real_broker(kept: Path) -> None:
             lambda lines: [lines[0].replace('"version": 1', '"version": 9'), *lines[1:]],
             "version is 9",
         ),
-        (lambda lines: lines[:-1], "the first should be a conversation and the last an expectation"),
+        (
+            lambda lines: lines[:-1],
+            "the first should be a conversation and the last an expectation",
+        ),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_sentence(

@@ -91,7 +91,7 @@ def test_a_field_with_several_values() -> None:
         (Described(Ulong(0x10), ["c"] * 11), "open has at most 10 fields, not 11"),
         (Described(Ulong(0x10), {"container-id": "c"}), "open must be a list"),
         (Described(Ulong(0x10), ["c", *[None] * 6, Array(str, ["a"])]), "not an array of symbol"),
-        (Described(Ulong(0x10), ["c", *[None] * 8, {"a": 1}]), "keys of fields are symbols"),
+        (Described(Ulong(0x10), ["c", *[None] * 8, {"a": 1}]), "keys of fields must be symbols"),
         (
             Described(Ulong(0x12), ["n", Uint(0), True, None, None, Described(Ulong(0x29), [])]),
             "is not that of a source",
