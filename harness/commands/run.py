@@ -105,7 +105,7 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
     metavar="COMMAND",
     default="",
     help="A command that restarts a broker killed by a case. The run names the case and continues;"
-    " without a command it can continue only if the broker comes back by itself.",
+    " without a command it can continue only if the broker restarts by itself.",
 )
 @click.option(
     "--baseline",

@@ -207,5 +207,5 @@ def _value(data: bytes, at: int, depth: int) -> tuple[Typed, int]:
                 item, at = _value(data[:end], at, depth + 1)
                 value.append(item)
         case _:
-            raise Malformed(f"table: a value of the unknown type {letter!r}")
+            raise Malformed(f"table: a value has the unknown type {letter!r}")
     return Typed(letter, value), at

@@ -96,8 +96,7 @@ def read(payload: bytes) -> Message:
         name = _section_name(what.descriptor)
         if name is None:
             raise Malformed(
-                f"a message has a section {types.text(what.descriptor)} at byte {at}, which is not"
-                " known"
+                f"a message has an unknown section {types.text(what.descriptor)} at byte {at}"
             )
         if name not in ("header", "delivery-annotations", "message-annotations", "footer"):
             # Store one more than the offset, so that byte 0 is not mistaken for "not yet".

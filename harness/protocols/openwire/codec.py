@@ -271,5 +271,5 @@ def _read(kind: str, cursor: Cursor, version: int, depth: int) -> Any:
     code = cursor.take(1)[0]
     table = BY_CODE.get(code)
     if table is None:
-        raise Malformed(f"a structure of the unknown type {code}")
+        raise Malformed(f"a structure has the unknown type {code}")
     return Structure(table.name, _read_fields(table, cursor, version, depth + 1))

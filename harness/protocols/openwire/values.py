@@ -187,7 +187,7 @@ def _typed(cursor: Cursor, depth: int) -> Typed:
     kind = KINDS.get(number)
     match kind:
         case None:
-            raise Malformed(f"a value of the unknown type {number}")
+            raise Malformed(f"a value has the unknown type {number}")
         case "null":
             return Typed(kind, None)
         case "string":

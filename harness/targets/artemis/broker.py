@@ -158,7 +158,7 @@ class ArtemisProcess(JavaBroker):
             login, equals, passcode = (part.strip() for part in line.partition("="))
             if not (login and equals and passcode) or passcode.startswith("ENC("):
                 raise SetUpFailed(
-                    f"{path}, line {number}: should be LOGIN = PASSCODE with a plain passcode"
+                    f"{path}, line {number}: should be LOGIN = PASSCODE with a plain-text passcode"
                 )
             return login, passcode
         raise SetUpFailed(f"{path}: no user; add one as LOGIN = PASSCODE")

@@ -423,7 +423,7 @@ class Client:
         id = received.producer
         producer = self._producers.get(id) if isinstance(id, ProducerId) else None
         if producer is None:
-            raise Refusal(FAILED, f"a message of an unknown producer: {id}")
+            raise Refusal(FAILED, f"a message from an unknown producer: {id}")
         place = received.destination = received.destination or producer.destination
         if place is None or received.id is None:
             raise Refusal(BAD_DESTINATION, "a message needs an id and a destination")

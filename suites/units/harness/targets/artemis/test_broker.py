@@ -140,7 +140,7 @@ def test_files_beside_the_configuration_come_before_ours(installed: Path, tmp_pa
     [
         ("ann\n", r"properties, line 1: should be LOGIN"),
         ("# none\n", "no user; add one"),
-        ("a = ENC(x)\n", "plain passcode"),
+        ("a = ENC(x)\n", "plain-text passcode"),
     ],
 )
 def test_a_users_file_that_cannot_be_used_is_refused(
