@@ -382,8 +382,9 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
                 judged_on.setdefault(capability.name, configured_on)
     addresses = values.get("full_addresses")
     if addresses is None:
-        config = _beside(path, values["config"]).read_text("utf-8") if "config" in values else ""
-        addresses = full_addresses.SHIPPED.named_in(config)
+        config = path.parent / values.get("config", "")  # a missing file is its maker's to refuse
+        text = config.read_text("utf-8") if config.is_file() else ""
+        addresses = full_addresses.SHIPPED.named_in(text)
     return Identity(
         name=name,
         kind=kind,
