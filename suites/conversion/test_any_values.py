@@ -297,6 +297,6 @@ def test_no_property_takes_the_place_of_the_servers_headers(target: Bench, versi
         return
     for rule, (name, places) in zip(SET_BY_SERVER, wrong.items(), strict=True):
         if version in rule:
-            detail = f"messages whose property replaced the header {name} (of {judged})"
+            detail = f"of {judged} messages, those whose property replaced the header {name}"
             words = ", ".join(places) or "none"
             target.record_finding(rule[version], not places, f"{detail}: {words}")
