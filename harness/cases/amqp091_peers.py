@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from brokerproof.harness.cases.connections import Connections
-from brokerproof.harness.protocols.conversation import Requirements
+from brokerproof.harness.protocols.conversation import ControlFailed, Requirements, Symptom
 from brokerproof.harness.targets.endpoint import MANAGEMENT
 from brokerproof.harness.targets.target import host_of_amqp091
 
@@ -62,6 +62,10 @@ class Amqp091Peers(Connections):
         from brokerproof.harness.clients.pika_client import PikaPeer
 
         identity = self.target.identity
+        mechanism = identity.profile.parameters.get("amqp091_sasl", "PLAIN")
+        if mechanism != "PLAIN":
+            words = f"pika logs in with PLAIN, and the broker offers {mechanism}"
+            raise ControlFailed(words, Symptom.ABSENT)
         peer = PikaPeer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
         self._connect(peer)
         options.setdefault("virtual_host", host_of_amqp091(identity.profile.parameters))

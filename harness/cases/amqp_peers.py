@@ -10,6 +10,7 @@ from brokerproof.harness.cases.connections import Connections
 from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.model import extras
 from brokerproof.harness.protocols.conversation import ControlFailed, Requirements, Symptom
+from brokerproof.harness.targets.target import sasl_of
 from brokerproof.harness.worlds.tls import Certificate
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ class AmqpPeers(Connections):
             acceptor or self.target.identity.default_amqp_acceptor,
             self._container(),
         )
+        identity = self.target.identity
         peer.require = self.require_capability
-        # In cases about heartbeats, the case itself decides when a client is silent.
+        peer.mechanism = sasl_of(identity.profile.parameters, identity.login)
+        # Cases about heartbeats control themselves when a client is silent.
         peer.keeps_alive = Area.HEARTBEAT not in map(area_of, self.cited)
         self._connect(peer, certificate, plain)
         return peer
@@ -85,6 +88,7 @@ class AmqpPeers(Connections):
         known = {
             "login": identity.login,
             "passcode": identity.passcode,
+            "mechanism": sasl_of(identity.profile.parameters, identity.login),
             "container": self._container(),
         }
         peer.connect(proves=proves, **{**known, **options})
@@ -111,5 +115,10 @@ class AmqpPeers(Connections):
         identity = self.target.identity
         self.example_record.wire.unkept = "Proton uses its own sockets"
         peer = kind(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
-        peer.connect(**{"login": identity.login, "passcode": identity.passcode, **options})
+        known = {
+            "login": identity.login,
+            "passcode": identity.passcode,
+            "mechanism": sasl_of(identity.profile.parameters, identity.login),
+        }
+        peer.connect(**{**known, **options})
         return peer

@@ -16,6 +16,7 @@ import proton
 from brokerproof.harness.clients.proton_events import Arrived, ProtonEvent, event_named
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
+from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, AmqpTraceRecorder
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
@@ -240,6 +241,7 @@ class ProtonPeer(Conversation[ProtonEvent]):
         *,
         login: str | None = None,
         passcode: str | None = None,
+        mechanism: str,
         idle_timeout: Duration = 0,
         max_frame_size: int | None = None,
         channel_max: int | None = None,
@@ -248,10 +250,11 @@ class ProtonPeer(Conversation[ProtonEvent]):
     ) -> None:
         """Log in (SASL), open, and wait for the broker's open. Proton enforces ``idle_timeout`` and
         announces half that time."""
-        sasl = self.transport.sasl()
-        sasl.allow_insecure_mechs = True
-        sasl.allowed_mechs("ANONYMOUS" if login is None else "PLAIN")
-        if login is not None:
+        if mechanism != codec.NO_SASL:
+            sasl = self.transport.sasl()
+            sasl.allow_insecure_mechs = True
+            sasl.allowed_mechs(mechanism)
+        if mechanism == "PLAIN":  # Proton begins with SASL if there is a user
             self.connection.user, self.connection.password = login, passcode or ""
         self.connection.container = container or f"brokerproof-{self.conn}"
         if idle_timeout:

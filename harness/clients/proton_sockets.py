@@ -17,6 +17,7 @@ from brokerproof.harness.clients.proton_engine import has_tls
 from brokerproof.harness.clients.proton_events import Arrived, ProtonEvent
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.trace_recorder import PROTOCOL, AmqpTraceRecorder
 from brokerproof.harness.protocols.conversation import (
     PATIENCE,
@@ -41,7 +42,6 @@ Tell = Callable[[str, Any], None]
 # 0.1 s of processor time. Our Containers share two; a connection with TLS gets another.
 _reactor.SSLConfig = functools.cache(_reactor.SSLConfig)  # type: ignore[misc, assignment]
 _JOIN_S = 5.0
-_MECHANISMS = {True: "PLAIN", False: "ANONYMOUS"}
 
 
 class _ObservedIO(IOHandler):
@@ -107,11 +107,10 @@ def _endpoint(world: Any, acceptor: str) -> tuple[str, int]:
         raise ControlFailed(str(problem)) from None
 
 
-def _credentials(login: str | None, passcode: str | None) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "allowed_mechs": _MECHANISMS[login is not None],
-        "allow_insecure_mechs": True,
-    }
+def _credentials(login: str | None, passcode: str | None, mechanism: str) -> dict[str, Any]:
+    if mechanism == codec.NO_SASL:
+        return {"sasl_enabled": False}
+    options: dict[str, Any] = {"allowed_mechs": mechanism, "allow_insecure_mechs": True}
     if login is not None:
         options |= {"user": login, "password": passcode or ""}
     return options
@@ -206,6 +205,7 @@ class BlockingPeer:
         *,
         login: str | None = None,
         passcode: str | None = None,
+        mechanism: str,
         heartbeat: Duration = 0,
         timeout: Duration = PATIENCE,
         certificate: Certificate | None = None,
@@ -223,7 +223,7 @@ class BlockingPeer:
                 remote=remote,
             )
         )
-        options = _credentials(login, passcode) | (
+        options = _credentials(login, passcode, mechanism) | (
             {"heartbeat": heartbeat / NS_PER_S} if heartbeat else {}
         )
         scheme, options, tell = _secured(
@@ -404,6 +404,7 @@ class ContainerPeer(Conversation[ProtonEvent]):
         *,
         login: str | None = None,
         passcode: str | None = None,
+        mechanism: str,
         heartbeat: Duration = 0,
         certificate: Certificate | None = None,
         proves: Requirements | None = None,
@@ -411,7 +412,7 @@ class ContainerPeer(Conversation[ProtonEvent]):
         """Start the thread, connect, and wait until the connection is open."""
         host, port = _endpoint(self.world, self.acceptor)
         assert isinstance(self.world, RealWorld)
-        options = _credentials(login, passcode) | (
+        options = _credentials(login, passcode, mechanism) | (
             {"heartbeat": heartbeat / NS_PER_S} if heartbeat else {}
         )
         self.judge.record(

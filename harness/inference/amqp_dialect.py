@@ -79,7 +79,10 @@ def infer_amqp(target: Target, seed: int) -> Dialect:
 
 def _logs_in(dialect: Dialect, bench: Bench) -> bool:
     """Log in, and record the broker's idle-time-out if cases can wait that long."""
-    opened = bench.amqp().opened
+    peer = bench.amqp()
+    opened = peer.opened
+    if peer.mechanism == codec.NO_SASL:
+        dialect.sentences.append("AMQP 1.0: has no SASL layer, so nobody logs in")
     announced = 0 if opened is None else opened.get("idle-time-out", 0)
     if isinstance(announced, int) and 0 < announced <= SHORT_IDLE_MS:
         dialect.offered.add("amqp-idle-timeout")

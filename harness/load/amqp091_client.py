@@ -123,16 +123,15 @@ class Amqp091LoadConnection(ClientConnection):
             )
         self.write(b"".join(frames), now)
 
-    def _started(self, now: Instant) -> None:
+    def _started(self, offered: bytes, now: Instant) -> None:
         plan = self.host.plan
         fields = {
             "client-properties": {"product": "brokerproof", "capabilities": _CAPABILITIES},
-            "mechanism": "PLAIN",
-            "locale": "en_US",
+            **codec.start_ok(offered, plan.login, plan.passcode),
         }
-        response = f"\0{plan.login or 'guest'}\0{plan.passcode or 'guest'}".encode()
-        shown = _method("connection.start-ok", 0, **fields, response=b"***")
-        self._say([_method("connection.start-ok", 0, **fields, response=response)], now, [shown])
+        frames = [_method("connection.start-ok", 0, **fields)]
+        shown = _method("connection.start-ok", 0, **{**fields, "response": b"***"})
+        self._say(frames, now, [shown])
 
     def _tuned(self, tune: codec.Frame, now: Instant) -> None:
         fields = dict(tune.fields)
@@ -351,7 +350,7 @@ class Amqp091LoadConnection(ClientConnection):
             return
         match frame.name:
             case "connection.start":
-                self._started(now)
+                self._started(frame.fields["mechanisms"], now)
             case "connection.tune":
                 self._tuned(frame, now)
             case "connection.open-ok":

@@ -40,8 +40,12 @@ class AmqpLoadConnection(ClientConnection):
         self._awaited: dict[int, tuple[ProducerState, Instant]] = {}
         self._unfinished: dict[int, int] = {}
         """The incomplete deliveries by the broker's handle."""
-        mechanism = "PLAIN" if plan.login else "ANONYMOUS"
-        response = f"\0{plan.login}\0{plan.passcode}".encode() if plan.login else b"brokerproof"
+        now, mechanism = self.host.world.now(), plan.sasl
+        if mechanism == codec.NO_SASL:
+            self._say(self._opening(), now)
+            return
+        is_plain = mechanism == "PLAIN"
+        response = f"\0{plan.login}\0{plan.passcode}".encode() if is_plain else b"brokerproof"
         init = codec.composite("sasl-init", {"mechanism": mechanism, "initial-response": response})
         hidden = codec.composite("sasl-init", {"mechanism": mechanism, "initial-response": b"***"})
         frames = [
@@ -49,7 +53,6 @@ class AmqpLoadConnection(ClientConnection):
             codec.encode_frame(types.encode(init), type=codec.SASL_FRAME),
         ]
         shown = [frames[0], codec.encode_frame(types.encode(hidden), type=codec.SASL_FRAME)]
-        now = self.host.world.now()
         if self.host.tape is not None:
             self.host.tape.frames(
                 self._number, SENT, now, self.conn, shown, [len(frame) for frame in frames]

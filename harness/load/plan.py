@@ -162,6 +162,8 @@ class Plan:
     heart_beat: Duration = 30 * NS_PER_S
     faults: tuple[Fault, ...] = ()
     seed: int = 0
+    sasl: str = "ANONYMOUS"
+    """The mechanism of AMQP 1.0 clients, or ``codec.NO_SASL``."""
 
     def data(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

@@ -9,7 +9,7 @@ from brokerproof.harness.load.plan import KIB, BadPlan, Fault, Headers, Place, P
 from brokerproof.harness.model.enums import RoutingType
 from brokerproof.harness.model.time import NS_PER_S
 from brokerproof.harness.targets.sockets import SocketTarget
-from brokerproof.harness.targets.target import Identity, host_of_amqp091
+from brokerproof.harness.targets.target import Identity, host_of_amqp091, sasl_of
 
 PROTOCOL = "stomp"
 
@@ -78,6 +78,7 @@ def plan(target: SocketTarget, wishes: LoadOptions, label: str) -> Plan:
         confirmed=wishes.confirmed,
         faults=wishes.faults,
         seed=wishes.seed,
+        sasl=sasl_of(identity.profile.parameters, identity.login),
     )
 
 

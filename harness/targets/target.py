@@ -29,6 +29,11 @@ RECONFIGURABLE = "reconfigurable"
 """The capability of a target whose parameters a case may choose."""
 
 
+def sasl_of(parameters: Parameters, login: str | None) -> str:
+    """Return the SASL mechanism with which AMQP 1.0 clients log in, or ``codec.NO_SASL``."""
+    return str(parameters.get("amqp_sasl", "ANONYMOUS" if login is None else "PLAIN"))
+
+
 def host_of_amqp091(parameters: Parameters) -> str:
     """Return the virtual host that AMQP 0-9-1 clients open."""
     return str(parameters.get("amqp091_host", "/"))

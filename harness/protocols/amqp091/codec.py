@@ -96,6 +96,19 @@ def _fields(table: Fields, given: Mapping[str, Any]) -> bytes:
     return data + bytes((bits,)) if count else data
 
 
+def start_ok(offered: bytes, login: str | None, passcode: str | None) -> dict[str, Any]:
+    """Return the fields of a connection.start-ok that logs in (as guest if there is no login) by
+    one of the ``offered`` mechanisms: PLAIN if possible, AMQPLAIN or ANONYMOUS otherwise."""
+    names = offered.decode(errors="replace").split()
+    known = [name for name in ("PLAIN", "AMQPLAIN", "ANONYMOUS") if name in names]
+    mechanism = known[0] if known else "PLAIN"
+    login, passcode = login or "guest", passcode or "guest"
+    response = b"" if mechanism == "ANONYMOUS" else f"\0{login}\0{passcode}".encode()
+    if mechanism == "AMQPLAIN":  # a table without its size
+        response = values.encode({"LOGIN": login, "PASSWORD": passcode}, "table")[4:]
+    return {"mechanism": mechanism, "response": response, "locale": "en_US"}
+
+
 def encode_content_header(
     body_size: int,
     properties: Mapping[str, Any] | None = None,

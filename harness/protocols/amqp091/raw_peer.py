@@ -160,13 +160,14 @@ class Amqp091Peer(Conversation[Method]):
         capabilities: Mapping[str, Any] | None = None,
         proves: Requirements | None = None,
     ) -> Method:
-        """Log in with PLAIN (as guest if there is no login); return the broker's tune."""
-        response = f"\0{login or 'guest'}\0{passcode or 'guest'}"
+        """Log in (as guest if there is no login); return the broker's tune."""
+        offered = "" if self.started is None else str(self.started["mechanisms"])
+        fields = codec.start_ok(offered.encode(), login, passcode)
         properties = {
             "product": "brokerproof",
             "capabilities": dict(CAPABILITIES if capabilities is None else capabilities),
         }
-        self.start_ok("PLAIN", response.encode(), properties)
+        self.start_ok(fields["mechanism"], fields["response"], properties)
         return self.expect(method("connection.tune", channel=0), proves=proves)
 
     def start_ok(

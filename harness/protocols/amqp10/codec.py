@@ -40,6 +40,9 @@ SENDER, RECEIVER = False, True
 
 AMQP_FRAME, SASL_FRAME = 0, 1
 PREFIX = b"AMQP"
+NO_SASL = "none"
+"""In place of a SASL mechanism: the broker has no SASL layer, so clients begin with the plain AMQP
+header."""
 HEADER_SIZE = 8
 MOST_READ = 64 * 1024 * 1024
 """The longest frame that the reader accepts."""

@@ -138,6 +138,11 @@ class Dialogue:
                 return f"{self._where} speaks {protocol}, not {self._protocol}; {advice}"
         return ""
 
+    @property
+    def is_silent(self) -> bool:
+        """True if nothing has been received."""
+        return not self._received
+
     def other(self) -> str:
         """Return a sentence, with advice, about an answer in another protocol."""
         return self._in_another_protocol() or (

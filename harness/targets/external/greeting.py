@@ -3,7 +3,7 @@ release. Over STOMP, these are in the ``server`` header of CONNECTED; over AMQP 
 properties of the broker's open; over AMQP 0-9-1, in the server-properties of connection.start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from brokerproof.harness.protocols.amqp091 import codec as amqp091_codec
 from brokerproof.harness.protocols.amqp10 import codec as amqp_codec
@@ -26,7 +26,8 @@ class Greeting:
     """A broker that speaks ``protocol``; ``broker`` and ``version`` are empty if it names none.
 
     ``host`` is the virtual host that admitted us; ``announced`` has the broker's extensions, from
-    the capabilities of its open (AMQP 1.0) or the server-properties (AMQP 0-9-1).
+    the capabilities of its open (AMQP 1.0) or the server-properties (AMQP 0-9-1). ``sasl`` is the
+    mechanism that admitted us over AMQP, or ``codec.NO_SASL``.
     """
 
     protocol: str
@@ -34,6 +35,7 @@ class Greeting:
     version: str = ""
     host: str = ""
     announced: frozenset[str] = frozenset()
+    sasl: str = ""
 
     @property
     def family(self) -> str:
@@ -82,49 +84,70 @@ def stomp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> G
 
 
 def amqp(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) -> Greeting:
-    """Greet over AMQP 1.0, with SASL. Raises what :func:`stomp` raises."""
-    reader, has_sasl = amqp_codec.Reader(), False
-    with Dialogue(endpoint, "an AMQP 1.0 header", "AMQP 1.0", deadline) as dialogue:
+    """Greet over AMQP 1.0 with SASL, or without it if the broker answers the SASL header with the
+    plain one (2.2) or not at all. Raises what :func:`stomp` raises."""
+    question = "an AMQP 1.0 header"
+    with Dialogue(endpoint, question, "AMQP 1.0", deadline) as dialogue:
         dialogue.write(amqp_codec.protocol_header(3))
-        for item in dialogue.items(reader.feed):
-            if not isinstance(item, amqp_codec.Frame):
-                if isinstance(item, amqp_codec.Empty):
-                    continue
+        try:
+            return _amqp(endpoint, credentials, dialogue, "")
+        except _NoSasl:
+            pass
+        except NotSpoken:
+            if not dialogue.is_silent:
+                raise
+    with Dialogue(endpoint, question, "AMQP 1.0", deadline) as dialogue:
+        dialogue.write(amqp_codec.protocol_header())
+        return _amqp(endpoint, credentials, dialogue, amqp_codec.NO_SASL)
+
+
+class _NoSasl(Exception):
+    """The broker answered the SASL header with the plain one."""
+
+
+def _amqp(endpoint: Endpoint, credentials: Credentials, dialogue: Dialogue, sasl: str) -> Greeting:
+    reader = amqp_codec.Reader()
+    for item in dialogue.items(reader.feed):
+        if not isinstance(item, amqp_codec.Frame):
+            if isinstance(item, amqp_codec.Empty):
+                continue
+            raise NotSpoken(dialogue.other())
+        match item.name:
+            case "protocol-header" if item["major"] != 1:
                 raise NotSpoken(dialogue.other())
-            match item.name:
-                case "protocol-header" if item["major"] != 1:
-                    raise NotSpoken(dialogue.other())
-                case "protocol-header" if item["id"] == 0 and not has_sasl:
-                    raise Refused(
-                        f"{endpoint.where} speaks AMQP 1.0 without SASL; configure it to offer"
-                        " ANONYMOUS"
-                    )
-                case "sasl-mechanisms":
-                    has_sasl = True
-                    dialogue.write(_sasl_init(credentials))
-                case "sasl-outcome" if item["code"] == 0:
-                    dialogue.write(amqp_codec.protocol_header())
-                    dialogue.write(_frame("open", {"container-id": "brokerproof-greeting"}))
-                case "sasl-outcome":
-                    raise Refused(
-                        f"{endpoint.where} refused the login over AMQP 1.0; name login and passcode"
-                    )
-                case "open":
-                    given = item.fields.get("properties")
-                    about = {} if given is None else types.plain(given)
-                    return Greeting(
-                        "amqp",
-                        _text(about, "product"),
-                        _text(about, "version"),
-                        announced=_symbols(item.fields.get("offered-capabilities")),
-                    )
-                case "close":
-                    raise Refused(f"{endpoint.where} refused the connection: {_brief(item)}")
-        raise AssertionError("items() ends with an exception")
+            case "protocol-header" if item["id"] == 0:
+                if not sasl:
+                    raise _NoSasl
+                dialogue.write(_frame("open", {"container-id": "brokerproof-greeting"}))
+            case "sasl-mechanisms":
+                offered = _symbols(item.fields.get("sasl-server-mechanisms"))
+                sasl = "ANONYMOUS" if credentials.login is None else "PLAIN"
+                if sasl not in offered and "ANONYMOUS" in offered:
+                    sasl = "ANONYMOUS"
+                dialogue.write(_sasl_init(sasl, credentials))
+            case "sasl-outcome" if item["code"] == 0:
+                dialogue.write(amqp_codec.protocol_header())
+            case "sasl-outcome":
+                raise Refused(
+                    f"{endpoint.where} refused the login over AMQP 1.0; name login and passcode"
+                )
+            case "open":
+                given = item.fields.get("properties")
+                about = {} if given is None else types.plain(given)
+                return Greeting(
+                    "amqp",
+                    _text(about, "product"),
+                    _text(about, "version"),
+                    announced=_symbols(item.fields.get("offered-capabilities")),
+                    sasl=sasl,
+                )
+            case "close":
+                raise Refused(f"{endpoint.where} refused the connection: {_brief(item)}")
+    raise AssertionError("items() ends with an exception")
 
 
-def _sasl_init(credentials: Credentials) -> bytes:
-    if credentials.login is None:
+def _sasl_init(mechanism: str, credentials: Credentials) -> bytes:
+    if mechanism == "ANONYMOUS":
         return _frame("sasl-init", {"mechanism": "ANONYMOUS"}, amqp_codec.SASL_FRAME)
     response = f"\0{credentials.login}\0{credentials.passcode or ''}".encode()
     fields = {"mechanism": "PLAIN", "initial-response": response}
@@ -149,7 +172,11 @@ def amqp091(endpoint: Endpoint, credentials: Credentials, deadline: Deadline) ->
                 match item.name:
                     case "connection.start":
                         greeted = _started(item.fields["server-properties"], host)
-                        dialogue.write(_start_ok(credentials))
+                        fields = amqp091_codec.start_ok(
+                            item.fields["mechanisms"], credentials.login, credentials.passcode
+                        )
+                        greeted = replace(greeted, sasl=fields["mechanism"])
+                        dialogue.write(_method("connection.start-ok", fields))
                     case "connection.tune":
                         dialogue.write(
                             _method("connection.tune-ok", {**item.fields, "heartbeat": 0})
@@ -179,12 +206,6 @@ def _started(about: Mapping[str, object], host: str) -> Greeting:
         host,
         frozenset(name for name, value in names.items() if getattr(value, "value", value) is True),
     )
-
-
-def _start_ok(credentials: Credentials) -> bytes:
-    response = f"\0{credentials.login or 'guest'}\0{credentials.passcode or 'guest'}".encode()
-    fields = {"mechanism": "PLAIN", "response": response, "locale": "en_US"}
-    return _method("connection.start-ok", fields)
 
 
 def _method(name: str, fields: Mapping[str, object]) -> bytes:

@@ -17,13 +17,7 @@ def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) 
     """Declare the durable queue ``name`` of that type, over a separate connection. Does nothing if
     the queue exists. Raises :class:`SetUpFailed` if the broker does not create it."""
     reader = codec.Reader()
-    response = f"\0{credentials.login or 'guest'}\0{credentials.passcode or 'guest'}"
     answers: Mapping[str, tuple[int, str, dict[str, Any]]] = {
-        "connection.start": (
-            0,
-            "connection.start-ok",
-            {"mechanism": "PLAIN", "response": response.encode(), "locale": "en_US"},
-        ),
         "connection.open-ok": (1, "channel.open", {}),
         "channel.open-ok": (
             1,
@@ -47,7 +41,11 @@ def declare(endpoint: Endpoint, credentials: Credentials, name: str, kind: str) 
             if frame.name in ("connection.close", "channel.close"):
                 text = frame.fields.get("reply-text", "")
                 raise SetUpFailed(f"{endpoint.where}: queue {name} was not declared: {text}")
-            if frame.name == "connection.tune":
+            if frame.name == "connection.start":
+                login, passcode = credentials.login, credentials.passcode
+                fields = codec.start_ok(frame.fields["mechanisms"], login, passcode)
+                send(0, "connection.start-ok", fields)
+            elif frame.name == "connection.tune":
                 tuned = {**frame.fields, "heartbeat": 0}
                 send(0, "connection.tune-ok", tuned)
                 send(0, "connection.open", {"virtual-host": credentials.amqp091_host})

@@ -136,7 +136,7 @@ class AddressTarget(SocketTarget):
             judged_as = f"judged by the specifications alone{name}"
         self.identity = self.identity.of_release(version)
         self._offer(greetings)
-        self._use_hosts({greeted.protocol: greeted.host for greeted in greetings})
+        self._log_in_as(greetings)
         self.declares = (
             "declared_node" in self.identity.profile.parameters
             and _major(version) >= NATIVE_AMQP
@@ -170,10 +170,11 @@ class AddressTarget(SocketTarget):
         announced = identity.capabilities | (offered - identity.absent.keys())
         self.identity = dataclasses.replace(identity, capabilities=announced).without(absent)
 
-    def _use_hosts(self, hosts: Mapping[str, str]) -> None:
-        """Store the virtual hosts that admitted us, by protocol."""
+    def _log_in_as(self, greetings: Sequence[Greeting]) -> None:
+        """Store the virtual hosts and the SASL mechanism that admitted us."""
         profile = self.identity.profile
-        parameters = {f"{name}_host": host for name, host in hosts.items() if host}
+        parameters = {f"{one.protocol}_host": one.host for one in greetings if one.host}
+        parameters |= {f"{one.protocol}_sasl": one.sasl for one in greetings if one.sasl}
         self.identity = dataclasses.replace(
             self.identity,
             profile=dataclasses.replace(profile, parameters={**profile.parameters, **parameters}),

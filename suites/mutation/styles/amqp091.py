@@ -82,6 +82,13 @@ def more_mechanisms(original, reached, shared, conn):
     return ("X-OTHER", *reversed(original(shared, conn)))
 
 
+@amqp091.override(login, "offered", breaks="")
+def only_amqplain(original, reached, shared, conn):
+    """AMQPLAIN is the only mechanism: the specification names none that must exist (1.4.2.1)."""
+    reached()
+    return (login.AMQPLAIN,)
+
+
 @amqp091.override(login, "greeting", breaks="")
 def nameless(original, reached, host, capabilities, mechanisms):
     """The server states no property, so announces no extension, and two locales (1.4.2.1)."""

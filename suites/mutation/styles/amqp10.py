@@ -43,6 +43,15 @@ for name, sentence, options in (
 common(amqp10, AmqpConnection)
 
 
+@amqp10.override(AmqpConnection, "_header", breaks="")
+def no_sasl(original, reached, self):
+    """There is no SASL layer: its header is answered with the plain one, and the connection ends
+    (2.2; 5.3 makes no layer mandatory)."""
+    reached()
+    self._sasl = reached  # as if the login were over
+    return original(self)
+
+
 @amqp10.mutant("")
 def small_transfers(patch, reached):
     """A delivery is cut into transfers of a few bytes. A maximum is not a minimum (2.3, 2.6.14)."""

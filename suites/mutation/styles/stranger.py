@@ -13,6 +13,9 @@ from brokerproof.harness.cases.calls import all_calls
 from brokerproof.harness.catalogue import profiles
 from brokerproof.harness.inference.dialects import infer_dialects
 from brokerproof.harness.protocols.amqp091 import extensions
+from brokerproof.harness.protocols.amqp091.codec import start_ok
+from brokerproof.harness.protocols.amqp10.codec import NO_SASL
+from brokerproof.harness.protocols.amqp10.raw_peer import HEADER, SASL_ID, frame
 from brokerproof.harness.results.records import Result
 from brokerproof.harness.targets.target import Overrides, Parameters, TargetFacts
 from brokerproof.reference_broker.kernel.queue import Queue, RoundRobin
@@ -83,6 +86,10 @@ class StyleTarget(MutantTarget):
     def start(self, folder: Path) -> TargetFacts:
         """Ask the broker what it offers, like a run that knows only the broker's address."""
         facts = super().start(folder)
+        parameters = _login(self.protocol, Bench(self, (), label="login", seed=1))
+        profile = self.identity.profile
+        profile = replace(profile, parameters={**profile.parameters, **parameters})
+        self.identity = replace(self.identity, profile=profile)
         offered = frozenset(_announced(self.protocol, Bench(self, (), label="style", seed=1)))
         identity = replace(self.identity, capabilities=self.identity.capabilities | offered)
         self.identity = identity
@@ -93,6 +100,17 @@ class StyleTarget(MutantTarget):
         """Return nothing: an unknown broker has no configuration file to read."""
         name = self.identity.default_amqp_acceptor
         return {name: {"protocols": "AMQP", **self.identity.profile.parameters}}
+
+
+def _login(protocol: str, bench: Bench) -> dict[str, str]:
+    """Return the mechanism that admits clients, as discovery stores it."""
+    if protocol == "amqp":
+        peer = bench.amqp_peer()
+        peer.header(SASL_ID)
+        is_plain = peer.expect(frame(HEADER))["id"] == 0
+        return {"amqp_sasl": NO_SASL} if is_plain else {}
+    offered = bench.amqp091_peer().start()["mechanisms"]
+    return {"amqp091_sasl": start_ok(offered.encode(), "", "")["mechanism"]}
 
 
 def _announced(protocol: str, bench: Bench) -> set[str]:

@@ -10,6 +10,8 @@ from brokerproof.harness.commands import judging
 from brokerproof.harness.commands.judging import Asked
 from brokerproof.harness.inference.dialect import is_unknown
 from brokerproof.harness.protocols.amqp091 import codec
+from brokerproof.harness.protocols.amqp10 import codec as amqp_codec
+from brokerproof.harness.protocols.amqp10 import types
 from brokerproof.harness.targets import target_file
 from brokerproof.harness.targets.external import dialogue
 from brokerproof.harness.targets.external.target import AddressTarget
@@ -191,9 +193,19 @@ def test_discovery_ends_whatever_a_broker_does(
     assert "\n" not in problem
 
 
-def test_a_broker_without_sasl_is_told_so() -> None:
-    with (
-        listening(lambda client: client.sendall(client.recv(8)[:4] + b"\0\1\0\0")) as port,
-        pytest.raises(SetUpFailed, match="AMQP 1\\.0 without SASL"),
-    ):
-        address(f"amqp://127.0.0.1:{port}").discover()
+@pytest.mark.parametrize("answer", [amqp_codec.protocol_header(), b""])
+def test_a_broker_without_sasl_is_greeted_without(answer: bytes) -> None:
+    def serve(client: socket.socket) -> None:
+        if client.recv(8) != amqp_codec.protocol_header():
+            client.sendall(answer)
+            return
+        client.sendall(amqp_codec.protocol_header())
+        client.recv(4096)
+        opened = types.encode(amqp_codec.composite("open", {"container-id": "own"}))
+        client.sendall(amqp_codec.encode_frame(opened))
+
+    with listening(serve) as port:
+        target = address(f"amqp://127.0.0.1:{port}")
+        target.discover()
+    assert target.identity.profile.parameters["amqp_sasl"] == amqp_codec.NO_SASL
+    assert "amqp" in target.identity.capabilities
