@@ -15,6 +15,7 @@ import pika.exceptions
 from brokerproof.harness.clients.client_event import ClientEvent, event_named
 from brokerproof.harness.model.enums import CloseHow
 from brokerproof.harness.model.time import NS_PER_S, Duration, Instant
+from brokerproof.harness.protocols.amqp091.raw_peer import require_below
 from brokerproof.harness.protocols.amqp091.trace_recorder import PROTOCOL, Amqp091TraceRecorder
 from brokerproof.harness.protocols.conversation import Conversation, Judge, Requirements
 from brokerproof.harness.worlds.world import World
@@ -165,7 +166,9 @@ class PikaPeer(Conversation[ClientEvent]):
     def open_channel(
         self, number: int = 1, *, confirms: bool = False, proves: Requirements | None = None
     ) -> Any:
-        """Open a channel. With ``confirms``, the outcome of each message is reported."""
+        """Open a channel. With ``confirms``, the outcome of each message is reported. Raises
+        :class:`ControlFailed` if ``number`` exceeds the agreed channel-max."""
+        require_below(self.connection.params.channel_max, number)
         channel = self.connection.channel(
             channel_number=number,
             on_open_callback=lambda _: self.tell("channel-open", channel=number),

@@ -23,7 +23,10 @@ LOOK_SHARE = 100
 about 2 ms."""
 CHAIN: Duration = 1_000 * NS_PER_MS
 """A broker's threads may wait for each other in turn, so the waits of the slowest threads within
-this time are added up, but to no more than this time."""
+this time are added up, but to no more than this time …"""
+STARVED_SHARE = 2
+"""… unless the host gives the broker no core for longer: the waits of all consecutive checks in
+which a thread waited for at least the check's interval divided by this number are added up too."""
 _KEEP = 200_000
 """The number of readings kept, enough for about half an hour."""
 
@@ -116,9 +119,9 @@ class Canary:
 
 
 def _worst_chain(looks: list[_Look]) -> Duration:
-    """Return the largest sum of checks within :data:`CHAIN`, or the largest check if that exceeds
-    :data:`CHAIN`. ``looks`` is in reverse order."""
-    total = 0
+    """Return the largest sum of checks within :data:`CHAIN` or while the broker was starved, or the
+    largest check if that exceeds both. ``looks`` is in reverse order."""
+    total = starved = ended = 0
     worst = max((look.waited for look in looks), default=0)
     chain: deque[_Look] = deque()
     for look in looks:
@@ -127,4 +130,10 @@ def _worst_chain(looks: list[_Look]) -> Duration:
         while chain[0].at - look.at >= CHAIN:
             total -= chain.popleft().waited
         worst = max(worst, min(total, CHAIN))
+        if look.waited * STARVED_SHARE < look.at - look.since:
+            starved = 0
+            continue
+        ended = ended if starved else look.at
+        starved += look.waited
+        worst = max(worst, min(starved, ended - look.since))
     return worst

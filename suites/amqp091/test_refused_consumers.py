@@ -14,7 +14,7 @@ from brokerproof.suites.amqp091.steps import (
     fill,
 )
 from brokerproof.suites.api import Bench, Target, case, listed, over
-from brokerproof.suites.api.amqp091 import Amqp091Peer
+from brokerproof.suites.api.amqp091 import Amqp091Peer, Method
 
 ALONE = "AMQP091-CONS-02"
 COUNTED = "AMQP091-QUEUE-12"
@@ -67,10 +67,11 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
     owner.declare(queue, **options)
     fill(owner, queue, [b"1", b"2", b"3"])
     present = kind in (BESIDE, ASKS_ALONE)
+    held: list[Method] = []
     if present:
         owner.call("basic.qos", {"prefetch-count": 1}, channel=2)
         owner.consume(queue, "first", channel=2, exclusive=kind == BESIDE)
-        arrive(owner, 1, channel=2)
+        held = [owner.delivery(channel=2)]
     peer = target.amqp091()
     _consume(target, peer, queue, kind)
     again = {"queue": queue, "passive": True}
@@ -86,11 +87,11 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
     )
     if not present:
         got = bodies(drained(owner, queue))
-    elif deletes:  # the queue is deleted with its last, perhaps its only, consumer
-        got = [b"1"]
-        for tag in (1, 2):
-            owner.ack(tag, channel=2)
-            got += bodies(arrive(owner, 1, channel=2))
+    elif deletes:  # the queue is deleted with its last consumer, which may be its only one
+        for _ in range(2):
+            owner.ack(held[-1]["delivery-tag"], channel=2)
+            held += arrive(owner, 1, channel=2)
+        got = bodies(held)
     else:
         owner.close_channel(2)
         owner.open_channel(2)

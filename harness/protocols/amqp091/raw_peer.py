@@ -57,7 +57,12 @@ def method(name: str, /, *, channel: int | None = None, **fields: Any) -> Match[
 
 def require_channels(peer: "Amqp091Peer", count: int) -> None:
     """Raise :class:`ControlFailed` if the broker does not offer that many channels."""
-    most = 0 if peer.tuned is None else int(peer.tuned["channel-max"])
+    require_below(0 if peer.tuned is None else int(peer.tuned["channel-max"]), count)
+
+
+def require_below(most: int, count: int) -> None:
+    """Raise :class:`ControlFailed` if ``most`` channels, where 0 means any, are fewer than
+    ``count``."""
     if 0 < most < count:
         words = f"the broker offers {most} channels on a connection, and this needs {count}"
         raise ControlFailed(words, Symptom.ABSENT)

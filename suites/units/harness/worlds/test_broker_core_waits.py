@@ -79,6 +79,25 @@ def test_threads_that_wait_in_turn_are_late_by_a_second_at_most(
     assert canary.worst(0) == 3 * CHAIN, "a thread alone may wait for longer"
 
 
+def test_a_host_that_starves_the_broker_is_late_for_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0]
+    monkeypatch.setattr(canary_module.time, "monotonic_ns", lambda: clock[0])
+    for tid in range(3):
+        thread(tmp_path, 10, tid, 0)
+    canary = Canary(SchedulerDelay(10, tmp_path))
+    canary.worst(0)
+    for number in range(30):
+        clock[0] += ms(100)
+        thread(tmp_path, 10, number % 3, ms(80) * (number // 3 + 1))
+        canary.worst(0)
+    assert canary.worst(0) == 30 * ms(80)
+    clock[0] += ms(100)
+    canary.worst(0)
+    assert canary.worst(ms(2950)) == ms(80), "what was before does not count"
+
+
 def test_a_broker_that_waited_for_a_core_makes_the_host_late(tmp_path: Path) -> None:
     thread(tmp_path, 10, 10, 0)
     canary = Canary(SchedulerDelay(10, tmp_path))
