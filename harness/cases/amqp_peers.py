@@ -10,7 +10,7 @@ from brokerproof.harness.cases.connections import Connections
 from brokerproof.harness.catalogue.areas import Area, area_of
 from brokerproof.harness.model import extras
 from brokerproof.harness.protocols.conversation import ControlFailed, Requirements, Symptom
-from brokerproof.harness.targets.target import sasl_of
+from brokerproof.harness.targets.target import Identity, sasl_of
 from brokerproof.harness.worlds.tls import Certificate
 
 if TYPE_CHECKING:
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
 
 
-def _require_proton() -> None:
-    """Skip the case if Proton is not installed. Trying to import Proton would not show this: an
-    import that fails in another thread leaves a partial module behind."""
+def _require_proton(identity: Identity) -> None:
+    """Skip the case if Proton is not installed or cannot read the broker's frames. Trying to import
+    Proton is not enough: an import that fails in another thread leaves a partial module behind."""
+    if identity.profile.parameters.get("amqp_descriptors") == "symbols":
+        words = "Proton reads no symbolic descriptors, which this broker sends"
+        raise ControlFailed(words, Symptom.ABSENT)
     if find_spec("proton") is None:
         raise ControlFailed(extras.sentence("proton"), Symptom.ABSENT)
 
@@ -79,7 +82,7 @@ class AmqpPeers(Connections):
         self, *, acceptor: str | None = None, proves: Requirements | None = None, **options: Any
     ) -> ProtonPeer:
         """Connect Proton's engine; ``options`` are those of the peer's ``connect``."""
-        _require_proton()
+        _require_proton(self.target.identity)
         from brokerproof.harness.clients.proton_engine import ProtonPeer
 
         identity = self.target.identity
@@ -96,7 +99,7 @@ class AmqpPeers(Connections):
 
     def proton_blocking(self, *, acceptor: str | None = None, **options: Any) -> BlockingPeer:
         """Connect Proton's BlockingConnection. Raises :class:`ControlFailed` in virtual time."""
-        _require_proton()
+        _require_proton(self.target.identity)
         from brokerproof.harness.clients.proton_sockets import BlockingPeer
 
         return self._dialled(BlockingPeer, acceptor, options)
@@ -104,7 +107,7 @@ class AmqpPeers(Connections):
     def proton_container(self, *, acceptor: str | None = None, **options: Any) -> ContainerPeer:
         """Connect Proton's Container in its own thread. Raises :class:`ControlFailed` in virtual
         time."""
-        _require_proton()
+        _require_proton(self.target.identity)
         from brokerproof.harness.clients.proton_sockets import ContainerPeer
 
         return self._dialled(ContainerPeer, acceptor, options)

@@ -59,6 +59,9 @@ def infer_amqp(target: Target, seed: int) -> Dialect:
     if not questions.asked(partial(_logs_in, dialect)):
         return dialect
     _idle_time_out(questions, dialect)
+    if questions.asked(_describes_by_symbols):
+        dialect.parameters["amqp_descriptors"] = "symbols"
+        dialect.sentences.append("AMQP 1.0: the descriptors of its frames are symbols")
     queue = _place(questions, dialect, RoutingType.ANYCAST, QUEUES, is_queue)
     if queue is None and isinstance(target, AddressTarget) and target.can_declare:
         target.declares = True
@@ -88,6 +91,15 @@ def _logs_in(dialect: Dialect, bench: Bench) -> bool:
         dialect.offered.add("amqp-idle-timeout")
         dialect.sentences.append(f"AMQP 1.0: announces an idle-time-out of {announced} ms")
     return True
+
+
+def _describes_by_symbols(bench: Bench) -> bool:
+    """True if the broker describes frames, or composites within them, by symbols (1.3)."""
+    peer = bench.amqp()
+    peer.attach(RECEIVER, Node(bench.fresh_name()), answered=False)
+    peer.settle()
+    frames = [one for one in (peer.opened, peer.session.answer, *peer.inbox) if one is not None]
+    return any(one.symbolic or any(map(codec.is_symbolic, one.fields.values())) for one in frames)
 
 
 def _none_of(candidates: Sequence[Candidate], does: str) -> str:

@@ -124,6 +124,12 @@ def _about(what: Item | None) -> Composite | None:
     return BY_SYMBOL.get(what.descriptor.value) if what.descriptor.type == "symbol" else None
 
 
+def is_symbolic(what: Item | None) -> bool:
+    """Return True if ``what`` is described by a symbol instead of a number."""
+    descriptor = what.descriptor if isinstance(what, Described) else None
+    return isinstance(descriptor, Value) and descriptor.type == "symbol"
+
+
 def fields_of(what: Item | None) -> dict[str, Item]:
     """Return the non-null fields of a composite by name; fields beyond the table are named
     ``field-N``."""
@@ -154,7 +160,8 @@ def words(what: Item) -> str:
 class Frame:
     """One frame as read, or a protocol header (``name`` is then ``protocol-header``).
 
-    ``fields`` are the non-null fields. ``size`` includes every byte of the frame.
+    ``fields`` are the non-null fields. ``size`` includes every byte of the frame. ``symbolic`` is
+    true if its descriptor is a symbol.
     """
 
     name: str
@@ -164,6 +171,7 @@ class Frame:
     type: int = AMQP_FRAME
     size: int = 0
     extended: bytes = b""
+    symbolic: bool = False
 
     def get(self, name: str, default: Any = None) -> Any:
         value = self.fields.get(name.replace("_", "-"))
@@ -371,5 +379,12 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
                 data, f"{name} is described, but no list: {types.text(what.value)[:200]}"
             )
         return Frame(
-            name, fields_of(what), data[end:], channel, type, size, data[HEADER_SIZE:start]
+            name,
+            fields_of(what),
+            data[end:],
+            channel,
+            type,
+            size,
+            data[HEADER_SIZE:start],
+            is_symbolic(what),
         )
