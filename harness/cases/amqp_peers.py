@@ -88,13 +88,8 @@ class AmqpPeers(Connections):
         identity = self.target.identity
         peer = ProtonPeer(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
         self._connect(peer)
-        known = {
-            "login": identity.login,
-            "passcode": identity.passcode,
-            "mechanism": sasl_of(identity.profile.parameters, identity.login),
-            "container": self._container(),
-        }
-        peer.connect(proves=proves, **{**known, **options})
+        known = {**self._login(), "container": self._container(), **options}
+        peer.connect(proves=proves, **known)
         return peer
 
     def proton_blocking(self, *, acceptor: str | None = None, **options: Any) -> BlockingPeer:
@@ -118,10 +113,10 @@ class AmqpPeers(Connections):
         identity = self.target.identity
         self.example_record.wire.unkept = "Proton uses its own sockets"
         peer = kind(self, self.next_connection(), acceptor or identity.default_amqp_acceptor)
-        known = {
-            "login": identity.login,
-            "passcode": identity.passcode,
-            "mechanism": sasl_of(identity.profile.parameters, identity.login),
-        }
-        peer.connect(**{**known, **options})
+        peer.connect(**{**self._login(), **options})
         return peer
+
+    def _login(self) -> dict[str, str | None]:
+        identity = self.target.identity
+        mechanism = sasl_of(identity.profile.parameters, identity.login)
+        return {"login": identity.login, "passcode": identity.passcode, "mechanism": mechanism}

@@ -140,6 +140,28 @@ class Coalesced(Connection):
         super().end()
 
 
+class LeavesClosing(Connection):
+    """The server lets the client close the connection that it has disconnected. The body of an
+    ERROR has several lines, a NUL and letters beyond ASCII."""
+
+    is_done = False
+
+    def handle(self, frame: Frame) -> None:
+        self.is_done = frame.command == "DISCONNECT"
+        super().handle(frame)
+
+    def end(self) -> None:
+        if not self.is_done:
+            super().end()
+
+    def write(self, frame: Frame) -> int:
+        if frame.command == "ERROR":
+            body = frame.body + "\n\nen détail:\0\n".encode()
+            headers = [(name, value) for name, value in frame.headers if name != "content-length"]
+            frame = Frame("ERROR", [*headers, ("content-length", str(len(body)))], body)
+        return super().write(frame)
+
+
 class SmallLimits(Connection):
     """A 1.0 server that accepts at most twenty headers of 1,000 bytes in a frame."""
 
@@ -326,6 +348,7 @@ STYLES: Mapping[str, Parts] = {
     "own-numbers": Parts(OwnNumbers),
     "odd-ids": Parts(OddIds),
     "coalesced": Parts(Coalesced),
+    "leaves-closing": Parts(LeavesClosing),
     "small-limits": Parts(SmallLimits),
     "no-beats": Parts(NoBeats),
     "eager-beats": Parts(EagerBeats),

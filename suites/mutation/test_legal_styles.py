@@ -22,8 +22,9 @@ STYLES = {style.name: style for group in (amqp10, amqp091) for style in group.mu
 @pytest.mark.parametrize("name", STYLES)
 def test_no_legal_style_is_accused(name: str) -> None:
     results = list(judge(STYLES[name], SEED, PART))
-    accused = (Verdict.FAIL, Verdict.ERROR)  # a WARN names a recommendation that it does not follow
-    assert not [result.detail for result, _ in results if result.verdict in accused]
+    # a WARN names a recommendation that the style does not follow
+    wrong = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
+    assert not [result.detail for result, _ in results if result.verdict in wrong]
     assert PART > 1 or any(reached for _, reached in results)
 
 

@@ -378,13 +378,7 @@ class Reader(LengthPrefixedReader[Frame | Empty]):
             return Unreadable(
                 data, f"{name} is described, but no list: {types.text(what.value)[:200]}"
             )
+        extended = data[HEADER_SIZE:start]
         return Frame(
-            name,
-            fields_of(what),
-            data[end:],
-            channel,
-            type,
-            size,
-            data[HEADER_SIZE:start],
-            is_symbolic(what),
+            name, fields_of(what), data[end:], channel, type, size, extended, is_symbolic(what)
         )

@@ -1,6 +1,9 @@
 """Legal styles of AMQP 0-9-1: choices that the specification leaves open, made differently from the
 reference. Each docstring states the choice and where the text leaves it open."""
 
+from datetime import UTC, datetime
+from decimal import Decimal
+
 from pamqp import commands
 
 from brokerproof.harness.model.time import ms
@@ -10,6 +13,7 @@ from brokerproof.reference_broker.protocols.amqp091 import login
 from brokerproof.reference_broker.protocols.amqp091.channel import Channel
 from brokerproof.reference_broker.protocols.amqp091.confirms import Confirms
 from brokerproof.reference_broker.protocols.amqp091.connection import Amqp091Connection
+from brokerproof.reference_broker.protocols.amqp091.errors import Refusal
 from brokerproof.suites.mutation.styles.stranger import amqp091, common, option
 
 LATE = ms(30)
@@ -21,6 +25,7 @@ for name, sentence, options in (
     ("frames_of_4096", "The smallest frame-max (1.4.2.5).", {"frame_max": 4096}),
     ("any_frame", "A frame-max of 0: no limit (1.4.2.5).", {"frame_max": 0}),
     ("no_heartbeats", "The server wants no heartbeats (1.4.2.5).", {"heartbeat_s": 0}),
+    ("slowest_heartbeats", "The server proposes the longest interval.", {"heartbeat_s": 65535}),
     ("fast_heartbeats", "The server proposes the shortest interval.", {"heartbeat_s": 1}),
 ):
     option(amqp091, Amqp091Connection, "amqp091", name, sentence, options)
@@ -39,6 +44,19 @@ def long_names(original, reached, self, beginning, seed):
     """Consumer tags and names of queues are as long as possible (1.8.3.3)."""
     reached()
     return original(self, beginning, seed).ljust(255, "~")
+
+
+@amqp091.override(Topology, "new_name", breaks="")
+def odd_consumer_tags(original, reached, self, beginning, seed):
+    """Consumer tags have spaces, signs and letters beyond ASCII: a tag is any short string."""
+    name = original(self, beginning, seed)
+    return f" {name} é:\\\n%s" if reached(beginning == "amq.ctag") else name
+
+
+@amqp091.mutant("")
+def no_reply_texts(patch, reached):
+    """The reply-text of a close is empty: only the reply-code is for programs (1.1)."""
+    patch.set(Refusal, "text", property(lambda self: "" if reached() else ""))
 
 
 @amqp091.override(Channel, "next_tag", breaks="")
@@ -87,6 +105,16 @@ def only_amqplain(original, reached, shared, conn):
     """AMQPLAIN is the only mechanism: the specification names none that must exist (1.4.2.1)."""
     reached()
     return (login.AMQPLAIN,)
+
+
+@amqp091.override(login, "greeting", breaks="")
+def other_properties(original, reached, host, capabilities, mechanisms):
+    """The server's properties have values of unusual types, and no product (1.4.2.1)."""
+    reached()
+    odd = [Decimal("1.5"), datetime.now(UTC), None, {"a": [1, -(2**40)]}, 0.5, bytearray(b"\0"), []]
+    start = original(host, capabilities, mechanisms)
+    start.server_properties = {"capabilities": dict(capabilities), "x y": odd, "product": 7}
+    return start
 
 
 @amqp091.override(login, "greeting", breaks="")

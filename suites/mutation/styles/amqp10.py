@@ -5,14 +5,22 @@ import struct
 from dataclasses import replace
 
 from brokerproof.harness.model.time import ms
-from brokerproof.reference_broker.protocols.amqp10 import encoder, framing, outgoing, session
+from brokerproof.reference_broker.protocols.amqp10 import (
+    encoder,
+    framing,
+    outgoing,
+    session,
+    terminus,
+)
 from brokerproof.reference_broker.protocols.amqp10.composite import Composite
 from brokerproof.reference_broker.protocols.amqp10.connection import AmqpConnection
+from brokerproof.reference_broker.protocols.amqp10.decoder import decode
 from brokerproof.reference_broker.protocols.amqp10.delivery import Batch
 from brokerproof.reference_broker.protocols.amqp10.messaging import Modified, Rejected
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
-from brokerproof.reference_broker.protocols.amqp10.performatives import SETTLED
+from brokerproof.reference_broker.protocols.amqp10.performatives import SETTLED, Flow, Transfer
 from brokerproof.reference_broker.protocols.amqp10.session import Session
+from brokerproof.reference_broker.protocols.amqp10.types import Described, Symbol, Uint, Ulong
 from brokerproof.suites.mutation.styles.stranger import amqp10, common, option
 
 END = 2**32 - 2
@@ -37,6 +45,7 @@ for name, sentence, options in (
     ("credit_1", "Producers send one by one (2.6.7).", {"credits": 1, "low_credits": 0}),
     ("eager_credit", "Credit behind each message.", {"credits": 1000, "low_credits": 999}),
     ("no_idle_time_out", "Silent peers are kept for ever (2.4.5).", {"idle_timeout_ms": 0}),
+    ("longest_idle_time_out", "Silence of 49 days (2.7.1).", {"idle_timeout_ms": 2**32 - 1}),
     ("short_idle_time_out", "A frame every two seconds.", {"idle_timeout_ms": 4000}),
 ):
     option(amqp10, AmqpConnection, "amqp", name, sentence, options)
@@ -109,6 +118,138 @@ def other_forms(original, reached, self):
     size = len(b"".join(parts)) + 4
     opening = b"\0" + encoder.symbol(f"amqp:{self.NAME}:list") + b"\xd0"
     return opening + struct.pack(">II", size, len(parts)) + b"".join(parts)
+
+
+@amqp10.override(Composite, "encode", breaks="")
+def stated_defaults(original, reached, self):
+    """Fields that have their default value are written, and trailing nulls too (1.4)."""
+    reached()
+    values = [(field, getattr(self, field.attribute)) for field in self.FIELDS]
+    parts = [b"\x40" if value in (None, ()) else field.write(value) for field, value in values]
+    return self._OPENING + encoder.compound(0xC0, parts, len(parts))
+
+
+@amqp10.override(Composite, "encode", breaks="")
+def single_values(original, reached, self):
+    """Where several symbols may stand, a single one stands without an array (1.4)."""
+    parts = []
+    for field in self.FIELDS:
+        value = getattr(self, field.attribute)
+        if field.multiple and value and reached(len(value) == 1):
+            parts.append(encoder.symbol(value[0]))
+        else:
+            parts.append(b"\x40" if value in (None, field.keeps) else field.write(value))
+    return self._OPENING + encoder.compound(0xC0, parts, len(parts))
+
+
+@amqp10.override(Composite, "encode", breaks="")
+def wide_encodings(original, reached, self):
+    """Numbers, texts, lists, maps and arrays have their longest constructors (1.6)."""
+    reached()
+    return _wide(decode(original(self))[0])
+
+
+_NUMBERS = {bool: (0x56, "B"), Uint: (0x70, "I"), Ulong: (0x80, "Q"), int: (0x81, "q")}
+_TEXTS = {bytes: 0xB0, str: 0xB1, Symbol: 0xB3}
+
+
+def _wide(value):
+    kind = type(value)
+    if kind is Described:
+        return b"\0" + _wide(value.descriptor) + _wide(value.value)
+    if kind in _NUMBERS:
+        code, form = _NUMBERS[kind]
+        return struct.pack(f">B{form}", code, value)
+    if kind in _TEXTS:
+        data = value if kind is bytes else value.encode()
+        return struct.pack(">BI", _TEXTS[kind], len(data)) + data
+    if kind in (list, dict):
+        items = value if kind is list else [item for pair in value.items() for item in pair]
+        body = b"".join(map(_wide, items))
+        return struct.pack(">BII", 0xD0 + (kind is dict), len(body) + 4, len(items)) + body
+    return encoder.encode(value)
+
+
+@amqp10.override(Session, "send", breaks="")
+def asks_for_echoes(original, reached, self, performative):
+    """Each flow of the broker asks for an answer, which it does not wait for (2.7.4)."""
+    if isinstance(performative, Flow):
+        reached()
+        performative.echo = True
+    original(self, performative)
+
+
+@amqp10.mutant("")
+def outcomes_in_reverse(patch, reached):
+    """Outcomes that are ready together are sent one by one, the last first (2.6.12)."""
+
+    @patch.override(Batch)
+    def take(original, self):
+        runs = self._runs
+        self._runs = [
+            (number % 2**32, number % 2**32, state)
+            for first, last, state in runs
+            for number in range(first, first + (last - first) % 2**32 + 1)
+        ][::-1]
+        reached(len(self._runs) > 1)
+        return original(self)
+
+
+@amqp10.mutant("")
+def long_delivery_tags(patch, reached):
+    """A delivery-tag has 32 bytes, and a transfer states all its fields (2.7.5, 2.8.7)."""
+    _transfers(patch, reached, lambda tag, piece, more: (b'\xff\0\n"' * 7 + tag, [(piece, more)]))
+
+
+@amqp10.mutant("")
+def empty_transfers(patch, reached):
+    """Transfers without payload precede and follow each delivery's (2.6.14)."""
+    _transfers(
+        patch, reached, lambda tag, piece, more: (tag, [(b"", True), (piece, True), (b"", more)])
+    )
+
+
+def _transfers(patch, reached, change):
+    """Send deliveries as ``change`` returns: their delivery-tag, and pieces with their more."""
+    room = 100
+
+    @patch.override(outgoing)
+    def fits(original, payload, largest):
+        return False
+
+    @patch.override(outgoing)
+    def transfers(original, channel, handle, id, tag, settled, payload, largest):
+        reached()
+        for start in range(0, len(payload) or 1, largest - room):
+            piece = payload[start : start + largest - room]
+            own, pieces = change(tag, piece, start + largest - room < len(payload))
+            for part, more in pieces:
+                fields = {"delivery_id": id, "delivery_tag": own, "message_format": 0}
+                sent = Transfer(handle=handle, settled=settled, more=more, **fields)
+                yield framing.frame(channel, sent.encode() + part)
+
+
+@amqp10.mutant("")
+def annotated(patch, reached):
+    """The broker adds annotations of its own to each message, and states its whole header (3.2)."""
+    own = Described(Ulong(0x71), {Symbol("x-opt-own"): "é" * 200, Symbol("x-more"): [1, None]})
+    also = Described(Ulong(0x72), {Symbol("x-opt-hops"): Uint(1), Symbol("x-opt-none"): None})
+
+    @patch.override(outgoing)
+    def encoded(original, entry, now):
+        data = original(entry, now)
+        end = 5 + data[4]
+        if data[end : end + 3] in (b"\0\x53\x71", b"\0\x53\x72"):
+            return data
+        reached()
+        return data[:end] + encoder.encode(own) + encoder.encode(also) + data[end:]
+
+
+@amqp10.override(terminus, "dynamic_name", breaks="")
+def odd_names_of_nodes(original, reached, container, link, number):
+    """Names of dynamic nodes are long and have spaces, signs and letters beyond ASCII (3.5.3)."""
+    reached()
+    return original(container, link, number) + " é:/%?&=\\\n" + "~" * 300
 
 
 @amqp10.override(Session, "__init__", breaks="")
