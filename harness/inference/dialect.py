@@ -393,6 +393,8 @@ def _windows(probes: Probes, dialect: Dialect, place: Place) -> None:
     probes.asked_together([partial(question, at=at) for at in range(len(asked))])
     without, *with_header = arrived
     if without < 4:
+        if without:
+            dialect.parameters["most_unacknowledged"] = str(without)
         dialect.sentences.append(
             f"lets out {without} of 4 messages to a subscriber that acknowledges none, without any"
             " header"

@@ -96,8 +96,7 @@ class AmqpConnection(Conversation[Frame]):
         super().__init__(judge, conn, acceptor)
         self.require: Callable[[str], None] = lambda capability: None
         """Raises :class:`ControlFailed` for an extension that the broker does not offer."""
-        self.mechanism = ""
-        """The mechanism that the broker is known to accept, or ``codec.NO_SASL``."""
+        self.mechanism = ""  # of SASL, or codec.NO_SASL
         self.container = container
         """Our container-id; one per peer, because link names are unique only between two ids."""
         self.endpoint = Endpoint()
@@ -146,10 +145,7 @@ class AmqpConnection(Conversation[Frame]):
     # sending
 
     def header(self, id: int = 0, major: int = 1, minor: int = 0, revision: int = 0) -> None:
-        """Send the protocol header ``id``: 0 for AMQP, 2 for TLS, 3 for SASL. Raises
-        :class:`ControlFailed` for version 1.0.0 of SASL if the broker has no SASL layer."""
-        if (id, major, minor, revision) == (SASL_ID, 1, 0, 0):
-            self.require_sasl()
+        """Send the protocol header ``id``: 0 for AMQP, 2 for TLS, 3 for SASL."""
         fields = {"id": id, "major": major, "minor": minor, "revision": revision}
         listed = tuple((name, str(value)) for name, value in fields.items())
         self._recorder.record_frame_sent(self.world.now(), HEADER, listed, b"", codec.HEADER_SIZE)
@@ -245,19 +241,11 @@ class AmqpConnection(Conversation[Frame]):
         return self.expect(frame("sasl-outcome", code=0), proves=proves)
 
     def authenticate(self, login: str | None, passcode: str | None) -> None:
-        """Authenticate with PLAIN and that login, or with ANONYMOUS if there is none or the broker
-        offers no other; do nothing if the broker has no SASL layer."""
-        if self.mechanism == codec.NO_SASL:
-            return
-        if login is None or self.mechanism == "ANONYMOUS":
-            self.sasl()
-        else:
+        """Log in by :attr:`mechanism`; do nothing if the broker has no SASL layer."""
+        if self.mechanism == "PLAIN":
             self.sasl("PLAIN", f"\0{login}\0{passcode or ''}".encode())
-
-    def require_sasl(self) -> None:
-        """Raise :class:`ControlFailed` if the broker has no SASL layer."""
-        if self.mechanism == codec.NO_SASL:
-            raise ControlFailed("the broker has no SASL layer", Symptom.ABSENT)
+        elif self.mechanism != codec.NO_SASL:
+            self.sasl()
 
     def open(
         self, *, answered: bool = True, proves: Requirements | None = None, **fields: Any
@@ -503,15 +491,11 @@ class AmqpPeer(AmqpConnection):
                 return False
             first = candidate["first"]
             inside = (delivery - first) % 2**32 <= (candidate.get("last", first) - first) % 2**32
-            return (
-                inside
-                and candidate.get("settled") is True
-                and state in (None, candidate.kind("state"))
-            )
+            settled = candidate.get("settled") is True
+            return inside and settled and state in (None, candidate.kind("state"))
 
-        return Match(
-            f"disposition of delivery {delivery}, settled{', ' + state if state else ''}", accepts
-        )
+        words = f"disposition of delivery {delivery}, settled{', ' + state if state else ''}"
+        return Match(words, accepts)
 
     def confirmed(
         self,
