@@ -152,7 +152,7 @@ def expected_remainder(
     return Expectation(kind="messages", words="what is left in the queue", arrivals=arrivals)
 
 
-def require_unacknowledged(target: Bench, count: int) -> None:
+def require_held(target: Bench, count: int) -> None:
     """Skip the case if a subscription that acknowledges nothing cannot have that many messages."""
     most = int(target.target.identity.profile.parameters.get("most_unacknowledged", count) or 0)
     words = f"the broker lets out {most} unacknowledged messages, and this needs {count}"
@@ -162,7 +162,7 @@ def require_unacknowledged(target: Bench, count: int) -> None:
 def held(target: Bench, peer: Consumer, queue: Destination, count: int, ack: str) -> list[Frame]:
     """Subscribe and return ``count`` unsettled messages. Control: they arrive."""
     target.require_capability("anycast")
-    require_unacknowledged(target, count)
+    require_held(target, count)
     peer.subscribe(queue, ack=ack)
     messages = receive(target, peer, count)
     detail = f"{count} messages were sent and {len(messages)} arrived; {peer.instead()}"

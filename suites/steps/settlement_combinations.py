@@ -21,6 +21,7 @@ from brokerproof.suites.steps.queues import (
     numbered,
     publish_all,
     receive,
+    require_held,
     undone_by_abort,
     unsettled_comes_back,
 )
@@ -80,6 +81,7 @@ class Scene:
 
     def open(self) -> None:
         """Subscribe and receive as many messages as allowed."""
+        require_held(self.target, COUNT)
         mode, beside = self.mode, self.row[BESIDE]
         chosen = self.row[SELECTOR] is not None
         self.peer.subscribe(self.queue, "0", ack=mode, headers={"selector": RED} if chosen else {})

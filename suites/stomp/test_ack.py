@@ -15,7 +15,7 @@ from brokerproof.suites.steps.queues import (
     left_in,
     numbered,
     publish_all,
-    require_unacknowledged,
+    require_held,
     unsettled_comes_back,
 )
 from brokerproof.suites.steps.refusals import bystander, error_from, offend, refusal, refused
@@ -247,7 +247,7 @@ def test_in_mode_client_an_ack_covers_what_came_before(
 def test_an_ack_covers_only_its_own_subscription(target: Bench, version: str) -> None:
     """One connection subscribes to two queues in client mode and acknowledges the last message of
     the second. The second queue is then empty, and the first still has all its messages."""
-    require_unacknowledged(target, 3)
+    require_held(target, 3)
     one, two, consumer = target.destination(), target.destination(), target.stomp(version)
     producer = target.stomp(version)
     publish_all(producer, one, numbered(3, "one"))

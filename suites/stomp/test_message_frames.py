@@ -6,7 +6,7 @@ import pytest
 
 from brokerproof.suites.api import PATIENCE, Bench, RoutingType, case, either, shown
 from brokerproof.suites.api.stomp import ERROR, Destination, StompPeer, frame
-from brokerproof.suites.steps.queues import collect, held, numbered, publish_all
+from brokerproof.suites.steps.queues import collect, held, numbered, publish_all, require_held
 from brokerproof.suites.steps.refusals import bystander, offend
 from brokerproof.suites.steps.traces import frames_received
 from brokerproof.suites.stomp.byte_steps import length_in_words
@@ -89,6 +89,7 @@ def test_the_prefix_that_the_sender_wrote_is_in_the_destination(target: Bench, p
 @case(UNIQUE_MESSAGE_ID, needs={"anycast"})
 def test_no_two_messages_have_one_message_id(target: Bench, version: str) -> None:
     """Sixty equal messages arrive over three subscriptions. All their message-ids differ."""
+    require_held(target, 30)
     one, two, peer = target.destination(), target.destination(), target.stomp(version)
     for name, queue in (("a", one), ("b", two), ("c", two)):
         peer.subscribe(queue, name, ack="client")
@@ -151,8 +152,9 @@ def test_a_header_of_send_does_not_take_the_place_of_the_servers(
         queue, peer = target.destination(), target.stomp(version)
         peer.subscribe(queue, "s", ack="client")
         peer.publish(queue, b"plain")
-        plain = peer.message(body=b"plain").get(name)
-        target.control(bool(plain), f"a message should have the header {name}")
+        plain = peer.message(body=b"plain")
+        target.control(bool(plain.get(name)), f"a message should have the header {name}")
+        peer.ack(plain)
         if not _confirmed_with(target, peer, queue, name, b"with it"):
             return
         value = peer.message(body=b"with it").get(name)
