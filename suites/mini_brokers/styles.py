@@ -141,8 +141,8 @@ class Coalesced(Connection):
 
 
 class LeavesClosing(Connection):
-    """The server lets the client close the connection that it has disconnected. The body of an
-    ERROR has several lines, a NUL and letters beyond ASCII."""
+    """DISCONNECT ends the subscriptions, and the client closes the connection. The body of an ERROR
+    has several lines, a NUL and letters beyond ASCII."""
 
     is_done = False
 
@@ -151,7 +151,9 @@ class LeavesClosing(Connection):
         super().handle(frame)
 
     def end(self) -> None:
-        if not self.is_done:
+        if self.is_done:
+            self.connection_lost(None)
+        else:
             super().end()
 
     def write(self, frame: Frame) -> int:
