@@ -23,7 +23,7 @@ Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
 
 def _require_proton(identity: Identity) -> None:
     """Skip the case if Proton is not installed or cannot read the broker's frames. Trying to import
-    Proton is not enough: an import that fails in another thread leaves a partial module behind."""
+    Proton would not show this: an import that fails in another thread leaves a partial module."""
     if identity.profile.parameters.get("amqp_descriptors") == "symbols":
         words = "Proton reads no symbolic descriptors, which this broker sends"
         raise ControlFailed(words, Symptom.ABSENT)

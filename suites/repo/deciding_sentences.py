@@ -7,10 +7,10 @@
 
 from collections.abc import Iterator
 from itertools import groupby
-from statistics import mode
 
 from brokerproof.harness.catalogue import deviations, requirements
 from brokerproof.harness.catalogue.deviations import Deviation
+from brokerproof.harness.catalogue.release_ranges import binds
 from brokerproof.harness.catalogue.requirements import Catalogue, Requirement
 from brokerproof.harness.results import impacts
 from brokerproof.suites.repo.sources import ROOT
@@ -78,9 +78,8 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
         return broken.title if broken else ""
 
     lines, causes = [f"# Known deviations: {FAMILIES[family]}\n"], dict[str, str]()
-    usual = mode(entry[0].versions for entry in entries)
-    if usual:
-        lines.append(f"Of releases `{usual}`, unless an entry names others.\n")
+    if any(entry[0].versions for entry in entries):
+        lines.append("Of the newest release, unless an entry names others.\n")
     for heading, group in groupby(entries, section):
         lines.append(heading)
         for _, titled in groupby(group, title):
@@ -94,7 +93,7 @@ def _page(family: str, entries: list[Entry], catalogue: Catalogue) -> str:
                 first = causes.setdefault(reason, ids[0])
                 cause = f"{reason.replace('<', '&lt;')} {_sources(showing)}"
                 shown = cause if first == ids[0] else f"see {first}."
-                lines.append(f"* {_shown_by(showing, usual)}: {shown}")
+                lines.append(f"* {_shown_by(showing)}: {shown}")
             lines.append("")
     return "\n".join(lines)
 
@@ -111,10 +110,10 @@ def _broken(ids: list[str], catalogue: Catalogue) -> Iterator[str]:
         yield f"{links} ({level}){words.replace('<', '&lt;')}\n"
 
 
-def _shown_by(showing: Entry, usual: str) -> str:
+def _shown_by(showing: Entry) -> str:
     limits = dict[str, list[str]]()
     for deviation in showing:
-        notes = [] if deviation.versions == usual else [f"`{deviation.versions or 'all'}`"]
+        notes = [] if binds(deviation.versions, "") else [f"`{deviation.versions}`"]
         notes += [f"target `{deviation.target}`"] if deviation.target else []
         notes += ["intermittent"] * deviation.sometimes + ["may crash the broker"] * deviation.harm
         limit = f" ({'; '.join(notes)})" if notes else ""

@@ -415,7 +415,8 @@ def test_the_daemon_is_named(docker: Docker) -> None:
     assert engine.daemon() == here
     said = CliRunner().invoke(brokers, ["list"]).output
     assert said.endswith(
-        f"targets rabbitmq-container, artemis-container, activemq-container; Docker {here}\n"
+        "Targets that run in containers: rabbitmq-container, artemis-container,"
+        f" activemq-container; Docker {here}\n"
     )
     checks = {
         load["name"]: load for load in json.loads(CliRunner().invoke(doctor, ["--json"]).output)
