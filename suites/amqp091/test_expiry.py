@@ -33,6 +33,7 @@ DEAD_LETTERED = "RABBITMQ-AMQP091-DLX-01"
 TTL_REMOVED = "RABBITMQ-AMQP091-DLX-02"
 REPUBLISHED = "RABBITMQ-AMQP091-DLX-03"
 CIRCLE = "RABBITMQ-AMQP091-DLX-04"
+RETURNED_TOO_OFTEN = "RABBITMQ-AMQP091-POISON-01"
 
 SHORT, LONG, WAIT = 1000, 60_000, 2000
 """Milliseconds: lifetimes that end within a case or outlast it, and the wait until the short ones
@@ -206,20 +207,32 @@ def test_a_queue_expires_when_it_was_unused(target: Bench, uses: list[str]) -> N
 
 
 BRIEF_MS = 200
-REFUSALS = {"reject": [False], "nack": [False], "return": [True, False]}
-"""For each way to refuse a message, the requeue field of its refusals, in order."""
-REASONS = {**dict.fromkeys(REFUSALS, "rejected"), "ttl": "expired", "maxlen": "maxlen"}
-"""The reason in x-death for each way in which messages leave a queue."""
+MOST_RETURNS = 2
+REFUSALS = {
+    **{"reject": [False], "nack": [False], "return": [True, False]},
+    "limit": [True] * (MOST_RETURNS + 1),
+}
+"""The field requeue of each refusal of a message, one after the other."""
+LIMITED = {"limit": "delivery_limit"}
+REASONS = {**dict.fromkeys(REFUSALS, "rejected"), "ttl": "expired", "maxlen": "maxlen", **LIMITED}
+"""The reason in x-death, by the way in which messages leave a queue."""
 BY_THEMSELVES = {"ttl": {"x-message-ttl": BRIEF_MS}, "maxlen": {"x-max-length": 0}}
-"""Arguments of queues that messages leave without a refusal."""
+"""Arguments of queues that messages leave without being refused."""
+ARGUMENTS_OF = {**BY_THEMSELVES, "limit": {"x-delivery-limit": MOST_RETURNS}}
 PROPERTIES = {"headers": {"a": 1, "nested": {"b": "c"}}, "priority": 3, "type": "t"}
 
 
-def leave(peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
-    """Refuse all messages of a queue, one by one or together, perhaps after requeuing them. Do
-    nothing if they leave by themselves."""
-    name, options = ("reject", {}) if way == "reject" else ("nack", {"multiple": True})
-    for requeue in REFUSALS.get(way, []):
+def leave(target: Bench, peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
+    """Refuse all messages of a queue, one by one or together, perhaps after they were returned,
+    unless they leave by themselves."""
+    # From release 4.3 on, basic.nack does not count towards the delivery limit.
+    single = way in ("reject", *LIMITED)
+    name, options = ("reject", {}) if single else ("nack", {"multiple": True})
+    for returns, requeue in enumerate(REFUSALS.get(way, [])):
+        if returns and way in LIMITED:
+            there = eventually(peer, lambda: peer.count(queue) == count)
+            detail = f"after {returns} returns of {count} messages, {peer.count(queue)} wait; the"
+            target.require(RETURNED_TOO_OFTEN, there, f"{detail} delivery limit is {MOST_RETURNS}")
         holds(peer, queue, count)
         tags = [peer.get(queue, channel=2)["delivery-tag"] for _ in range(count)]
         for tag in tags if name == "reject" else tags[-1:]:
@@ -236,11 +249,13 @@ DEATHS = (
     ["return"],
     ["maxlen", "ttl"],
     ["maxlen"],
+    ["limit"],
+    ["ttl", "limit", "nack"],
 )
 """Sequences of deaths of a message. Without a refusal among them, a cycle drops the message."""
 
 
-@case(REPUBLISHED, CIRCLE, needs={"amqp091", ARGUMENTS, CONFIRMS, NACK})
+@case(REPUBLISHED, CIRCLE, RETURNED_TOO_OFTEN, needs={"amqp091", ARGUMENTS, CONFIRMS, NACK})
 @over(
     examples=8,
     always=lambda target: [
@@ -251,10 +266,12 @@ DEATHS = (
     count=st.integers(1, 5),
 )
 def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], count: int) -> None:
-    """Messages leave one queue after another because they are refused or expire. The dead letters
-    finally reach a further queue, with their body and properties and a list of their deaths. They
-    are also routed back to the first queue, which drops them if none was refused. One scenario:
-    both requirements concern the same messages."""
+    """Messages leave one queue after another because they are refused, are returned too often or
+    expire. The last of the dead letters go to a further queue, with their body and properties and a
+    list of their deaths, and would enter the first queue again, but are dropped there if they only
+    expired. One scenario: the sentences concern the same messages."""
+    # Only quorum queues have a delivery limit.
+    ways = ["return" if way in LIMITED and kind.type == "classic" else way for way in ways]
     peer = target.amqp091(channels=2)
     exchange, letters = exchange_of(target, peer, "direct"), queue_of(peer)
     bind(peer, letters, exchange, str(len(ways)))
@@ -262,19 +279,25 @@ def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], 
     for way in ways:
         next_key = str(len(names) + 1)
         to = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": next_key}
-        names.append(kind.queue(target, peer, to | BY_THEMSELVES.get(way, {})))
+        names.append(kind.queue(target, peer, to | ARGUMENTS_OF.get(way, {})))
         bind(peer, names[-1], exchange, str(len(names) - 1))
-    bind(peer, names[0], exchange, str(len(ways)))
+    again = next((at for at, way in enumerate(ways) if way not in BY_THEMSELVES), None)
+    if {*LIMITED} & {*ways} and not {*ways} - {*ARGUMENTS_OF}:
+        again = None  # no text says if a return is a rejection
+    else:
+        bind(peer, names[0], exchange, str(len(ways)))
     peer.call("confirm.select")
     sent = [b"%d" % number for number in range(count)]
     for body in sent:
         peer.publish(body, names[0], properties=PROPERTIES)
     answers(peer, count)
     for queue, way in zip(names, ways, strict=True):
-        leave(peer, queue, count, way)
-    eventually(peer, lambda: peer.count(letters) >= count)
+        leave(target, peer, queue, count, way)
+    came = eventually(peer, lambda: peer.count(letters) >= count)
+    if ways[-1] in LIMITED:
+        detail = f"{count} messages returned {MOST_RETURNS + 1} times, {peer.count(letters)} died"
+        target.record_finding(RETURNED_TOO_OFTEN, came, detail)
     target.advance(3 * len(ways) * ms(BRIEF_MS))
-    again = next((at for at, way in enumerate(ways) if way not in BY_THEMSELVES), None)
     due = [count if at == again else 0 for at in range(len(ways))]
     eventually(peer, lambda: [peer.count(queue) for queue in names] == due, ms(WAIT))
     left = [peer.count(queue) for queue in names]

@@ -18,24 +18,27 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from brokerproof.harness.model.enums import Outcome
 from brokerproof.harness.model.time import Duration, Instant
 from brokerproof.reference_broker.kernel.message import Entry, Message, ResourceClaim
 from brokerproof.reference_broker.kernel.queue import Consumer, Queue, ReadyEntries
 
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 OVERFLOWS = (DROP_HEAD, REJECT, REJECT_DLX)
-MAXLEN, EXPIRED, REJECTED = "maxlen", "expired", "rejected"
+MAXLEN, EXPIRED, REJECTED, RETURNED = "maxlen", "expired", "rejected", "delivery_limit"
 """Reasons for which a message becomes a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``length`` in messages, ``size`` of bodies in bytes, ``ttl`` in ns; None means no limit."""
+    """``length`` in messages, ``size`` of bodies in bytes, ``ttl`` in ns, ``returns`` of a message;
+    None means no limit."""
 
     length: int | None = None
     size: int | None = None
     overflow: str = DROP_HEAD
     ttl: Duration | None = None
+    returns: int | None = None
 
 
 class _Measured(ReadyEntries):
@@ -148,9 +151,21 @@ class LimitedQueue(Queue):
             self.expire()
 
     def settle(self, entries: Any, outcome: Any) -> None:
-        super().settle(entries, outcome)
+        spent = self._spent(entries) if outcome is Outcome.RELEASED else []
+        super().settle(spent, Outcome.ACCEPTED)
+        super().settle([entry for entry in entries if entry not in spent], outcome)
+        for entry in spent:
+            self.dead(self, entry.message, RETURNED)
         while self._ready and self._above(0, 0):
             self._die(self._ready.popleft(), MAXLEN)
+
+    def _spent(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Count the return of ``entries``; return those that have returned too often."""
+        if self.limits.returns is None:
+            return []
+        for entry in entries:
+            entry.failures += 1
+        return [entry for entry in entries if entry.failures > self.limits.returns]
 
     def expire(self) -> None:
         """Remove expired entries from the head of the queue, and set the timer for the next one."""

@@ -28,7 +28,7 @@ EXPIRES, TTL, LENGTH, SIZE, OVERFLOW = (
     "x-overflow",
 )
 DLX, DLX_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"
-TYPE = "x-queue-type"
+TYPE, RETURNS = "x-queue-type", "x-delivery-limit"
 LONGEST_MS = 0xFFFFFFFF
 """The largest time, in milliseconds."""
 _ABSENT = ("x-max-priority", "x-single-active-consumer")
@@ -60,6 +60,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     DLX: _text,
     DLX_KEY: _text,
     TYPE: _one_of("classic", "quorum"),
+    RETURNS: _whole(-1, 2**63 - 1),
     "x-queue-mode": _one_of("default", "lazy"),
     "x-queue-version": _whole(1, 2),
 }
@@ -81,12 +82,13 @@ def check(queue: str, arguments: Mapping[str, Any]) -> None:
 
 
 def limits(arguments: Mapping[str, Any]) -> Limits:
-    ttl = arguments.get(TTL)
+    ttl, returns = arguments.get(TTL), arguments.get(RETURNS, -1)
     return Limits(
         length=arguments.get(LENGTH),
         size=arguments.get(SIZE),
         overflow=arguments.get(OVERFLOW, DROP_HEAD),
         ttl=None if ttl is None else ms(ttl),
+        returns=returns if arguments.get(TYPE) == "quorum" and returns >= 0 else None,
     )
 
 

@@ -99,6 +99,20 @@ def what_was_returned_is_no_dead_letter(original, reached, self, settled, outcom
     original(self, settled, Outcome.ACCEPTED if reached(again) else outcome)
 
 
+@amqp091_expiry.before(LimitedQueue, "_spent", breaks="RABBITMQ-AMQP091-POISON-01")
+def a_message_dies_at_its_last_return(reached, self, entries):
+    """A message dies with its last permitted return to a quorum queue."""
+    for entry in entries:
+        entry.failures += bool(reached(self.limits.returns == entry.failures + 1))
+
+
+@amqp091_expiry.before(LimitedQueue, "_spent", breaks="RABBITMQ-AMQP091-POISON-01")
+def returns_are_counted_from_two(reached, self, entries):
+    """The first return of a message to a quorum queue with a delivery limit does not count."""
+    for entry in entries:
+        entry.failures -= bool(reached(self.limits.returns and entry.deliveries == 1))
+
+
 @amqp091_expiry.override(dead_letters, "properties_of", breaks="RABBITMQ-AMQP091-DLX-03")
 def dead_letters_lose_their_headers(original, reached, *more):
     """A dead letter has no headers except those about its deaths."""
