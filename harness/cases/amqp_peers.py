@@ -16,6 +16,7 @@ from brokerproof.harness.worlds.tls import Certificate
 if TYPE_CHECKING:
     from brokerproof.harness.clients.proton_engine import ProtonPeer
     from brokerproof.harness.clients.proton_sockets import BlockingPeer, ContainerPeer
+    from brokerproof.harness.protocols.amqp10.habits import Habits
     from brokerproof.harness.protocols.amqp10.raw_peer import AmqpPeer
 
 Dials = TypeVar("Dials", "BlockingPeer", "ContainerPeer")
@@ -33,6 +34,9 @@ def _require_proton(identity: Identity) -> None:
 
 class AmqpPeers(Connections):
     """Makes AMQP 1.0 peers: raw ones and real clients."""
+
+    habits: Habits | None = None
+    """The habits of raw peers that a case makes from now on."""
 
     def amqp_peer(
         self,
@@ -53,7 +57,7 @@ class AmqpPeers(Connections):
         )
         identity = self.target.identity
         peer.require = self.require_capability
-        peer.mechanism = sasl_of(identity.profile.parameters, identity.login)
+        peer.habits = self.habits or peer.habits
         # Cases about heartbeats control themselves when a client is silent.
         peer.keeps_alive = Area.HEARTBEAT not in map(area_of, self.cited)
         self._connect(peer, certificate, plain)

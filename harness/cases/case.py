@@ -147,7 +147,7 @@ def case(
             by_version=by_version,
             needs=frozenset(needs) | _spoken(name),
             doc=inspect.getdoc(function) or "",
-            source=f"{_home(function)}:{function.__code__.co_firstlineno}",
+            source=f"{_home(function)}:{inspect.unwrap(function).__code__.co_firstlineno}",
             harm=harm,
             over=over,
             arguments=tuple(

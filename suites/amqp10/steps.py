@@ -1,8 +1,10 @@
 """Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge traces and closes."""
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from itertools import cycle
+from typing import Any, TypeVar, cast
 
 from hypothesis import strategies as st
 
@@ -18,12 +20,14 @@ from brokerproof.suites.api import (
     Target,
     Where,
     ms,
+    over,
 )
 from brokerproof.suites.api.amqp10 import (
     RECEIVER,
     AmqpPeer,
     Delivery,
     Frame,
+    Habits,
     Link,
     Node,
     either,
@@ -39,6 +43,49 @@ QUIET: Duration = ms(300)
 
 LARGEST = 2**32 - 1
 """The max-frame-size of a peer that states none."""
+
+HABITS = st.builds(
+    Habits,
+    header=st.fixed_dictionaries(
+        {},
+        optional={
+            "durable": st.booleans(),
+            "priority": st.integers(0, 9),
+            "ttl": st.sampled_from([600_000, LARGEST]),
+        },
+    ),
+    sends=st.sampled_from([None, 0, 2]),
+    receives=st.sampled_from([None, 0, 2]),
+    first_handle=st.sampled_from([0, 0, 1, 255, 256]),
+    first_count=st.sampled_from([0, 1, 2**31 - 2, LARGEST - 1]),
+    pieces=st.sampled_from([1, 1, 2, 3]),
+)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+UNUSUAL = Habits({"durable": True, "priority": 7, "ttl": LARGEST}, 2, 0, 256, LARGEST - 1, 3)
+
+
+def over_habits(
+    *, always: Callable[[Target], list[dict[str, object]]] = lambda target: [], **options: Any
+) -> Callable[[Function], Function]:
+    """Make a property of a case, like :func:`over`, whose raw AMQP peers have drawn habits, or in
+    the examples of ``always`` unusual ones and none in turn."""
+    options["always"] = lambda target: [
+        {**example, "habits": habits}
+        for example, habits in zip(always(target), cycle((UNUSUAL, None)), strict=False)
+    ]
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def accustomed(target: Bench, *, habits: Habits | None = None, **drawn: Any) -> None:
+            target.habits = habits
+            function(target, **drawn)
+
+        return cast("Function", over(habits=HABITS, **options)(accustomed))
+
+    return decorate
+
 
 UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == UNREADABLE)
 

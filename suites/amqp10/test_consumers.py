@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from brokerproof.harness.oracles import amqp_credit, amqp_deliveries
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, granted, numbered
+from brokerproof.suites.amqp10.steps import (
+    QUIET,
+    bodies,
+    collect,
+    fill,
+    granted,
+    numbered,
+    over_habits,
+)
 from brokerproof.suites.amqp10.wrapping_ids import WRAP, wrapping
 from brokerproof.suites.api import (
     PATIENCE,
@@ -19,7 +27,6 @@ from brokerproof.suites.api import (
     Where,
     case,
     listed,
-    over,
     shown,
 )
 from brokerproof.suites.api.amqp10 import AmqpPeer, Delivery, Link, Node, frame
@@ -47,7 +54,7 @@ def withdrawals(target: Target) -> Iterator[dict[str, Any]]:
 
 
 @case(CREDIT_FORMULA, CREDIT_LOWERED_BY_DELIVERY, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
-@over(
+@over_habits(
     where=wrapping,
     examples=40,
     always=withdrawals,
@@ -93,7 +100,9 @@ def test_credit_may_be_withdrawn_while_messages_are_under_way(
 
 
 @case(NO_TRANSFER_WITHOUT_CREDIT, CREDIT_FORMULA, needs={"amqp"})
-@over(examples=24, prefetch=st.integers(1, 6), count=st.integers(1, 30), batch=st.integers(1, 4))
+@over_habits(
+    examples=24, prefetch=st.integers(1, 6), count=st.integers(1, 30), batch=st.integers(1, 4)
+)
 def test_a_slow_consumer_holds_its_prefetch_and_no_more(
     target: Bench, prefetch: int, count: int, batch: int
 ) -> None:
@@ -143,7 +152,7 @@ def test_a_slow_consumer_holds_its_prefetch_and_no_more(
 
 
 @case(AVAILABLE, needs={"amqp"})
-@over(
+@over_habits(
     examples=24,
     count=st.integers(0, 10),
     credit=st.integers(0, 6),
@@ -198,7 +207,7 @@ def looking(peer: AmqpPeer, node: Node) -> Link:
 @case(
     NO_TRANSFER_WITHOUT_CREDIT, ACCEPTED_NOT_RESENT, DISTRIBUTION_MODE, needs={"amqp", "amqp-copy"}
 )
-@over(
+@over_habits(
     examples=24,
     count=st.integers(1, 8),
     credits=st.lists(st.integers(1, 4), min_size=1, max_size=4),

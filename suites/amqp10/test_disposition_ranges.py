@@ -10,11 +10,12 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     lasting_objection,
     numbered,
+    over_habits,
     ready_sender,
     received,
 )
 from brokerproof.suites.amqp10.wrapping_ids import at_the_end, wrapping
-from brokerproof.suites.api import RECONFIGURABLE, Bench, Where, case, listed, over
+from brokerproof.suites.api import RECONFIGURABLE, Bench, Where, case, listed
 from brokerproof.suites.api.amqp10 import SENDER
 
 RANGE_WRAPS = "AMQP10-DISP-06"
@@ -24,7 +25,7 @@ TERMINAL_STATES = "AMQP10-OUT-01"
 
 # RabbitMQ 4 returned nothing after the close. Until the reason is known, this is not judged.
 @case(RANGE_WRAPS, needs={"amqp", RECONFIGURABLE})
-@over(
+@over_habits(
     examples=6,
     always=lambda target: [{"where": at_the_end(target), "count": 3}],
     where=wrapping,

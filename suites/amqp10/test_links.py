@@ -13,7 +13,7 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     little_credit,
     numbered,
-    reaction,
+    over_habits,
     ready_sender,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, at_the_end, wrapping
@@ -98,7 +98,7 @@ def test_links_of_one_name_in_two_containers_keep_apart(target: Bench) -> None:
 
 
 @case(DETACH_ANSWERED, needs={"amqp"})
-@over(examples=12, role=st.booleans(), used=st.booleans(), error=st.booleans())
+@over_habits(examples=12, role=st.booleans(), used=st.booleans(), error=st.booleans())
 def test_a_closing_detach_is_answered_with_one(
     target: Bench, role: bool, used: bool, error: bool
 ) -> None:
@@ -206,7 +206,7 @@ class Grant:
     CREDIT_SET_BY_RECEIVER,
     needs={"amqp"},
 )
-@over(
+@over_habits(
     where=wrapping,
     examples=60,
     count=st.integers(0, 12),
@@ -250,7 +250,7 @@ def test_exactly_as_many_messages_come_as_the_credit_allows(
 @case(
     DRAIN_ANSWERED, DRAIN_IS_PROMPT, SENDERS_DELIVERY_COUNT, DRAIN_SET_BY_RECEIVER, needs={"amqp"}
 )
-@over(
+@over_habits(
     where=wrapping,
     examples=60,
     always=lambda target: [
@@ -349,7 +349,7 @@ def test_a_flow_that_asks_for_an_echo_is_answered(
 
 
 @case(CREDIT_WITHDRAWN, CREDIT_SET_BY_RECEIVER, needs={"amqp"})
-@over(examples=20, credit=st.integers(1, 5), count=st.integers(0, 4))
+@over_habits(examples=20, credit=st.integers(1, 5), count=st.integers(0, 4))
 def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: int) -> None:
     """A receiver withdraws its credit and waits until the broker has read the flow. No message
     arrives, not even a new one, until the receiver grants credit again."""
@@ -377,7 +377,7 @@ def test_a_link_that_was_stopped_stays_still(target: Bench, credit: int, count: 
 
 
 @case(CREDIT_WITHOUT_DELIVERY_COUNT, needs={"amqp"})
-@over(
+@over_habits(
     where=wrapping,
     examples=30,
     count=st.integers(0, 8),
@@ -498,7 +498,7 @@ def test_a_receiver_tells_nothing_available_of_its_own(
     DELIVERY_ID_WRAPS,
     needs={"amqp"},
 )
-@over(
+@over_habits(
     where=wrapping,
     examples=20,
     count=st.integers(1, 20),

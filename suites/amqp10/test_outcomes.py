@@ -24,11 +24,12 @@ from brokerproof.suites.amqp10.steps import (
     is_over,
     numbered,
     objection,
+    over_habits,
     ready_sender,
     received,
     settled_by_broker,
 )
-from brokerproof.suites.api import Bench, Where, case, listed, over, shown
+from brokerproof.suites.api import Bench, Where, case, listed, shown
 from brokerproof.suites.api.amqp10 import Array, Delivery, Described, Node, Value, frame
 from brokerproof.suites.steps import paging
 
@@ -57,7 +58,7 @@ ACCEPTED_NOT_COUNTED = "AMQP10-OUT-04"
 
 
 @case(RELEASED_NOT_COUNTED, RELEASED_AVAILABLE, FAILED_ATTEMPTS, needs={"amqp"})
-@over(
+@over_habits(
     examples=60,
     fates=st.lists(st.booleans(), min_size=1, max_size=6),
     times=st.integers(1, 3),
@@ -117,7 +118,7 @@ def test_released_messages_can_be_had_again_unchanged(
     MADE_AVAILABLE,
     needs={"amqp", "amqp-redelivery", "amqp-modified"},
 )
-@over(
+@over_habits(
     examples=40,
     failed=st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=5),
     elsewhere=st.booleans(),
@@ -159,7 +160,7 @@ def test_a_failed_delivery_is_counted(
     RELEASED_AVAILABLE,
     needs={"amqp", "amqp-redelivery", "amqp-modified"},
 )
-@over(examples=20, count=st.integers(1, 4), refused=st.integers(0, 3), failed=st.booleans())
+@over_habits(examples=20, count=st.integers(1, 4), refused=st.integers(0, 3), failed=st.booleans())
 def test_undeliverable_here_keeps_a_message_from_the_link(
     target: Bench, count: int, refused: int, failed: bool
 ) -> None:
@@ -196,7 +197,7 @@ def test_undeliverable_here_keeps_a_message_from_the_link(
 
 
 @case(ANNOTATIONS_MERGED, needs={"amqp", "amqp-redelivery", "amqp-modified"})
-@over(
+@over_habits(
     examples=20,
     own=st.dictionaries(st.sampled_from(["x-opt-a", "x-opt-b"]), st.text("abc", max_size=3)),
     new=st.dictionaries(
@@ -232,7 +233,7 @@ def test_annotations_of_modified_are_merged(
 
 
 @case(TERMINAL_STATE_KEPT, TERMINAL_STATES, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-redelivery"})
-@over(
+@over_habits(
     examples=30,
     first=st.sampled_from(["accepted", "released"]),
     then=st.sampled_from([*OUTCOMES, "received"]),
@@ -259,7 +260,7 @@ def test_a_terminal_state_does_not_change(target: Bench, first: str, then: str) 
 
 
 @case(DEFAULT_OUTCOME_APPLIES, DEFAULT_OUTCOME, needs={"amqp", "amqp-redelivery"})
-@over(
+@over_habits(
     examples=30,
     always=lambda target: [{"asked": "rejected", "how": "none"}],
     asked=st.sampled_from([*STATES, "rejected"]),
@@ -314,7 +315,9 @@ def test_the_default_outcome_applies_where_no_state_is_known(
 @case(
     TERMINAL_STATES, OUTCOMES_ARE_SYMBOLS, DEFAULT_OUTCOME, RECEIVED_ON_RESUME_ONLY, needs={"amqp"}
 )
-@over(examples=12, asked=st.sets(st.sampled_from(sorted(SYMBOLS))), size=st.sampled_from([1, 3000]))
+@over_habits(
+    examples=12, asked=st.sets(st.sampled_from(sorted(SYMBOLS))), size=st.sampled_from([1, 3000])
+)
 def test_a_source_names_outcomes_by_their_symbols(
     target: Bench, asked: set[str], size: int
 ) -> None:
@@ -369,7 +372,7 @@ def test_accepted_is_supported_where_nothing_was_named(target: Bench) -> None:
 
 
 @case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
-@over(
+@over_habits(
     always=lambda target: [
         {"state": state, "again_state": True} for state in supported_states(target)
     ],
@@ -406,7 +409,7 @@ def test_an_outcome_may_be_told_first_and_settled_later(
     DISPOSITION_SPANS_LINKS,
     needs={"amqp", "amqp-redelivery"},
 )
-@over(
+@over_habits(
     examples=60,
     always=lambda target: [
         {"counts": (4, 2), "cut": 1, "width": 3, "last": last, "gaps": {2}}
@@ -484,7 +487,9 @@ def test_a_range_covers_what_it_names_and_no_more(
 
 
 @case(DISPOSITION_SETTLES, TERMINAL_STATE_KEPT, needs={"amqp", "amqp-redelivery"})
-@over(examples=12, first=st.sampled_from([7, 1000, 2**31, 2**32 - 1]), width=st.integers(0, 3))
+@over_habits(
+    examples=12, first=st.sampled_from([7, 1000, 2**31, 2**32 - 1]), width=st.integers(0, 3)
+)
 def test_a_disposition_for_nothing_held_changes_nothing(
     target: Bench, first: int, width: int
 ) -> None:
@@ -514,7 +519,7 @@ def test_a_disposition_for_nothing_held_changes_nothing(
 
 
 @case(REJECTED_COUNTED, REJECTION_ERROR, needs={"amqp", "dead-letters"})
-@over(examples=10, where=paging.places_of_all, error=st.booleans())
+@over_habits(examples=10, where=paging.places_of_all, error=st.booleans())
 def test_a_rejected_message_is_kept_with_its_error(
     target: Bench, where: Where, error: bool
 ) -> None:
@@ -565,7 +570,7 @@ def test_a_rejected_message_is_kept_with_its_error(
 
 
 @case(ACCEPTED_NOT_COUNTED, ACCEPTED_NOT_RESENT, needs={"amqp", "amqp-copy"})
-@over(examples=10, count=st.integers(1, 3))
+@over_habits(examples=10, count=st.integers(1, 3))
 def test_an_accepted_copy_is_not_sent_again_and_not_counted(target: Bench, count: int) -> None:
     """A link of distribution-mode copy accepts its copies. The broker does not send them again on
     that link, and a later consumer gets the messages with an unchanged delivery-count."""

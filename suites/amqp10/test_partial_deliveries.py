@@ -7,7 +7,7 @@ another link receives it.
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, fill, numbered, over_habits
 from brokerproof.suites.api import PATIENCE, Bench, Clock, case, listed, ms, over
 from brokerproof.suites.steps import stalls
 from brokerproof.suites.steps.queues import patterned
@@ -104,7 +104,7 @@ def test_a_delivery_that_the_window_cuts_arrives_whole(
 
 
 @case(DEFAULT_OUTCOME, needs={"amqp", "amqp-redelivery"})
-@over(
+@over_habits(
     examples=4,
     always=lambda target: [{"window": 2, "how": how} for how in (DETACH, LOST)],
     window=st.integers(1, 3),

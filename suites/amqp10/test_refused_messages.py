@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, granted
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, granted, over_habits
 from brokerproof.suites.api import PATIENCE, Bench, Target, case, over
 from brokerproof.suites.api.amqp10 import SENDER, AmqpPeer, Link, Node, either, frame, message
 from brokerproof.suites.steps import small_addresses
@@ -111,7 +111,7 @@ def _outcome(target: Bench, peer: AmqpPeer, link: Link, delivery: int) -> str | 
 
 
 @case(CREDIT, needs={"amqp", "amqp-credit"})
-@over(examples=4, rounds=st.integers(2, 4), taken=st.booleans())
+@over_habits(examples=4, rounds=st.integers(2, 4), taken=st.booleans())
 def test_refused_messages_give_their_credit_back(target: Bench, rounds: int, taken: bool) -> None:
     """A producer without an address sends several times as many messages as its credit, and the
     broker refuses all or every second one. It renews the producer's credit as it does for accepted

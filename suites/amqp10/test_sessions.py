@@ -17,6 +17,7 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     last_flow,
     numbered,
+    over_habits,
     own_windows,
     reaction,
     ready_sender,
@@ -138,7 +139,7 @@ def test_nothing_follows_the_end_of_a_session_that_failed(target: Bench) -> None
 
 
 @case(DROPPED_AFTER_SESSION_ERROR, needs={"amqp"})
-@over(examples=20, flows=st.integers(1, 3), publish=st.booleans())
+@over_habits(examples=20, flows=st.integers(1, 3), publish=st.booleans())
 def test_a_session_that_failed_drops_what_still_comes(
     target: Bench, flows: int, publish: bool
 ) -> None:
@@ -212,7 +213,7 @@ NO_FLOW = "the broker sent no flow with its windows after its transfers"
     WINDOW_FORMULA,
     needs={"amqp"},
 )
-@over(
+@over_habits(
     where=wrapping,
     always=_several_frames,
     examples=60,
@@ -481,7 +482,7 @@ def test_a_flow_of_the_session_has_nothing_of_a_link(target: Bench, received: in
 
 
 @case(REMOTE_INCOMING_WINDOW, NO_TRANSFER_WITHOUT_CREDIT, needs={"amqp"})
-@over(where=wrapping, examples=30, window=st.integers(1, 6), credit=st.integers(1, 6))
+@over_habits(where=wrapping, examples=30, window=st.integers(1, 6), credit=st.integers(1, 6))
 def test_credit_and_window_both_bind(target: Bench, where: Where, window: int, credit: int) -> None:
     """A queue has more messages than the link's credit and the session's window allow. The smaller
     of the two decides how many arrive."""

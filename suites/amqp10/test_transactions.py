@@ -15,7 +15,7 @@ from brokerproof.suites.amqp10.steps import (
     fill,
     granted,
     numbered,
-    reaction,
+    over_habits,
 )
 from brokerproof.suites.amqp10.transaction_steps import (
     OUTCOMES,
@@ -135,7 +135,7 @@ def test_messages_posted_in_a_transaction_come_with_its_success(
 
 
 @case(RETIRED_ON_COMMIT, KEPT_ON_ROLLBACK, needs=SEEN_AGAIN)
-@over(
+@over_habits(
     examples=40,
     always=lambda target: [{"fates": [1, 2, 0], "fails": fails} for fails in BOTH_ENDS],
     fates=st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=5),
@@ -192,7 +192,7 @@ RETURNING: Mapping[str, str | Described] = {
 
 
 @case(RETIRED_ON_COMMIT, needs={"amqp", "amqp-transactions", "amqp-redelivery", "amqp-modified"})
-@over(
+@over_habits(
     examples=6,
     always=lambda target: [
         {"outcome": outcome, "settled": settled}
@@ -228,7 +228,7 @@ def test_a_message_is_returned_in_a_transaction(target: Bench, outcome: str, set
 
 
 @case(DEFAULT_OUTCOME_ON_ROLLBACK, KEPT_ON_ROLLBACK, needs=SEEN_AGAIN)
-@over(examples=8, count=st.integers(1, 3))
+@over_habits(examples=8, count=st.integers(1, 3))
 def test_settled_outcomes_of_a_rollback_give_way_to_the_default(target: Bench, count: int) -> None:
     """A receiver accepts messages, settled, in a transaction that is rolled back. It asked for the
     default-outcome released, and the broker's attach names released or modified. The messages can

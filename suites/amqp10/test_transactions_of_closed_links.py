@@ -12,9 +12,9 @@ from itertools import product
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
+from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered, over_habits
 from brokerproof.suites.amqp10.transaction_steps import OUTCOMES, SEEN_AGAIN, control, within
-from brokerproof.suites.api import Bench, Target, case, listed, over
+from brokerproof.suites.api import Bench, Target, case, listed
 from brokerproof.suites.api.amqp10 import Frame, Node
 from brokerproof.suites.steps import small_addresses
 from brokerproof.suites.steps.queue_model import MEMORY, place_names, places
@@ -44,7 +44,7 @@ def corners(target: Target) -> list[Mapping[str, object]]:
 
 
 @case(RETIRED_ON_COMMIT, DEFAULT_OUTCOME_ON_ROLLBACK, needs=SEEN_AGAIN)
-@over(
+@over_habits(
     examples=16,
     always=corners,
     situations=situations,

@@ -17,12 +17,14 @@ ARTEMIS = Sentences(
     gone="ARTEMIS-CONCEPTS-queue-2",
     order="ARTEMIS-GROUPING-fifo-1",
     back="ARTEMIS-REDELIVERY-back-1",
+    marked="ARTEMIS-REDELIVERY-marked-1",
 )
 AMQP091 = Sentences(
     once="AMQP091-EXCH-02",
     gone="AMQP091-ACK-02",
     order="AMQP091-PUB-04",
     back="AMQP091-CHAN-04",
+    marked="AMQP091-RED-01",
     confirmed="RABBITMQ-AMQP091-CONF-01",
     order_after_return=False,
 )
@@ -31,6 +33,7 @@ OPENWIRE = Sentences(
     gone="OPENWIRE-MSGACK-2",
     order="ACTIVEMQ-ORDER-1",
     back="OPENWIRE-MSGACK-2",
+    marked="OPENWIRE-REDELIVERY-1",
     order_after_return=False,
 )
 BYTES = "ARTEMIS-STOMP-window-3"

@@ -104,7 +104,7 @@ def test_a_history_of_amqp091_of_any_length_is_conserved(
     history_of(target, AMQP091, ("amqp091", "amqp091"), plan)
 
 
-@case("ACTIVEMQ-ORDER-1", "OPENWIRE-MSGACK-2", needs={"openwire"})
+@case(*OPENWIRE.ids, needs={"openwire"})
 @over_courses(
     15,
     corners(lambda target: ["openwire"], 0, producer="openwire"),

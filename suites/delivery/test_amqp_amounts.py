@@ -15,9 +15,10 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     is_over,
     numbered,
+    over_habits,
     returns_by_default,
 )
-from brokerproof.suites.api import PATIENCE, Bench, case, listed, over
+from brokerproof.suites.api import PATIENCE, Bench, case, listed
 from brokerproof.suites.api.amqp10 import SENDER
 from brokerproof.suites.delivery.amount_steps import judge_connections, most_amqp
 from brokerproof.suites.steps import amounts
@@ -67,7 +68,7 @@ def test_a_history_of_amqp_of_any_length_is_conserved(
 
 
 @case(RETIRED, KEPT, RELEASED, needs={"amqp", "amqp-redelivery"})
-@over(
+@over_habits(
     examples=6,
     always=lambda target: [
         {"position": position, "period": 3, "backwards": True, "told_first": False}
@@ -119,7 +120,7 @@ def test_any_number_of_deliveries_is_settled_one_by_one(
 
 
 @case(ACQUIRED, KEPT, needs={"amqp"})
-@over(
+@over_habits(
     examples=4,
     always=lambda target: [{"position": 0, "connections": 3, "credit": 2}],
     position=st.integers(0, amounts.POSITIONS),
@@ -166,7 +167,7 @@ def test_any_number_of_receivers_shares_a_queue(
 
 
 @case(DEFAULT, CLOSED, needs={"amqp", "amqp-redelivery"})
-@over(
+@over_habits(
     examples=6,
     always=lambda target: [
         {"position": amounts.MORE, "accepted": 0, "how": "end"},

@@ -6,8 +6,8 @@ from operator import itemgetter
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
-from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered
-from brokerproof.suites.api import Bench, CloseHow, case, listed, over
+from brokerproof.suites.amqp10.steps import bodies, collect, fill, numbered, over_habits
+from brokerproof.suites.api import Bench, CloseHow, case, listed
 
 FAILED_ATTEMPTS = "AMQP10-MSG-09"
 
@@ -22,7 +22,7 @@ FATES = (*STATES, "kept")
 
 
 @case(BACK, FIFO, FAILED_ATTEMPTS, needs={"amqp", "amqp-redelivery", "queue-semantics"})
-@over(
+@over_habits(
     examples=60,
     fates=st.lists(st.sampled_from(FATES), min_size=1, max_size=8),
     times=st.sampled_from([1, 1, 1, 6]),

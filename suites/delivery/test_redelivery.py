@@ -5,12 +5,28 @@ from functools import partial
 import pytest
 from hypothesis import strategies as st
 
-from brokerproof.suites.api import Bench, CloseHow, RoutingType, Target, case, listed, over
+from brokerproof.suites.amqp10.outcome_steps import STATES, source
+from brokerproof.suites.amqp10.steps import bodies as amqp_bodies
+from brokerproof.suites.amqp10.steps import collect as amqp_collect
+from brokerproof.suites.amqp10.steps import fill
+from brokerproof.suites.api import (
+    PATIENCE,
+    Bench,
+    CloseHow,
+    RoutingType,
+    Target,
+    case,
+    listed,
+    over,
+)
+from brokerproof.suites.api.amqp10 import Node
 from brokerproof.suites.api.core import delivery
 from brokerproof.suites.api.stomp import Frame
 from brokerproof.suites.steps.core import CORE, sized
+from brokerproof.suites.steps.queue_model import MEMORY, place_names
 from brokerproof.suites.steps.queues import (
     INDIVIDUAL,
+    QUIET,
     Consumer,
     bodies,
     collect,
@@ -24,6 +40,8 @@ from brokerproof.suites.steps.queues import (
 )
 
 BACK = "ARTEMIS-REDELIVERY-back-1"
+DEAD = "ARTEMIS-REDELIVERY-dead-1"
+NOT_AGAIN = "ARTEMIS-REDELIVERY-dead-2"
 MARKED = "ARTEMIS-REDELIVERY-marked-1"
 FIFO = "ARTEMIS-GROUPING-fifo-1"
 
@@ -192,3 +210,107 @@ def test_what_a_core_transaction_gave_back_is_marked(
             peer.call("rollback", {"last-delivered": False})
         else:
             peer.close_socket(CloseHow(end))
+
+
+ATTEMPTS = {"anycast.more.": 3, "": 10}
+"""max-delivery-attempts by prefix: the number that our broker.xml sets, and the default."""
+FAILURES = ("failed", "released", "rollback")
+"""Ways to return a message; ``released`` is no failed attempt."""
+
+
+def _returned(target: Bench, node: Node, count: int, way: str) -> list[bytes]:
+    """Let a consumer receive ``count`` messages and return them; return those that arrived."""
+    if way == "rollback":
+        core = target.core(auto_commit_acks=False)
+        core.create_consumer(node.address)
+        core.credit(-1)
+        due = delivery(0)
+        target.wait_until(lambda: sum(map(due.accepts, core.inbox)) >= count, PATIENCE)
+        taken = core.delivered()
+        if taken:
+            core.acknowledge(taken[-1])
+        core.stop()  # or a message is delivered again
+        core.call("rollback", {"last-delivered": False})
+        core.close()
+        return [bytes(one.message.body) for one in taken]
+    peer = target.amqp()
+    link = peer.receiver(node, credit=count)
+    got = amqp_collect(target, peer, link, count, quiet=0)
+    for one in got:
+        peer.disposition(one, STATES[way])
+    peer.settle()
+    peer.close()
+    return amqp_bodies(got)
+
+
+@case(DEAD, NOT_AGAIN, needs={"amqp", "queue-semantics", "dead-letters", "routing-fixtures"})
+@over(
+    examples=6,
+    always=lambda target: [
+        {"prefix": prefix, "ways": [way, "released", "failed"], "count": 3, "place": place}
+        for prefix, way, place in (
+            *(("anycast.more.", "failed", MEMORY), ("", "failed", place_names(target)[-1])),
+            *(
+                [("anycast.more.", "rollback", MEMORY)]
+                if CORE in target.identity.capabilities
+                else []
+            ),
+        )
+    ],
+    prefix=st.sampled_from([*ATTEMPTS]),
+    ways=lambda target: st.lists(
+        st.sampled_from(
+            [way for way in FAILURES if way != "rollback" or CORE in target.identity.capabilities]
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    count=st.integers(1, 5),
+    place=lambda target: st.sampled_from(place_names(target)),
+)
+def test_a_message_that_fails_too_often_is_a_dead_letter(
+    target: Bench, prefix: str, ways: list[str], count: int, place: str
+) -> None:
+    """Consumers of AMQP and CORE return messages again and again, as failed, rolled back or
+    released, in memory or on pages. They are delivered max-delivery-attempts times, not counting
+    those that were released. Then each is once at the dead-letter address, and its queue delivers
+    only later messages. One scenario: both sentences constrain one history."""
+    most = ATTEMPTS[prefix]
+    prefix = (
+        prefix if most < max(ATTEMPTS.values()) or place == MEMORY else target.full_address(place)
+    )
+    fresh = target.node()
+    node = Node(prefix + fresh.address, fresh.capabilities)
+    letters = Node(str(target.profile.parameters["dead_letter_node"]), node.capabilities)
+    reader = target.amqp()
+    reader.receiver(letters)  # creates the queue
+    sent = numbered(count, f"{node.address} ")
+    fill(target, node, sent, header={"durable": True})
+    failed, limit = 0, f"of max-delivery-attempts {most}"
+    for way in [*ways[: most - 1], *["failed"] * most]:
+        if failed == most:
+            break
+        got = _returned(target, node, count, way)
+        detail = f"after {failed} failures {limit}, last {way}, {listed(got)} arrived"
+        target.require(DEAD, got == sent, detail)
+        failed += way != "released"
+    later = f"{node.address} later".encode()
+    fill(target, node, [later])
+    peer = target.amqp()
+    left = amqp_bodies(amqp_collect(target, peer, peer.receiver(node, credit=count + 1), 1))
+    detail = f"after {failed} failures {limit}, the queue delivered {listed(left)}"
+    target.record_finding(NOT_AGAIN, left == [later], detail)
+    browser = reader.receiver(letters, source=source(letters, distribution_mode="copy"))
+    reader.flow(browser, link_credit=100_000)
+    seen: list[bytes] = []
+
+    def dead() -> bool:
+        seen.extend(amqp_bodies(reader.take_deliveries(browser)))
+        return len([*filter(sent.__contains__, seen)]) >= count
+
+    target.wait_until(dead, PATIENCE)
+    target.advance(QUIET)
+    dead()
+    buried = [body for body in seen if body in sent]
+    detail = f"after {failed} failures {limit}, {listed(buried)} are dead letters"
+    target.record_finding(DEAD, sorted(buried) == sent, f"{detail}; expected {listed(sent)}")

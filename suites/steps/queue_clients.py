@@ -38,6 +38,8 @@ class Arrived:
 
     handle: Any
     body: bytes
+    marked: bool | None = None
+    """True if it is marked as a redelivery; None if the broker has no such mark."""
 
 
 def wait_while_frames_come(target: Bench, peer: Any, enough: Callable[[], bool]) -> None:
@@ -117,14 +119,14 @@ class QueueClient(ABC):
     def stop(self) -> None:
         """Stop consuming and return held messages; wait for the confirmation."""
 
-    def leave(self, lost: bool) -> list[bytes]:
-        """Reset the connection, or stop and close it. Return the bodies of the held messages."""
+    def leave(self, lost: bool) -> list[Arrived]:
+        """Reset the connection, or stop and close it. Return the held messages."""
         if not lost:
             self.stop()
             self.held += self.taken()
         self.peer.close_socket(CloseHow.RESET if lost else CloseHow.EOF)
         held, self.held = self.held, []
-        return [message.body for message in held]
+        return held
 
     def _last_of(self, count: int) -> Arrived:
         last = self.held[count - 1]
@@ -191,7 +193,11 @@ class StompQueueClient(QueueClient):
     def taken(self) -> list[Arrived]:
         messages = self.peer.take_messages()
         self._seen += len(messages)
-        return [Arrived(message, message.body) for message in messages]
+        marks = "redelivered-header" in self.target.target.identity.capabilities
+        return [
+            Arrived(one, one.body, one.get("redelivered") == "true" if marks else None)
+            for one in messages
+        ]
 
     def waiting_here(self) -> int:
         return int(self.peer.messages_seen - self._seen)
@@ -332,7 +338,7 @@ class Amqp091QueueClient(QueueClient):
 
     def taken(self) -> list[Arrived]:
         deliveries = self._take(method("basic.deliver", channel=1))
-        return [Arrived(delivery["delivery-tag"], delivery.body) for delivery in deliveries]
+        return [Arrived(one["delivery-tag"], one.body, one["redelivered"]) for one in deliveries]
 
     def waiting_here(self) -> int:
         return self._here(method("basic.deliver", channel=1))
@@ -382,7 +388,8 @@ class CoreQueueClient(QueueClient):
         self.peer.credit(-1 if window is None else window * FRAME)
 
     def taken(self) -> list[Arrived]:
-        return [Arrived(one, one.message.body) for one in self._take(core_delivery(0))]
+        packets = self._take(core_delivery(0))
+        return [Arrived(one, one.message.body, one["delivery-count"] > 1) for one in packets]
 
     def waiting_here(self) -> int:
         return self._here(core_delivery(0))
@@ -436,7 +443,10 @@ class OpenWireQueueClient(QueueClient):
 
     def taken(self) -> list[Arrived]:
         dispatches = self._take(dispatch(self._consumer))
-        return [Arrived(one, bytes(one["message"]["content"])) for one in dispatches]
+        return [
+            Arrived(one, bytes(one["message"]["content"]), one["redeliveryCounter"] > 0)
+            for one in dispatches
+        ]
 
     def waiting_here(self) -> int:
         return self._here(dispatch(self._consumer))

@@ -62,6 +62,8 @@ class Sentences:
     unordered: str = ""
     shared: str | None = None
     """The requirement that nobody else gets what a consumer holds; None: ``once`` covers it."""
+    marked: str | None = None
+    """The requirement on the mark of redeliveries, if there is any."""
     returns: bool = True
     """If False, a lost consumer's messages must return only if one has returned before."""
 
@@ -69,7 +71,7 @@ class Sentences:
     def ids(self) -> tuple[str, ...]:
         every = (
             *(self.once, self.gone, self.order, self.back),
-            *(self.confirmed, self.atomic, self.shared),
+            *(self.confirmed, self.atomic, self.shared, self.marked),
         )
         return tuple(dict.fromkeys(name for name in every if name is not None))
 
@@ -138,10 +140,11 @@ class History:
 
     def take(self, name: str, client: QueueClient, count: int) -> int:
         """Receive ``count`` messages and any that arrived with them; return the number received."""
-        arrived = client.receive(count)
-        for body in arrived:
-            self.ledger.update(Delivered(body, name, None))
-        return len(arrived)
+        before = len(client.held)
+        client.receive(count)
+        for one in client.held[before:]:
+            self.ledger.update(Delivered(one.body, name, one.marked))
+        return len(client.held) - before
 
     def settle(self, client: QueueClient, count: int) -> None:
         """Settle the oldest ``count`` messages that ``client`` holds."""
@@ -152,11 +155,10 @@ class History:
     def leave(self, name: str, client: QueueClient, lost: bool) -> None:
         """End a consumer that holds messages."""
         known = {message.body for message in client.held}
-        for message in client.taken():
-            client.held.append(message)
-        for body in client.leave(lost):
-            if body not in known:
-                self.ledger.update(Delivered(body, name, None))
+        client.held += client.taken()
+        for message in client.leave(lost):
+            if message.body not in known:
+                self.ledger.update(Delivered(message.body, name, message.marked))
         if not self.returns:
             self.ledger.update(Excused(tuple(self.ledger.held_by(name))))
         self.ledger.update(Returned(name, failed=lost, noticed=not lost))
@@ -243,6 +245,9 @@ def judge(history: History, books: Books, what: str) -> None:
     else:
         order = "in-another-order" if books.disordered else "in-order"
         target.record_behaviour(sentences.unordered, order)
+    if sentences.marked is not None:
+        marks = not (books.unmarked or books.mismarked)
+        target.record_finding(sentences.marked, marks, detail)
     if history.returns:
         target.record_finding(sentences.back, not books.abandoned, detail)
     else:

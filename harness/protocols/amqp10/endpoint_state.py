@@ -244,9 +244,12 @@ class Session:
 
     # links
 
-    def free_handle(self) -> int:
-        """Return the lowest handle that we are not using."""
-        return next(handle for handle in range(WRAP) if handle not in self.links)
+    def free_handle(self, first: int = 0) -> int:
+        """Return the lowest handle that we are not using, from ``first`` on if the broker permits
+        a hundred more."""
+        most = WRAP - 1 if self.answer is None else int(self.answer.get("handle-max", WRAP - 1))
+        start = first if first + 100 <= most else 0
+        return next(handle for handle in range(start, WRAP) if handle not in self.links)
 
     def attaching(self, fields: Mapping[str, Any]) -> Link:
         initial = _int(fields.get("initial-delivery-count")) or 0

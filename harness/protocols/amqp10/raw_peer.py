@@ -16,6 +16,7 @@ from brokerproof.harness.model.time import NS_PER_MS, Duration, Instant
 from brokerproof.harness.protocols.amqp10 import codec, messages, types
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Endpoint, Link, Session
+from brokerproof.harness.protocols.amqp10.habits import Habits
 from brokerproof.harness.protocols.amqp10.trace_recorder import (
     PROTOCOL,
     UNREADABLE,
@@ -89,6 +90,7 @@ class AmqpConnection(Conversation[Frame]):
     """One AMQP connection of the harness with its sessions and links, but without deliveries."""
 
     protocol = PROTOCOL
+    habits = Habits()
 
     def __init__(
         self, judge: Judge, conn: int, acceptor: str, container: str = "brokerproof"
@@ -354,12 +356,12 @@ class AmqpConnection(Conversation[Frame]):
         self._names += 1
         filled: dict[str, Any] = {
             "name": f"link-{self.conn}-{self._names}",
-            "handle": session.free_handle(),
+            "handle": session.free_handle(self.habits.first_handle),
             "role": role,
             "rcv-settle-mode": 0 if role is SENDER else None,
             "source": codec.composite("source", _terminus(node if role is RECEIVER else None)),
             "target": codec.composite("target", _terminus(node if role is SENDER else None)),
-            "initial-delivery-count": 0 if role is SENDER else None,
+            **self.habits.link(role),
             **_hyphens(fields),
         }
         if answered:
@@ -417,8 +419,8 @@ class AmqpConnection(Conversation[Frame]):
     ) -> None:
         """Send the flow state of a session, or of a link too: by default, the current state."""
         session = link.session if link is not None else session or self.session
-        filled = self.endpoint.flow(session, link, _hyphens(fields))
-        self.send("flow", filled, channel=session.channel)
+        fields = self.endpoint.flow(session, link, _hyphens(fields))
+        self.send("flow", fields, channel=session.channel)
 
 
 class AmqpPeer(AmqpConnection):
@@ -467,9 +469,8 @@ class AmqpPeer(AmqpConnection):
         sections: Mapping[str, Any] | None = None,
     ) -> int:
         """Like :meth:`publish`, but do not wait; return the delivery-id."""
-        payload = messages.message(body, **dict(sections or {}))
-        most = self.endpoint.most_payload
-        pieces = [payload[at : at + most] for at in range(0, len(payload), most)] or [b""]
+        payload = messages.message(body, **self.habits.sections(sections))
+        pieces = self.habits.cut(payload, self.endpoint.most_payload)
         delivery = 0
         for number, piece in enumerate(pieces):
             delivery = self.transfer(
@@ -483,11 +484,9 @@ class AmqpPeer(AmqpConnection):
         expectation took."""
 
         def accepts(candidate: Frame) -> bool:
-            if (
-                candidate.name != "disposition"
-                or candidate.channel != session.theirs
-                or not candidate.get("role")
-            ):
+            if (candidate.name, candidate.channel) != ("disposition", session.theirs):
+                return False
+            if not candidate.get("role"):
                 return False
             first = candidate["first"]
             inside = (delivery - first) % 2**32 <= (candidate.get("last", first) - first) % 2**32

@@ -279,6 +279,30 @@ def a_long_range_is_acknowledged_in_part(original, reached, self, places, outcom
     original(self, (places[0], numbers[119]) if reached(len(numbers) > 120) else places, outcome)
 
 
+@amounts_openwire.before(Queue, "settle", breaks="OPENWIRE-REDELIVERY-1")
+def some_of_many_failures_are_counted(reached, self, entries, outcome):
+    """Of messages that a consumer held when it ended, only the first 100 count as redelivered."""
+    for entry in entries[100:] if outcome is Outcome.MODIFIED else ():
+        reached()
+        entry.failures -= 1
+
+
+@amounts_amqp091.before(Queue, "settle", breaks="AMQP091-RED-01")
+def some_of_many_returned_are_marked(reached, self, entries, outcome):
+    """Of messages that are requeued together, only the first 200 are marked as redelivered."""
+    for entry in entries[200:] if outcome is Outcome.RELEASED else ():
+        reached()
+        entry.deliveries = 0
+
+
+@amounts.before(Queue, "settle", breaks="ARTEMIS-REDELIVERY-marked-1")
+def some_of_many_lost_are_marked(reached, self, entries, outcome):
+    """Of the messages of a lost consumer, only the first 300 are marked as redelivered."""
+    for entry in entries[300:] if outcome is not Outcome.ACCEPTED else ():
+        reached()
+        entry.deliveries, entry.failures = 0, entry.failures - (outcome is Outcome.MODIFIED)
+
+
 @long_lives.mutant("STOMP12-HB-07 STOMP12-HB-09")
 def beats_end_after_a_thousand(patch, reached):
     """After a thousand heartbeats the server stops sending them."""

@@ -80,6 +80,37 @@ def dead_letters_stay_counted(original, reached, self, entries, outcome):
                 account.messages += lost
 
 
+@conservation.before(Queue, "settle", breaks="ARTEMIS-REDELIVERY-dead-1 ARTEMIS-REDELIVERY-back-1")
+def the_last_attempt_is_not_made(reached, self, entries, outcome):
+    """A message becomes a dead letter one failure early."""
+    if outcome is Outcome.MODIFIED:
+        for entry in entries:
+            entry.failures += bool(reached(entry.failures + 2 == self._max_attempts))
+
+
+@conservation.override(Queue, "settle", breaks="ARTEMIS-REDELIVERY-dead-1 AMQP10-OUT-11")
+def a_release_excuses_a_failure(original, reached, self, entries, outcome):
+    """A message that is released has one failed attempt less."""
+    for entry in entries if outcome is Outcome.RELEASED else ():
+        entry.failures -= bool(reached(entry.failures))
+    original(self, entries, outcome)
+
+
+@conservation.mutant("ARTEMIS-REDELIVERY-dead-2")
+def a_dead_letter_stays_in_its_queue(patch, reached):
+    """A message that failed too often also remains in its queue, with no failed attempt."""
+
+    @patch.override(Queue)
+    def settle(original, self, entries, outcome):
+        dead_letter, dead = self._dead_letter, []
+        self._dead_letter = lambda queue, entry: (dead.append(entry), dead_letter(queue, entry))
+        original(self, entries, outcome)
+        self._dead_letter = dead_letter
+        for entry in dead if outcome is Outcome.MODIFIED else ():
+            reached()
+            self.enqueue(entry.message)
+
+
 @conservation.override(Subscription, "deliver", breaks="ARTEMIS-STOMP-window-3")
 def a_redelivery_is_charged_as_the_first(original, reached, self, entry):
     """A frame that is sent again is charged its size without the header redelivered."""
