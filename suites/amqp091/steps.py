@@ -89,7 +89,8 @@ class Kind:
         if self.mode == 2:
             fields["durable"] = True
         if self.type == "quorum":
-            own = {"x-queue-type": self.type, "x-expires": 60_000, **own}
+            many = {"x-delivery-limit": 10_000, "x-expires": 60_000}
+            own = {"x-queue-type": self.type, **many, **own}
             fields |= {"durable": True, "exclusive": False}
         return queue_of(peer, arguments=own, **fields)
 

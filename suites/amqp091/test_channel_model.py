@@ -30,7 +30,6 @@ from brokerproof.suites.amqp091.channel_plans import (
     steps,
 )
 from brokerproof.suites.amqp091.steps import (
-    CLASSIC,
     CONSUMER_PREFETCH,
     NACK,
     Kind,
@@ -145,8 +144,9 @@ class Run:
     """For each consumed message, by queue and number, the requirement that its redelivery
     breaks."""
     came_back: dict[tuple[int, int], str] = field(default_factory=dict)
-    """For each message that a closed channel returned, by queue and number, the requirement that
-    demands it."""
+    """The requirement by which a closed channel returned a message, by queue and number."""
+    has_limits: bool = True
+    """False: a quorum queue supports no limit of a channel."""
     tags: int = 0
     attempts: Counter[tuple[int, int]] = field(default_factory=Counter)
     """How often a message was delivered, by queue and number."""
@@ -233,8 +233,8 @@ class Run:
 
     def _limit(self, channel: Channel, limit: int) -> None:
         """Set the limit while no message from basic.get is unsettled: no document says whether such
-        messages count."""
-        if not offers(self.target.target, CONSUMER_PREFETCH):
+        messages are part of it."""
+        if not (self.has_limits and offers(self.target.target, CONSUMER_PREFETCH)):
             return
         if all(held.consumer is not None for held in channel.all_out()) and not channel.pending:
             fields = {"prefetch-count": limit, "global": True}
@@ -547,15 +547,15 @@ def situations(target: Target) -> tuple[str, ...]:
     hindered_by=hindrances.pairs,
     rounds=st.sampled_from([1, 1, 1, 4]),
     steps=steps,
-    kind=CLASSIC,
+    kind=Kind.any,
 )
 def test_channels_do_what_the_model_says(
     target: Bench, kind: Kind, hindered_by: list[str], rounds: int, steps: list[Step]
 ) -> None:
-    """Consumers of two queues begin and end on two channels, one of them transactional, while their
-    limits, settlements and channels change as drawn and other clients interfere. After each step
-    the deliveries are those that the model predicts. At the end every unsettled message can be
-    received again.
+    """Consumers of two queues, classic or quorum, begin and end on two channels, one of them
+    transactional, while their limits, settlements and channels change as drawn and other clients
+    interfere. After each step the deliveries are those of the model. At the end every unsettled
+    message can be received again.
 
     One scenario: the model combines all these requirements.
     """
@@ -566,8 +566,9 @@ def test_channels_do_what_the_model_says(
         publisher = target.amqp091()
         names = [kind.queue(target, peer, exclusive=False) for _ in range(2)]
         publisher.properties = peer.properties
-        queues = [QueueModel(keeps_places=OLD_PLACE not in target.unbound) for _ in names]
-        run = Run(target, peer, publisher, names, queues)
+        keeps_places = kind.keeps_places and OLD_PLACE not in target.unbound
+        queues = [QueueModel(keeps_places=keeps_places) for _ in names]
+        run = Run(target, peer, publisher, names, queues, has_limits=kind.type == "classic")
         if not offers(target.target, CONSUMER_PREFETCH):
             target.record_not_applicable(NOT_FOR_NO_ACK, "its prefetch may be a channel's")
         for step in [*steps * rounds, Publish(0, 2), Consume(PLAIN, 0, 1, True)]:

@@ -55,20 +55,28 @@ BOTH_ENDS = ((False, True), (True, False))
 
 
 @case(DECLARE_ANSWERED, ROLLBACK_SUCCEEDS, needs={"amqp", "amqp-transactions"})
-@over(examples=10, count=st.integers(1, 3), fail=st.booleans())
-def test_a_declare_is_answered_with_an_id(target: Bench, count: int, fail: bool) -> None:
-    """A client declares transactions on one link. Each declare is answered with declared and a
-    unique id, and each transaction can be discharged."""
+@over_habits(
+    examples=10,
+    always=lambda target: [{"count": 1, "fail": False, "pieces": 2}],
+    count=st.integers(1, 3),
+    fail=st.booleans(),
+    pieces=st.integers(1, 3),
+)
+def test_a_declare_is_answered_with_an_id(
+    target: Bench, count: int, fail: bool, pieces: int
+) -> None:
+    """Transactions are declared on one link, each in some transfers: each declare is answered with
+    declared and a unique id, and each transaction can be discharged."""
     peer = target.amqp()
     coordinator = control(target, peer)
     ids = []
     for _ in range(count):
-        answer = coordinator.answered(coordinator.say("declare"), proves=DECLARE_ANSWERED)
+        answer = coordinator.answered(coordinator.say("declare", pieces=pieces), DECLARE_ANSWERED)
         state = answer.part("state")
         target.require(
             DECLARE_ANSWERED,
             answer.kind("state") == "declared" and bool(state.get("txn-id")),
-            answer.brief(),
+            f"a declare in {pieces} transfers: {answer.brief()}",
         )
         ids.append(bytes(state["txn-id"]))
     detail = f"{count} transactions have the ids {shown(ids)}"

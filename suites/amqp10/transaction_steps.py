@@ -11,6 +11,7 @@ from brokerproof.suites.api.amqp10 import (
     Delivery,
     Described,
     Frame,
+    Habits,
     Link,
     Node,
     either,
@@ -30,10 +31,15 @@ class Control:
     peer: AmqpPeer
     link: Link
 
-    def say(self, what: str, *, settled: bool = False, **fields: object) -> int:
-        """Send a declare or discharge; return its delivery-id."""
+    def say(self, what: str, *, settled: bool = False, pieces: int = 1, **fields: object) -> int:
+        """Send a declare or discharge in this many transfers; return the delivery-id."""
         granted(self.target, self.peer, self.link)
-        return self.peer.post(self.link, codec.composite(what, fields), settled=settled)
+        payload = messages.message(codec.composite(what, fields))
+        *parts, last = Habits(pieces=pieces).cut(payload, len(payload))
+        for part in parts:
+            self.peer.transfer(self.link, part, settled=settled or None, more=True)
+            self.peer.settle()  # it is read before the next
+        return self.peer.transfer(self.link, last, settled=settled or None)
 
     def answered(self, delivery: int, proves: str | tuple[str, ...] | None = None) -> Frame:
         """The disposition that settles the delivery, in whatever state."""

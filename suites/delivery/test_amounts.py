@@ -10,7 +10,7 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from brokerproof.suites.amqp091.steps import exchange_of
+from brokerproof.suites.amqp091.steps import Kind, exchange_of
 from brokerproof.suites.amqp10.steps import collect
 from brokerproof.suites.amqp10.transaction_steps import control, post
 from brokerproof.suites.api import (
@@ -92,16 +92,27 @@ def test_a_history_of_any_length_is_conserved(
     history_of(target, ARTEMIS, ends, plan, place)
 
 
+def amqp091_kinds(target: Target) -> list[str]:
+    return [kind.type for kind in Kind.each(target)]
+
+
+def amqp091_corners(target: Target) -> list[dict[str, object]]:
+    """The histories of a classic queue, and the first of them of each other kind."""
+    plans = corners(lambda target: ["amqp091"], 0, kind="classic")(target)
+    return [*({**plans[0], "kind": kind} for kind in amqp091_kinds(target)[1:]), *plans]
+
+
 @case(*AMQP091.ids, needs={"amqp091"})
-@over_courses(15, corners(lambda target: ["amqp091"], 0))
+@over_courses(15, amqp091_corners, kind=lambda target: st.sampled_from(amqp091_kinds(target)))
 def test_a_history_of_amqp091_of_any_length_is_conserved(
-    target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool
+    target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool, kind: str
 ) -> None:
-    """Any number of messages pass through an AMQP 0-9-1 queue, with confirms if supported, and in
-    transactions, while consumers acknowledge with multiple and leave. Each arrives once and in its
-    channel's order. One scenario: the requirements constrain one history."""
+    """Any number of messages goes through a classic or quorum queue of AMQP 0-9-1, with confirms if
+    supported, and in transactions, while consumers acknowledge with multiple and leave. Each
+    arrives once and in its channel's order, marked if it returned. One scenario: the sentences
+    constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
-    history_of(target, AMQP091, ("amqp091", "amqp091"), plan)
+    history_of(target, AMQP091, ("amqp091", "amqp091"), plan, kind=kind)
 
 
 @case(*OPENWIRE.ids, needs={"openwire"})

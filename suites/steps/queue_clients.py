@@ -291,8 +291,10 @@ class Amqp091QueueClient(QueueClient):
 
     def __init__(self, target: Bench, name: str, **options: Any) -> None:
         super().__init__(target, name, **options)
+        kind = options.pop("kind", "classic")
         self.peer = target.amqp091(channels=2, **options)
-        self.peer.declare(name, durable=True)
+        quorum = {"x-queue-type": kind, "x-expires": 600_000}
+        self.peer.declare(name, durable=True, arguments={} if kind == "classic" else quorum)
         self._confirms = offers(target.target, CONFIRMS)
         if self._confirms:
             self.peer.call("confirm.select")

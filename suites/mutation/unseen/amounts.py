@@ -287,6 +287,29 @@ def some_of_many_failures_are_counted(reached, self, entries, outcome):
         entry.failures -= 1
 
 
+@amounts_amqp091.mutant("AMQP091-ACK-02", recreates="rabbitmq-server#10327")
+def acks_before_a_close_are_lost(patch, reached):
+    """Acknowledgements after the 30th are lost if the client closes their channel next."""
+    late = []
+
+    @patch.override(channels.Channel)
+    def settle(original, self, settled, outcome):
+        taken = list(settled)
+        late.extend(taken if outcome is Outcome.ACCEPTED else ())
+        original(self, taken, outcome)
+
+    @patch.before(channels.HANDLERS, consuming.commands.Basic.Qos)
+    def qos(channel, method):
+        late.clear()
+
+    @patch.before(channels.Channel)
+    def stop(self):
+        for delivery in late[30:]:
+            reached()
+            delivery.declared.queue.enqueue(delivery.entry.message)
+        late.clear()
+
+
 @amounts_amqp091.before(Queue, "settle", breaks="AMQP091-RED-01")
 def some_of_many_returned_are_marked(reached, self, entries, outcome):
     """Of messages that are requeued together, only the first 200 are marked as redelivered."""

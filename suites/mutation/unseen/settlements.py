@@ -4,6 +4,8 @@ from brokerproof.harness.model.enums import AckMode, Outcome
 from brokerproof.harness.model.time import seconds
 from brokerproof.reference_broker.kernel.queue import Queue
 from brokerproof.reference_broker.kernel.transactions import Transaction
+from brokerproof.reference_broker.protocols.amqp10.coordinator import CoordinatorLink
+from brokerproof.reference_broker.protocols.amqp10.messaging import Accepted, Modified, Released
 from brokerproof.reference_broker.protocols.amqp10.outgoing import OutgoingLink
 from brokerproof.reference_broker.protocols.stomp.commands import COMMANDS
 from brokerproof.reference_broker.protocols.stomp.connection import StompConnection
@@ -128,3 +130,28 @@ def a_copy_too_large_is_lost(original, reached, self, entry, size):
     original(self, entry, size)
     if reached(self.copies and entry in self.queue._ready):
         _lose(self.queue, [entry])
+
+
+@settlements.before(CoordinatorLink, "transfer", breaks="AMQP10-TXN-01")
+def a_declare_is_its_first_transfer(reached, self, transfer, payload):
+    """A declare in several transfers is decoded after the first of them."""
+    if reached(transfer.more):
+        transfer.more = False
+
+
+@settlements.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-08")
+def links_of_high_handles_fail_what_they_release(
+    original, reached, self, deliveries, state, settled
+):
+    """A message that a link with a handle above 255 releases counts as failed."""
+    high = reached(isinstance(state, Released) and self.handle > 255)
+    original(self, deliveries, Modified(delivery_failed=True) if high else state, settled)
+
+
+@settlements.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-20 AMQP10-OUT-11")
+def what_lives_for_weeks_fails_once(original, reached, self, deliveries, state, settled):
+    """A message with a ttl of more than 2^31 ms that is returned as failed is lost."""
+    ttls = [getattr(delivery.entry.message, "ttl", None) or 0 for delivery in deliveries]
+    failed = isinstance(state, Modified) and state.delivery_failed
+    lost = reached(failed and max(ttls, default=0) > 2**31)
+    original(self, deliveries, Accepted() if lost else state, settled)
