@@ -205,7 +205,7 @@ def test_all_messages_come_as_they_are_settled(
 @over(
     examples=6,
     always=lambda target: [
-        {"limit": 2, "rounds": 3, "way": way, "kind": kind}
+        {"limit": 2, "rounds": 3, "way": way, "kind": kind, "most": 0}
         for way in ("reject", "recover")
         for kind in Kind.each(target)
     ],
@@ -215,14 +215,16 @@ def test_all_messages_come_as_they_are_settled(
         settling(target, ["reject", "recover", "nack", "nack multiple"])
     ),
     kind=Kind.any,
+    most=st.sampled_from([0, 1, 100]),
 )
 def test_what_is_given_back_makes_room(
-    target: Bench, kind: Kind, limit: int, rounds: int, way: str
+    target: Bench, kind: Kind, limit: int, rounds: int, way: str, most: int
 ) -> None:
-    """A consumer repeatedly requeues all the messages that its prefetch allows. Each time it gets
-    as many as the prefetch allows, the same or others."""
+    """A consumer repeatedly returns all messages that its prefetch allows, to be redelivered or, if
+    they returned too often, dropped. Each time it gets as many as the prefetch allows, the same or
+    others."""
     peer = target.amqp091(channels=2)
-    queue = kind.queue(target, peer)
+    queue = kind.queue(target, peer, {"x-delivery-limit": most} if kind.type == "quorum" else {})
     fill(peer, queue, [b"%d" % at for at in range(limit * (rounds + 1))])
     peer.call("basic.qos", {"prefetch-count": limit}, channel=2)
     peer.consume(queue, channel=2)

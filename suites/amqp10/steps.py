@@ -1,7 +1,7 @@
 """Steps shared by AMQP 1.0 cases: fill a queue, collect deliveries, judge traces and closes."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import cycle
 from typing import Any, TypeVar, cast
@@ -67,7 +67,7 @@ UNUSUAL = Habits({"durable": True, "priority": 7, "ttl": LARGEST}, 2, 0, 256, LA
 
 
 def over_habits(
-    *, always: Callable[[Target], list[dict[str, object]]] = lambda target: [], **options: Any
+    *, always: Callable[[Target], Iterable[Mapping[str, Any]]] = lambda target: [], **options: Any
 ) -> Callable[[Function], Function]:
     """Make a property of a case, like :func:`over`, whose raw AMQP peers have drawn habits, or in
     the examples of ``always`` unusual ones and none in turn."""

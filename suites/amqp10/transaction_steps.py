@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from brokerproof.harness.protocols.amqp10 import codec, messages
-from brokerproof.suites.amqp10.steps import bodies, collect, granted
+from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, granted
 from brokerproof.suites.api import PATIENCE, Bench
 from brokerproof.suites.api.amqp10 import (
     SENDER,
@@ -38,7 +38,7 @@ class Control:
         *parts, last = Habits(pieces=pieces).cut(payload, len(payload))
         for part in parts:
             self.peer.transfer(self.link, part, settled=settled or None, more=True)
-            self.peer.settle()  # it is read before the next
+            self.target.advance(QUIET)  # it is read before the next
         return self.peer.transfer(self.link, last, settled=settled or None)
 
     def answered(self, delivery: int, proves: str | tuple[str, ...] | None = None) -> Frame:

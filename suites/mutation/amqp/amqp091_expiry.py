@@ -99,6 +99,21 @@ def what_was_returned_is_no_dead_letter(original, reached, self, settled, outcom
     original(self, settled, Outcome.ACCEPTED if reached(again) else outcome)
 
 
+@amqp091_expiry.mutant("AMQP091-QOS-01", recreates="rabbitmq-server#5609")
+def what_is_dropped_makes_room_twice(patch, reached):
+    """A message that returned too often makes room for two in its consumer's prefetch."""
+
+    @patch.override(Channel)
+    def settle(original, self, settled, outcome):
+        settled = list(settled)
+        original(self, settled, outcome)
+        for one in settled:
+            most = one.declared.queue.limits.returns
+            if one.consumer and reached(most is not None and one.entry.failures > most):
+                one.consumer.prefetch.give_back()
+                one.declared.queue.dispatch()
+
+
 @amqp091_expiry.before(LimitedQueue, "_spent", breaks="RABBITMQ-AMQP091-POISON-01")
 def a_message_dies_at_its_last_return(reached, self, entries):
     """A message dies with its last permitted return to a quorum queue."""
