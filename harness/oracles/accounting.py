@@ -228,6 +228,13 @@ class Ledger:
             case Returned():
                 self._returned(fact)
 
+    def doubt_marks(self) -> None:
+        """Let unseen messages be marked: a broker may have assigned them to a consumer that left
+        before they were sent."""
+        for entry in self._entries.values():
+            if entry.now is _Now.UNSEEN:
+                entry.owes_mark = None
+
     def must_come(self) -> set[Key]:
         """The messages that must still be delivered if any consumer remains."""
         return {key for key, entry in self._entries.items() if _is_back(entry) or _owed(entry)}

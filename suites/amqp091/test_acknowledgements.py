@@ -191,7 +191,7 @@ def test_acknowledgements_reach_as_far_as_they_say(
     eventually(peer, lambda: peer.count(queue) == len(left), within=QUIET * 4)
     received = [int(body) for body in bodies(drained(peer, queue))]
     words = f"{listed(received)} returned; expected {listed(left)}"
-    detail = f"of {count} messages, {words}; the client sent {shown(steps)}"
+    detail = f"of {count} messages of a {kind} queue, {words}; the client sent {shown(steps)}"
     rejected = settled.get("basic.reject", set())
     if "basic.nack" in settled:  # it may have covered too much or too little
         judged = {NACK: set(range(count))}

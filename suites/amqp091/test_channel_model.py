@@ -311,6 +311,9 @@ class Run:
     def _end(self, channel: Channel, commit: bool) -> None:
         pending, channel.pending = channel.pending, []
         self.peer.call("tx.commit" if commit else "tx.rollback", channel=channel.number)
+        for model in self.queues:
+            # A broker may deliver between the settlements that it applies.
+            model.is_mixed |= commit and len(pending) > 1
         for settled, verb in pending:
             if not commit:
                 self.target.reached(ROLLED_BACK)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 from hypothesis import strategies as st
 
 from brokerproof.harness.protocols.amqp10 import codec
+from brokerproof.harness.protocols.amqp10.habits import Habits
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
 from brokerproof.harness.protocols.amqp10.types import Malformed
 from brokerproof.suites.api import (
@@ -27,7 +28,6 @@ from brokerproof.suites.api.amqp10 import (
     AmqpPeer,
     Delivery,
     Frame,
-    Habits,
     Link,
     Node,
     either,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from brokerproof.harness.protocols.amqp10 import codec, messages
+from brokerproof.harness.protocols.amqp10.habits import Habits
 from brokerproof.suites.amqp10.steps import QUIET, bodies, collect, granted
 from brokerproof.suites.api import PATIENCE, Bench
 from brokerproof.suites.api.amqp10 import (
@@ -11,7 +12,6 @@ from brokerproof.suites.api.amqp10 import (
     Delivery,
     Described,
     Frame,
-    Habits,
     Link,
     Node,
     either,

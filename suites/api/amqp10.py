@@ -2,7 +2,6 @@
 
 from brokerproof.harness.protocols.amqp10.codec import RECEIVER, SENDER, Frame
 from brokerproof.harness.protocols.amqp10.endpoint_state import Delivery, Link
-from brokerproof.harness.protocols.amqp10.habits import Habits
 from brokerproof.harness.protocols.amqp10.messages import message
 from brokerproof.harness.protocols.amqp10.raw_peer import (
     HEADER,
@@ -25,7 +24,6 @@ __all__ = [
     "Delivery",
     "Described",
     "Frame",
-    "Habits",
     "Link",
     "Node",
     "Value",

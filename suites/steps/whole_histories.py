@@ -162,6 +162,7 @@ class History:
         if not self.returns:
             self.ledger.update(Excused(tuple(self.ledger.held_by(name))))
         self.ledger.update(Returned(name, failed=lost, noticed=not lost))
+        self.ledger.doubt_marks()
 
     def close(self, stride: int, at_once: int) -> Books:
         """Let a last consumer settle everything, ``stride`` messages at a time, and close the
