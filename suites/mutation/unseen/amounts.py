@@ -320,8 +320,8 @@ def some_of_many_returned_are_marked(reached, self, entries, outcome):
 
 @amounts.before(Queue, "settle", breaks="ARTEMIS-REDELIVERY-marked-1")
 def some_of_many_lost_are_marked(reached, self, entries, outcome):
-    """Of the messages of a lost consumer, only the first 300 are marked as redelivered."""
-    for entry in entries[300:] if outcome is not Outcome.ACCEPTED else ():
+    """Of the messages of a lost consumer, only the first 100 are marked as redelivered."""
+    for entry in entries[100:] if outcome is not Outcome.ACCEPTED else ():
         reached()
         entry.deliveries, entry.failures = 0, entry.failures - (outcome is Outcome.MODIFIED)
 
