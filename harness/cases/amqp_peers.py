@@ -58,7 +58,8 @@ class AmqpPeers(Connections):
         identity = self.target.identity
         peer.require = self.require_capability
         peer.habits = self.habits or peer.habits
-        # Cases about heartbeats control themselves when a client is silent.
+        peer.mechanism = sasl_of(identity.profile.parameters, identity.login)
+        # In cases about heartbeats, the case itself decides when a client is silent.
         peer.keeps_alive = Area.HEARTBEAT not in map(area_of, self.cited)
         self._connect(peer, certificate, plain)
         return peer

@@ -23,7 +23,8 @@ from brokerproof.harness.worlds.link import LinkFaults
 from brokerproof.harness.worlds.virtual import VirtualWorld
 
 BEYOND_THE_WIRE = "the case changed the broker's limits or resources, which a script cannot do"
-"""Why the bytes of such a case are not kept: replayed alone, they would have another meaning."""
+"""The reason why the bytes of a case that changed the broker are not kept: replayed alone, they
+would mean something else."""
 
 
 class Bench(StompPeers, AmqpPeers, Amqp091Peers, JavaBrokerPeers, ClientTrials, MeasurementJudge):

@@ -352,12 +352,8 @@ def _requirement(document: Document, entry: Entry) -> Requirement:
     releases = entry.text("releases")
     if releases and document.profile is None:
         raise bad("releases needs a document with a profile, whose vendor's releases it names")
-    try:
-        SpecifierSet(releases)
-    except InvalidSpecifier:
-        raise bad(
-            f'releases is {releases!r}; it should look like ">=2.34" or ">=2.6, <2.34"'
-        ) from None
+    if problem := release_ranges.problem_of(releases):
+        raise bad(f"releases {problem}")
     if entry.text("section") not in document.anchors:
         raise bad(
             f"section {entry.text('section')!r} has no anchor; add it to [document.anchors], or"

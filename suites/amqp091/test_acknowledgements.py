@@ -144,9 +144,9 @@ def test_acknowledgements_reach_as_far_as_they_say(
     target: Bench, kind: Kind, count: int, steps: list[Step], transacts: bool
 ) -> None:
     """Delivered messages are acknowledged, rejected or requeued, in a transaction or not: one by
-    one, up to a tag (multiple), or all (tag 0), even if there are none. After the channel closes,
-    the queue holds exactly the requeued and the unacknowledged messages, oldest first. Without a
-    transaction, the close may directly follow.
+    one, up to a tag (multiple), or all (tag 0), even if no message is left. After the channel
+    closes, perhaps right after them, the queue holds exactly the requeued and the unacknowledged
+    messages, oldest first.
 
     One scenario: ack, nack and reject share one model of the remaining messages.
     """

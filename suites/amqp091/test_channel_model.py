@@ -144,9 +144,10 @@ class Run:
     """For each consumed message, by queue and number, the requirement that its redelivery
     breaks."""
     came_back: dict[tuple[int, int], str] = field(default_factory=dict)
-    """The requirement by which a closed channel returned a message, by queue and number."""
+    """For each message that a closed channel returned, by queue and number, the requirement that
+    demands it."""
     has_limits: bool = True
-    """False: a quorum queue supports no limit of a channel."""
+    """False for quorum queues, which support no limit of a channel."""
     tags: int = 0
     attempts: Counter[tuple[int, int]] = field(default_factory=Counter)
     """How often a message was delivered, by queue and number."""
@@ -233,7 +234,7 @@ class Run:
 
     def _limit(self, channel: Channel, limit: int) -> None:
         """Set the limit while no message from basic.get is unsettled: no document says whether such
-        messages are part of it."""
+        messages count."""
         if not (self.has_limits and offers(self.target.target, CONSUMER_PREFETCH)):
             return
         if all(held.consumer is not None for held in channel.all_out()) and not channel.pending:
@@ -557,8 +558,8 @@ def test_channels_do_what_the_model_says(
 ) -> None:
     """Consumers of two queues, classic or quorum, begin and end on two channels, one of them
     transactional, while their limits, settlements and channels change as drawn and other clients
-    interfere. After each step the deliveries are those of the model. At the end every unsettled
-    message can be received again.
+    interfere. After each step the deliveries are those that the model predicts. At the end every
+    unsettled message can be received again.
 
     One scenario: the model combines all these requirements.
     """

@@ -212,19 +212,19 @@ REFUSALS = {
     **{"reject": [False], "nack": [False], "return": [True, False]},
     "limit": [True] * (MOST_RETURNS + 1),
 }
-"""The field requeue of each refusal of a message, one after the other."""
+"""For each way to refuse a message, the requeue field of its refusals, in order."""
 LIMITED = {"limit": "delivery_limit"}
 REASONS = {**dict.fromkeys(REFUSALS, "rejected"), "ttl": "expired", "maxlen": "maxlen", **LIMITED}
-"""The reason in x-death, by the way in which messages leave a queue."""
+"""The reason in x-death for each way in which messages leave a queue."""
 BY_THEMSELVES = {"ttl": {"x-message-ttl": BRIEF_MS}, "maxlen": {"x-max-length": 0}}
-"""Arguments of queues that messages leave without being refused."""
+"""Arguments of queues that messages leave without a refusal."""
 ARGUMENTS_OF = {**BY_THEMSELVES, "limit": {"x-delivery-limit": MOST_RETURNS}}
 PROPERTIES = {"headers": {"a": 1, "nested": {"b": "c"}}, "priority": 3, "type": "t"}
 
 
 def leave(target: Bench, peer: Amqp091Peer, queue: str, count: int, way: str) -> None:
-    """Refuse all messages of a queue, one by one or together, perhaps after they were returned,
-    unless they leave by themselves."""
+    """Refuse all messages of a queue, one by one or together, perhaps after requeuing them. Do
+    nothing if they leave by themselves."""
     # From release 4.3 on, basic.nack does not count towards the delivery limit.
     single = way in ("reject", *LIMITED)
     name, options = ("reject", {}) if single else ("nack", {"multiple": True})
@@ -266,10 +266,10 @@ DEATHS = (
     count=st.integers(1, 5),
 )
 def test_dead_letters_may_die_again(target: Bench, kind: Kind, ways: list[str], count: int) -> None:
-    """Messages leave one queue after another because they are refused, are returned too often or
-    expire. The last of the dead letters go to a further queue, with their body and properties and a
-    list of their deaths, and would enter the first queue again, but are dropped there if they only
-    expired. One scenario: the sentences concern the same messages."""
+    """Messages leave one queue after another because they are refused, returned too often or
+    expire. The dead letters finally reach a further queue, with their body and properties and a
+    list of their deaths. They are also routed back to the first queue, which drops them if none was
+    refused. One scenario: the requirements concern the same messages."""
     # Only quorum queues have a delivery limit.
     ways = ["return" if way in LIMITED and kind.type == "classic" else way for way in ways]
     peer = target.amqp091(channels=2)

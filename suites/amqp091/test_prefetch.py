@@ -220,8 +220,8 @@ def test_all_messages_come_as_they_are_settled(
 def test_what_is_given_back_makes_room(
     target: Bench, kind: Kind, limit: int, rounds: int, way: str, most: int
 ) -> None:
-    """A consumer repeatedly returns all messages that its prefetch allows, to be redelivered or, if
-    they returned too often, dropped. Each time it gets as many as the prefetch allows, the same or
+    """A consumer repeatedly requeues all the messages that its prefetch allows; some may be dropped
+    because they returned too often. Each time it gets as many as the prefetch allows, the same or
     others."""
     peer = target.amqp091(channels=2)
     queue = kind.queue(target, peer, {"x-delivery-limit": most} if kind.type == "quorum" else {})

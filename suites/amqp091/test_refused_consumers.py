@@ -87,7 +87,7 @@ def test_a_refused_consumer_never_was(target: Bench, kind: str, deletes: bool) -
     )
     if not present:
         got = bodies(drained(owner, queue))
-    elif deletes:  # the queue is deleted with its last consumer, which may be its only one
+    elif deletes:  # the queue is deleted with its last, perhaps its only, consumer
         for _ in range(2):
             owner.ack(held[-1]["delivery-tag"], channel=2)
             held += arrive(owner, 1, channel=2)

@@ -14,6 +14,7 @@ from brokerproof.suites.amqp10.steps import (
     little_credit,
     numbered,
     over_habits,
+    reaction,
     ready_sender,
 )
 from brokerproof.suites.amqp10.wrapping_ids import NEAR_WRAP, WRAP, at_the_end, wrapping

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from brokerproof.harness.protocols.amqp10 import codec
 from brokerproof.harness.protocols.amqp10.codec import SASL_FRAME
 from brokerproof.harness.protocols.amqp10.trace_recorder import UNREADABLE
-from brokerproof.suites.amqp10.steps import bystander
+from brokerproof.suites.amqp10.steps import bystander, reaction
 from brokerproof.suites.api import Bench, Duration, Match, case, over, seconds, shown
 from brokerproof.suites.api.amqp10 import (
     HEADER,

@@ -16,6 +16,7 @@ from brokerproof.suites.amqp10.steps import (
     granted,
     numbered,
     over_habits,
+    reaction,
 )
 from brokerproof.suites.amqp10.transaction_steps import (
     OUTCOMES,
@@ -65,8 +66,8 @@ BOTH_ENDS = ((False, True), (True, False))
 def test_a_declare_is_answered_with_an_id(
     target: Bench, count: int, fail: bool, pieces: int
 ) -> None:
-    """Transactions are declared on one link, each in some transfers: each declare is answered with
-    declared and a unique id, and each transaction can be discharged."""
+    """A client declares transactions on one link, each declare in up to three transfers. Each is
+    answered with declared and a unique id, and each transaction can be discharged."""
     peer = target.amqp()
     coordinator = control(target, peer)
     ids = []

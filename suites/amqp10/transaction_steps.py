@@ -32,7 +32,7 @@ class Control:
     link: Link
 
     def say(self, what: str, *, settled: bool = False, pieces: int = 1, **fields: object) -> int:
-        """Send a declare or discharge in this many transfers; return the delivery-id."""
+        """Send a declare or discharge in ``pieces`` transfers; return its delivery-id."""
         granted(self.target, self.peer, self.link)
         payload = messages.message(codec.composite(what, fields))
         *parts, last = Habits(pieces=pieces).cut(payload, len(payload))

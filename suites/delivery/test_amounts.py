@@ -107,9 +107,9 @@ def amqp091_corners(target: Target) -> list[dict[str, object]]:
 def test_a_history_of_amqp091_of_any_length_is_conserved(
     target: Bench, position: int, stride: int, comers: int, lost: bool, narrow: bool, kind: str
 ) -> None:
-    """Any number of messages goes through a classic or quorum queue of AMQP 0-9-1, with confirms if
+    """Any number of messages pass through a classic or quorum queue of AMQP 0-9-1, with confirms if
     supported, and in transactions, while consumers acknowledge with multiple and leave. Each
-    arrives once and in its channel's order, marked if it returned. One scenario: the sentences
+    arrives once and in its channel's order, marked if it returned. One scenario: the requirements
     constrain one history."""
     plan = course(target, position, stride, comers, lost, narrow)
     history_of(target, AMQP091, ("amqp091", "amqp091"), plan, kind=kind)

@@ -25,7 +25,7 @@ TOUCHED = (
 )
 """Cases that the styles' choices affect."""
 WRONG = {Verdict.FAIL, Verdict.ERROR}
-"""A WARN is not wrong: it names a recommendation that a style does not follow."""
+"""A WARN is not wrong: it names a recommendation that the style does not follow."""
 OF_THE_HOST = ("the host was late", "within the margin of")  # may leave a case undecided
 LEAST = 40
 """The least number of cases that a server of one version passes."""

@@ -121,7 +121,7 @@ class Outcome(StrEnum):
     CUT = "the connection ended without an error"
     SILENT = "nothing arrived"
     FLOODED = "frames arrived without a pause"
-    """The broker behaved as this number demands, so the conversation was broken off."""
+    """The broker floods the client, as this number demands, so the conversation was cut short."""
 
 
 POSITIONS = 64

@@ -218,8 +218,8 @@ class Scene:
         self.target.record_finding(name, kept, detail)
 
     def set_aside(self) -> None:
-        """Judge nothing else: the broker may accept the frame that should end the connection, and
-        may refuse a NACK in a transaction."""
+        """Judge nothing more: a broker may accept the frame that should end the connection, and may
+        refuse a NACK in a transaction."""
         detail = (
             "nothing to judge: the broker accepted the frame that should end the connection, or"
         )

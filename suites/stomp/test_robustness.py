@@ -70,8 +70,8 @@ def test_others_do_not_notice_malformed_frames(
 def test_an_error_ends_the_connection_in_1_2(
     target: Bench, wrong: list[Malformation], where: tuple[Cut, ...]
 ) -> None:
-    """Connections send a malformed frame, or COMMIT of an unknown transaction. If one gets an
-    ERROR, it is closed right after that."""
+    """Connections send a malformed frame, or COMMIT of an unknown transaction. A connection that
+    gets an ERROR is closed right after it."""
     never_begun = next(kind for kind in KINDS if kind.name == "a COMMIT of an unknown transaction")
     for name, seen in misbehave(target, "1.2", [never_begun, *wrong], where):
         if seen.error is not None:

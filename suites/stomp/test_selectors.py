@@ -247,9 +247,8 @@ def test_the_brokers_own_names_are_known(
     """A selector names a property of the broker: priority, durability, expiration or
     timestamp. Only the message that matches arrives."""
     sent = [headers] if others is None else [others, headers, others]
-    judge_selected(
-        target, "1.2", condition, sent, [b"m0" if others is None else b"m1"], "name of the broker"
-    )
+    expected = [b"m0" if others is None else b"m1"]
+    judge_selected(target, "1.2", condition, sent, expected, "name of the broker", NAMES)
 
 
 @case(LATER_NAMES, needs=NEEDS)
@@ -266,7 +265,7 @@ def test_the_names_of_group_and_user_id_are_known(
     """A selector names the group or the user id. Only the messages that match arrive."""
     sent = [other, headers]
     expected = [b"m0", b"m1"] if other == headers else [b"m1"]
-    judge_selected(target, "1.2", condition, sent, expected, "own names", LATER_NAMES)
+    judge_selected(target, "1.2", condition, sent, expected, "name of the broker", LATER_NAMES)
 
 
 @case(NAMES, needs=NEEDS)
@@ -405,8 +404,8 @@ def test_xpath_looks_into_the_body(target: Bench) -> None:
         )  # no content-length: text
     end(producer, topic)
     received = until_last(consumer)
-    detail = f"of three XML bodies, {listed(received)} arrived; expected the item of price 3"
-    target.record_finding(SELECTOR, received == [b"<order><item price='3'/></order>"], detail)
+    detail = f"of three bodies, {listed(received)} arrived; expected the item of price 3"
+    target.record_finding(XPATH, received == [b"<order><item price='3'/></order>"], detail)
 
 
 # --- queues ---------------------------------------------------------------------------------------

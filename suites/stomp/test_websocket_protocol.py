@@ -245,8 +245,8 @@ def test_a_frame_without_mask_ends_the_connection(target: Bench, op: Op, payload
 @case(RESERVED_BIT, CLOSE_CODE, NOT_PROCESSED, needs={"websocket"})
 @over(examples=15, reserved=st.integers(1, 7), op=st.sampled_from([Op.BINARY, Op.TEXT, Op.PING]))
 def test_a_reserved_bit_fails_the_connection(target: Bench, reserved: int, op: Op) -> None:
-    """A frame with reserved bits set, without an agreed extension, fails the connection, with 1002
-    as the fitting code."""
+    """A frame with reserved bits set, without an agreed extension, fails the connection, ideally
+    with code 1002."""
     what = f"a {op.name} frame with reserved bits {reserved:03b}"
     _misdeed(target, RESERVED_BIT, 1002, what, op, b"\n", reserved=reserved)
 
@@ -258,7 +258,7 @@ def test_a_reserved_bit_fails_the_connection(target: Bench, reserved: int, op: O
     payload=st.sampled_from([b"", b"\n"]),
 )
 def test_an_unknown_opcode_fails_the_connection(target: Bench, op: int, payload: bytes) -> None:
-    """A frame with an undefined opcode fails the connection, with 1002 as the fitting code."""
+    """A frame with an undefined opcode fails the connection, ideally with code 1002."""
     _misdeed(target, UNKNOWN_OPCODE, 1002, f"a frame with opcode {op}", op, payload)
 
 

@@ -82,7 +82,7 @@ def test_an_unknown_source_is_answered_with_those_there_are() -> None:
     ):
         texts.rows(CATALOGUE, CASES, source="stomp13")
     with pytest.raises(
-        texts.UnknownSource, match=r"there are .*artemis-.*STOMP chapter.*seeds for all"
+        texts.UnknownSource, match=r"the documents are .*artemis-.*STOMP chapter.*seeds for all"
     ):
         texts.rows(CATALOGUE, CASES, source="mqtt")
 
