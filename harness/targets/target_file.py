@@ -383,7 +383,7 @@ def _identity(name: str, kind: str, values: Mapping[str, Any], path: Path) -> Id
     addresses = values.get("full_addresses")
     if addresses is None:
         config = path.parent / values.get("config", "")  # a missing file is its maker's to refuse
-        text = config.read_text("utf-8") if config.is_file() else ""
+        text = config.read_text("utf-8") if input_file.is_file(config) else ""
         addresses = full_addresses.SHIPPED.named_in(text)
     return Identity(
         name=name,
