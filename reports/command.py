@@ -32,7 +32,7 @@ from brokerproof.reports.assembly.refusals import Refusal
     "--tables",
     "trace_tables",
     is_flag=True,
-    help="Also write the tables of the trace: every frame, delivery, credit, latency.",
+    help="Also write the trace as tables: frames, deliveries, credit and latencies.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
 @click.option("--quiet", is_flag=True, help="Print nothing on success.")

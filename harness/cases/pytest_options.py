@@ -76,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--brokerproof-restart", default="", help="command that restarts a broker killed by a case"
     )
     for flag, what in (
-        ("allow-harm", "run cases that may harm a broker, even one that brokerproof did not start"),
+        ("allow-harm", "run cases that may harm a broker on those that we did not start, too"),
         ("resume", "skip cases that have a result in the run folder"),
     ):
         group.addoption(f"--brokerproof-{flag}", action="store_true", help=what)

@@ -223,7 +223,7 @@ def _check(deviation: Deviation) -> None:
             re.compile(deviation.expected)
     except (re.error, RecursionError, OverflowError, FutureWarning, DeprecationWarning) as problem:
         raise BadData(
-            f"{deviation.where}: expected is not a regular expression ({problem}):"
+            f"{deviation.where}: expected is no valid regular expression ({problem}):"
             f" {deviation.expected!r}"
         ) from None
     if not _shows(deviation, deviation.example):

@@ -20,7 +20,7 @@ class TokenBucket:
     def __init__(self, rate: int, burst: int = 1) -> None:
         if rate == 0 or rate < -1 or burst < 1:
             raise ValueError(
-                f"a rate must be -1 or above 0, and a burst at least 1, not {rate} and {burst}"
+                f"a rate must be -1 or above 0 and a burst at least 1; they are {rate} and {burst}"
             )
         self._rate = rate
         self._most = self._parts = burst * NS_PER_S

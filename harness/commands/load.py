@@ -37,7 +37,7 @@ TELL_EVERY = 2 * NS_PER_S
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def recover_(run: Path, as_json: bool) -> int:
-    """Convert the wire logs that a killed load left in RUN into segments.
+    """Convert the wire logs of an interrupted load in RUN to segments.
 
     `brokerproof judge RUN` can then read them."""
     try:
@@ -103,7 +103,7 @@ class _Load(click.Command):
 def load(lasts: str | None, record: bool, backlog: str, as_json: bool, **options: Any) -> int:
     """Drive a target with many producers and consumers, and record it.
 
-    `brokerproof load recover RUN` makes the recording of a killed load readable."""
+    `brokerproof load recover RUN` makes the recording of an interrupted load readable."""
     wished = wishes(options)
     target = socket_target(options["target"])
     time = lasting(lasts or (None if wished.messages else "10s"))

@@ -33,7 +33,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     "--reached",
     metavar="RUN",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Show how many examples of this run reached each declared situation.",
+    help="Show how many examples of this run reached each situation that its case declares.",
 )
 @click.option(
     "--amounts",

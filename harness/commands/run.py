@@ -98,7 +98,8 @@ def _rule(_context: click.Context, _option: click.Parameter, value: str | None) 
 @click.option(
     "--allow-harm",
     is_flag=True,
-    help="Run cases that may leave a broker unusable, even one that brokerproof did not start.",
+    help="Also run cases that may leave a broker unusable on brokers that brokerproof did not"
+    " start; on those that it starts, they always run.",
 )
 @click.option(
     "--restart",

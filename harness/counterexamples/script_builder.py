@@ -282,8 +282,8 @@ def _own(line: Line) -> bool:
 
 
 def _give_time(lines: list[Line], expected: Mapping[str, Any], end: Instant) -> None:
-    """Lengthen the waits for frames that arrived late or were expected later than they arrived. For
-    unwanted frames, wait only as long as the case did."""
+    """Allow more time for frames that arrived a second or more after our last step, and until the
+    bound of the expectation. For unwanted frames, wait about as long as the case did."""
     longest = expected.get("hi_s") or expected.get("lo_s") or 0.0
     last = next((place for place in reversed(range(len(lines))) if _own(lines[place])), 0)
     own = lines[0].at if lines else 0

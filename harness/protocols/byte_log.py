@@ -90,10 +90,9 @@ class Expectation:
 class Arrivals:
     """Bodies that should have arrived on some connections, counted together.
 
-    ``judged`` has each connection and how many of its last MESSAGEs were judged. If ``judged`` is
-    empty, all MESSAGEs of the last opened connection were judged. Bodies in ``ignored`` are left
-    out. ``match`` "among others" allows any other body.
-    """
+    ``judged`` pairs connections with how many of their most recent MESSAGEs were judged. If
+    ``judged`` is empty, all MESSAGEs of the connection opened last were judged. Bodies in
+    ``ignored`` are left out. ``match`` "among others" allows any other body."""
 
     want: tuple[bytes, ...]
     match: Literal["in order", "in any order", "among others"]

@@ -22,7 +22,7 @@ class Disk(Protocol):
         """Return whether the disk accepts a message for ``address``."""
 
     def problem(self) -> str:
-        """Return why the disk cannot store anything."""
+        """Return why the disk cannot store anything; empty if it can."""
 
 
 class AdmissionControl:

@@ -188,7 +188,7 @@ def others_work(target: Bench) -> None:
 
 
 def never_opens(target: Bench, peer: Amqp091Peer, proves: Requirements, what: str) -> None:
-    """Judge that the connection ends without open-ok, with or without connection.close. Brokers
+    """Judge whether the connection ends without open-ok, with or without connection.close. Brokers
     limit a handshake to ten seconds (RabbitMQ's handshake_timeout) and then end it anyway."""
     longer = PATIENCE + seconds(5)
     closed = target.wait_until(lambda: peer.ended is not None or _connection_closed(peer), longer)

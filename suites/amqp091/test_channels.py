@@ -259,7 +259,7 @@ class Shared:
         return True
 
     def works(self) -> None:
-        """Judge that both queues work as before."""
+        """Judge whether both queues work as before."""
         proves = OTHER_CHANNELS_CONTINUE
         self.peer.consume(self.other, "second", channel=NEIGHBOUR, proves=proves, no_ack=True)
         if not self.limited:
@@ -367,7 +367,7 @@ def test_a_mistake_on_one_channel_touches_nothing_else(
 
 
 def _is_new(target: Bench, peer: Amqp091Peer, queue: str) -> None:
-    """Judge that a reopened channel has lost its prefetch and its confirm mode."""
+    """Judge whether a reopened channel has lost its prefetch and its confirm mode."""
     peer.open_channel(BROKEN)
     confirms = offers(target.target, CONFIRMS)
     if confirms:

@@ -325,7 +325,8 @@ def refused(
 
 
 def judge_flawless(target: Bench, requirement: str, frames: Sequence[Frame]) -> None:
-    """Judge that every frame has its mandatory fields and that every field has the right type."""
+    """Judge whether every frame has its mandatory fields and that every field has the right
+    type."""
     wrong = sorted({flaw for received in frames for flaw in codec.flaws(received)})
     kinds = ", ".join(sorted({received.name for received in frames}))
     words = f"faults in {len(frames)} frames ({kinds}): {'; '.join(wrong) or 'none'}"

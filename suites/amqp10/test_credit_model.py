@@ -221,7 +221,7 @@ class Run:
     last_id: int | None = None
 
     def watch(self, after: str, judged_by: str = "") -> None:
-        """Judge that exactly the due messages arrive, by ``judged_by`` or by :attr:`limit`."""
+        """Judge whether exactly the due messages arrive, by ``judged_by`` or by :attr:`limit`."""
         due, limit = self.model.due, self.model.limit
         self.target.wait_until(
             lambda: self.peer.ended is not None or len(self.peer.deliveries) >= due, PATIENCE
@@ -329,7 +329,7 @@ class Run:
         self.target.reached(DRAIN_LEFT if len(model.waiting[queue]) < credit else DRAIN_USED)
 
     def _end_drain(self, step: Drain) -> None:
-        """Judge that the drain delivers all due messages and uses up the rest of the credit."""
+        """Judge whether the drain delivers all due messages and uses up the rest of the credit."""
         model, link, queue = self.model, self.links[step.queue], step.queue
         judged_by = DISK_IS_AVAILABLE if self.place in ON_DISK else DRAIN_ANSWERED
         self.watch(shown(step), judged_by)
@@ -369,8 +369,8 @@ class Run:
         self.links[queue] = self.peer.receiver(self.nodes[queue], snd_settle_mode=self.mode)
 
     def finish(self) -> None:
-        """Judge that these links or, once they have closed, other links can consume every remaining
-        message. A node that disappears with its links leaves nothing."""
+        """Judge whether these links or, once they have closed, other links can consume every
+        remaining message. A node that disappears with its links leaves nothing."""
         model = self.model
         model.window = 1000
         for queue, link in enumerate(self.links):

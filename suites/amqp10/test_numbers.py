@@ -335,7 +335,7 @@ def test_an_incoming_window_works_or_is_refused(target: Bench, position: int) ->
 )
 def test_a_handle_works_or_is_refused(target: Bench) -> None:
     """A sender is attached with each boundary value as its handle, the smallest first. The broker
-    ends the link, the session or the connection with an error, or the message arrives; another
+    ends the link, the session or the connection with an error, or a message arrives; another
     connection still works. After a harmful handle no larger one is tried. One scenario: how the
     conversation ends decides which requirement it breaks."""
     field, begun = FIELDS[HANDLE], target.amqp().session.answer

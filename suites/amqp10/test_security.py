@@ -67,7 +67,7 @@ def plain_response(target: Bench, login: str | None = None, passcode: str | None
 def refused(
     target: Bench, peer: AmqpPeer, code: str, ends: str | tuple[str, ...], what: str
 ) -> None:
-    """Judge that the login fails and the connection ends. A reset may discard the outcome."""
+    """Judge whether the login fails and the connection ends. A reset may discard the outcome."""
     outcome = peer.watch_for(either(frame("sasl-outcome"), UNREAD))
     if outcome is not None and outcome.name == "sasl-outcome":
         target.record_finding(

@@ -80,9 +80,10 @@ def test_the_mode_of_a_link_is_told_and_kept(target: Bench, mode: str, count: in
     )
     if mode == "copy" and later in (sent, []):
         target.record_behaviour("amqp.copy", "keeps" if later else "consumes")
-    words = f"a link with distribution-mode {named or 'none'} got all messages;"
-    words += f" {listed(later)} could be received afterwards"
-    target.record_finding(TERMINUS_PROPERTIES, later == (sent if kept else []), words)
+    due = sent if kept else []
+    words = f"after a link with distribution-mode {named or 'none'} got all messages, another link"
+    words += f" got {listed(later)}; expected {listed(due)}"
+    target.record_finding(TERMINUS_PROPERTIES, later == due, words)
 
 
 UNKNOWN = "brokerproof:nobody-has-this"

@@ -342,7 +342,7 @@ def _rolled_back_by_end(target: Bench, how: str, retire: bool, judged: str) -> N
 
 
 def _cannot_be_discharged(target: Bench, peer: AmqpPeer, id: bytes, how: str, judged: str) -> None:
-    """Judge that another control link on the same connection cannot commit the transaction."""
+    """Judge whether another control link on the same connection cannot commit the transaction."""
     coordinator = control(target, peer, 1)
     number = coordinator.say("discharge", txn_id=id, fail=False)
     coordinator.await_answer(number)
@@ -350,7 +350,7 @@ def _cannot_be_discharged(target: Bench, peer: AmqpPeer, id: bytes, how: str, ju
     target.require(
         judged,
         answer is None or answer.kind("state") != "accepted",
-        f"after its control link's {how}, the transaction was committed over another one",
+        f"after the {how} of its control link, another control link committed the transaction",
     )
 
 

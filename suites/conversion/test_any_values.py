@@ -177,7 +177,7 @@ def all_arrived_or_failed(receiver: str, consumers: Iterable[QueueClient], count
 
 
 def judge(target: Bench, receiver: str, arrives: str) -> None:
-    """Judge that every message that the broker accepts reaches ``receiver``, and so does a plain
+    """Judge whether every message that the broker accepts reaches ``receiver``, and so does a plain
     message sent after it. Control: plain messages alone arrive."""
     names = messages_for(target.target, receiver)
     owner = target.amqp091() if "amqp091" in target.capabilities else None

@@ -75,8 +75,8 @@ def most_amqp(target: Bench) -> int:
 def judge_windows(
     target: Bench, protocol: str, window: int, requirements: tuple[str, str], **options: object
 ) -> None:
-    """Judge that ``window`` messages arrive in each of three rounds, each after one settlement of
-    all earlier messages. ``options`` say how the client settles."""
+    """Judge whether ``window`` messages arrive in each of three rounds, each after one settlement
+    of all earlier messages. ``options`` say how the client settles."""
     name = target.fresh_name()
     producer, consumer = CLIENTS[protocol](target, name), CLIENTS[protocol](target, name)
     vars(consumer).update(options)

@@ -108,7 +108,8 @@ def test_a_message_whose_ttl_is_over_is_not_delivered(
 def _judge_arrivals(
     target: Bench, requirement: str, node: Node, expected: Sequence[int], words: str
 ) -> None:
-    """Judge that a consumer gets no messages but those of ``expected``. Control: it gets these."""
+    """Judge whether a consumer gets no messages but those of ``expected``. Control: it gets
+    these."""
     consumer = target.amqp()
     receiver = consumer.receiver(node, credit=20)
     arrived = [

@@ -49,7 +49,7 @@ def refused(
     bounds: tuple[Duration, Duration],
     since: int,
 ) -> None:
-    """Judge that the message is refused within ``bounds`` after ``since``; over AMQP, with a
+    """Judge whether the message is refused within ``bounds`` after ``since``; over AMQP, with a
     reason."""
     producer.expect(offered, "refused", "a message for which there is no room", proves)
     target.judge_duration(

@@ -70,7 +70,7 @@ def filled(
 
 
 def refused(target: Bench, peer: StompPeer, to: Destination, number: int, *, receipt: bool) -> None:
-    """Judge that a SEND to a full address under FAIL gets an ERROR and no RECEIPT."""
+    """Judge whether a SEND to a full address under FAIL gets an ERROR and no RECEIPT."""
     name = peer.next_receipt()
     headers = [("destination", to.name), *to.send_headers, ("content-length", "2")]
     peer.send(

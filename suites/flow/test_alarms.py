@@ -125,7 +125,7 @@ def test_an_alarm_holds_back_whoever_publishes(target: Bench) -> None:
 
 
 def _consumes(target: Bench, consumer: Amqp091Peer, queue: str, proves: str) -> None:
-    """Judge that a connection that only consumes can acknowledge, get more messages, and
+    """Judge whether a connection that only consumes can acknowledge, get more messages, and
     declare."""
     consumer.call("basic.qos", {"prefetch-count": 1}, proves=proves)
     tag = consumer.consume(queue, proves=proves)

@@ -93,7 +93,7 @@ def everything_comes(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """Judge that all ``sent`` messages arrive in order, as quickly as the consumer consumes
+    """Judge whether all ``sent`` messages arrive in order, as quickly as the consumer consumes
     them."""
     rate, began = options.consumer_max_rate, target.now()
     drive(
@@ -145,7 +145,7 @@ def test_a_receiver_with_a_rate_gets_everything_at_that_rate(
 def buffer_fills(
     target: Bench, consumer: StompConsumer | AmqpConsumer, window: int, *, to_the_byte: bool
 ) -> None:
-    """Judge that the buffer is soon as full as the window allows, although the rate is low."""
+    """Judge whether the buffer is soon as full as the window allows, although the rate is low."""
 
     def least() -> int:
         # The waiting messages show how much one occupies.
@@ -210,7 +210,7 @@ def everything_arrives(
     sent: Sequence[bytes],
     options: FlowOptions,
 ) -> None:
-    """Judge that all messages are sent at the rate and within the window, and are accepted."""
+    """Judge whether all messages are sent at the rate and within the window, and are accepted."""
     rate, window = options.producer_max_rate, options.producer_window_size
     for body in sent:
         producer.offer(body)
@@ -277,7 +277,7 @@ def nothing_is_stranded(
     fast: StompConsumer | AmqpConsumer,
     sent: Sequence[bytes],
 ) -> None:
-    """Judge that the fast consumer gets all other messages before the slow one gets a second."""
+    """Judge whether the fast consumer gets all other messages before the slow one gets a second."""
     drive(
         target.world,
         [slow, fast],

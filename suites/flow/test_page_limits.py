@@ -75,7 +75,7 @@ def bounded(
 def limited(
     target: Bench, requirement: str, place: Node, policy: str, size: int, bounds: tuple[int, int]
 ) -> None:
-    """Judge that an address accepts as many messages as ``bounds`` allow, then refuses or drops
+    """Judge whether an address accepts as many messages as ``bounds`` allow, then refuses or drops
     later ones, and keeps those it accepted."""
     admin = target.admin()
     states = fill(target, place, size, bounds, policy)

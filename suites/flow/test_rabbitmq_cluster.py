@@ -75,7 +75,8 @@ def _publisher(at: Node) -> Amqp091Peer:
 def _held(
     publisher: Amqp091Peer, at: Node, resource: str, proves: str, body: bytes = b"held"
 ) -> None:
-    """Judge that the publisher's next message is held back, and that the publisher is notified."""
+    """Judge whether the publisher's next message is held back, and that the publisher is
+    notified."""
     target = at.target
     publisher.publish(body, at.queue)
     answer = publisher.expect(BLOCKED, proves=proves)
@@ -90,7 +91,7 @@ def _held(
 
 
 def _come(publishers: dict[bytes, Amqp091Peer], at: Node, proves: str) -> None:
-    """Judge that publishers continue and that no message is lost. Messages may arrive in any
+    """Judge whether publishers continue and that no message is lost. Messages may arrive in any
     order."""
     for publisher in publishers.values():
         publisher.expect(UNBLOCKED, proves=proves)
@@ -124,7 +125,7 @@ def _one_alarm(
 
 
 def _two_alarms(a: Node, b: Node, proves: str) -> None:
-    """Judge that a publisher blocked by alarms on two nodes waits until both are cleared."""
+    """Judge whether a publisher blocked by alarms on two nodes waits until both are cleared."""
     target, publisher = a.target, _publisher(a)
     target.raise_alarm("memory", node="b")
     try:

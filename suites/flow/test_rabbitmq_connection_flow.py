@@ -82,7 +82,7 @@ class Flood:
             self.confirmed = max(self.confirmed, ack["delivery-tag"])
 
     def end(self) -> bool:
-        """True if all messages are confirmed soon."""
+        """Wait for the confirms; return True if every message was confirmed."""
 
         def all_of_it() -> bool:
             self.count()

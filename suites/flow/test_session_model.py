@@ -163,7 +163,7 @@ class Run:
         del self.account.held[first : position + 1]
 
     def watch(self, after: str) -> None:
-        """Judge that the messages of the model arrive, and no others."""
+        """Judge whether the messages of the model arrive, and no others."""
         alive = self.consumer.ended is None
         detail = f"after {after}, with heartbeats on time: {self.consumer.instead()}"
         self.target.require(ALIVE, alive, detail)

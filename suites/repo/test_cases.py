@@ -316,8 +316,8 @@ SHARED_NAME = re.compile(r'"transaction"[:,] f?"(?!\{|never begun|none")')
 
 
 def test_no_two_cases_name_their_transactions_alike() -> None:
-    """Otherwise, on brokers whose connections share transactions, other cases would fail too,
-    although only the case about names should."""
+    """On brokers whose connections share the names of transactions, cases with one name would fail,
+    although only the case about such names should."""
     alike = [
         f"{path}:{number}"
         for path in conformance_files()

@@ -150,6 +150,6 @@ class Play:
         return bool(deliveries)
 
     def _judge_rival(self) -> None:
-        """Judge that a second consumer of the queue is refused."""
+        """Judge whether a second consumer of the queue is refused."""
         self.peer.send("basic.consume", {"queue": self.queue}, channel=RIVAL)
         self.peer.refused(EXCEPTION, 403, channel=RIVAL, proves=self.sentences.alone)

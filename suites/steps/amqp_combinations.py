@@ -218,7 +218,7 @@ class Play:
                 self.peer.disposition(delivery)
 
     def _judge_surplus(self, link: Link) -> None:
-        """Judge that nothing more arrives while credit is left, and that each message arrived
+        """Judge whether nothing more arrives while credit is left, and that each message arrived
         once."""
         self.peer.flow(link, link_credit=10)
         self.peer.settle()
@@ -230,8 +230,8 @@ class Play:
         self.target.record_finding(self.sentences.arrives, once, detail)
 
     def _judge_rest(self, link: Link) -> None:
-        """Judge that a link without options gets the messages that this link left, once and in
-        order."""
+        """Judge whether a receiver without options gets the messages that this link did not, each
+        once and in order."""
         copies = self.row[TAKES] == "copy"
         self.peer.detach(link)
         due = [number for number in range(MESSAGES) if copies or number not in self.due]

@@ -176,7 +176,7 @@ class Producer:
     def taken_in_time(
         self, offered: Any, proves: Requirements, early: Duration, since: Instant
     ) -> bool:
-        """Judge that the message sent at ``since`` is accepted, because its place had room
+        """Judge whether the message sent at ``since`` is accepted, because its place had room
         ``early`` before the time-out. If the host was late by a large part of ``early``, the
         finding is uncertain."""
         received = self.heard(offered)
@@ -190,7 +190,7 @@ class Producer:
         )
 
     def waits(self, offered: Any, proves: Requirements, why: str) -> bool:
-        """Judge that no answer arrives and the connection stays open."""
+        """Judge whether no answer arrives and the connection stays open."""
         received = self.heard(offered, QUIET)
         held = received is None and not self.ended()
         what = "was not answered" if received is None else f"was {received}"

@@ -50,7 +50,7 @@ def judge_arrivals(
     count: int,
     how: Literal["accepted", "sent"],
 ) -> None:
-    """Judge that the messages numbered from 0 have arrived, each once and in order."""
+    """Judge whether the messages numbered from 0 have arrived, each once and in order."""
     detail = f"{count} messages were {how}; {listed(received)} arrived"
     target.record_finding(requirement, received == list(range(count)), detail)
 

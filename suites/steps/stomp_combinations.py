@@ -345,7 +345,7 @@ class Play:
         subscription.window.held.clear()
 
     def _judge_surplus(self) -> None:
-        """Judge that each due message has arrived once, and no other message has."""
+        """Judge whether each due message has arrived once, and no other message has."""
         if self.first.mode != AUTO:
             self._acknowledge(self.first)
         self.peer.settle()
@@ -374,7 +374,7 @@ class Play:
         self.peer.settle()
 
     def _judge_rest(self) -> None:
-        """Judge that a subscription without options gets the remaining messages, once and in
+        """Judge whether a subscription without options gets the remaining messages, once and in
         order."""
         gone = self._expires if self.row.get(EXPIRES) == PAST else lambda number: False
         due = [n for n in range(MESSAGES + 1) if n not in self.first.due and not gone(n)]

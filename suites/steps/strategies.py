@@ -31,8 +31,8 @@ def real_ttls(target: Target) -> range:
 
 
 def waited_for(target: Target, *durations_ms: int) -> list[int]:
-    """Return durations in milliseconds that take as long on this target as ``durations_ms`` take on
-    the host, plus a minute if the target's clock is accelerated."""
+    """Return ``durations_ms`` times the rate of the target's clock. If that clock is accelerated, a
+    minute is a further item of the list."""
     rate = target.identity.clock_rate
     durations = [duration_ms * rate for duration_ms in durations_ms]
     return durations if rate == 1 else [*durations, MINUTE_MS]

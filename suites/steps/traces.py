@@ -16,7 +16,7 @@ class Peer(Protocol):
 
 
 def judge_trace(target: Bench, peer: Peer, *oracles: Oracle) -> None:
-    """Judge the trace of ``peer`` so far by these oracles. Findings of requirements that the case
+    """Judge the trace of ``peer`` so far with these oracles. Findings on requirements that the case
     does not cite are dropped."""
     for oracle in oracles:
         for finding in combine(oracle(target.events, peer.conn)):

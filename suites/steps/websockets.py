@@ -72,7 +72,7 @@ class Victim:
         self.socket.message(send_frame(self.to, b"behind"))
 
     def judge_failed(self, failed: str | tuple[str, ...], code: int | None, what: str) -> None:
-        """Judge that the connection ended (``failed``) after a Close with this ``code``
+        """Judge whether the connection ended (``failed``) after a Close with this ``code``
         (RFC6455-CLOSE-05), and that later frames were not processed (RFC6455-CLOSE-07). Only cited
         requirements are judged."""
         target, socket = self.target, self.socket

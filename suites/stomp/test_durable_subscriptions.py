@@ -138,8 +138,9 @@ def test_a_durable_subscription_outlives_its_connection(
 
 @case(OUTLIVES, needs=NEEDS)
 def test_client_and_name_together_are_the_subscription(target: Bench) -> None:
-    """Clients with durable subscriptions, some with equal names, are away while messages are sent.
-    Each subscription keeps its own copy of every message; one without a name keeps none."""
+    """Clients with durable subscriptions, some of which share a name, disconnect before messages
+    are sent. Each subscription keeps its own copy of every message; one without a name keeps
+    none."""
     topic, producer = target.destination(RoutingType.MULTICAST), target.stomp("1.2")
     one, other = target.destination().name, target.destination().name
     subscriptions = [(one, "s"), (one, "t"), (other, "s")]

@@ -90,7 +90,7 @@ BODIES = (b"until the NUL", BINARY, b"committed")
 
 
 def judge_answers(peer: StompPeer, proves: str) -> None:
-    """Judge that each receipt and each body arrives, in any order."""
+    """Judge whether each receipt and each body arrives, in any order."""
     for receipt in RECEIPTS:
         peer.expect(frame("RECEIPT", {"receipt-id": receipt}), proves=proves)
     for body in BODIES:
@@ -305,7 +305,7 @@ def test_a_command_with_one_small_letter_is_not_that_command(
 
 
 def judge_no_send(target: Bench, version: str, wrong: str, where: tuple[Cut, ...]) -> None:
-    """Judge that a message does not arrive if the command of its frame is ``wrong`` instead of
+    """Judge whether a message does not arrive if the command of its frame is ``wrong`` instead of
     SEND."""
     consumer, to = target.stomp(version), target.destination()
     consumer.subscribe(to)

@@ -58,8 +58,8 @@ def judge_unbent(
     values: set[str | None],
     behaviour: str,
 ) -> None:
-    """Judge that nothing was published, or that x-word has one of ``values`` and other headers are
-    unchanged."""
+    """Judge whether nothing was published, or that x-word has one of ``values`` and other headers
+    are unchanged."""
     if message is None:
         target.record_behaviour(behaviour, "refuses")
         target.record_held(proves, seen, f"{line!r}: {seen}; nothing was published")

@@ -82,7 +82,7 @@ def test_the_highest_common_version_is_used(target: Bench, offered: list[str]) -
 
 
 def judge_dialect(peer: StompPeer, version: str) -> None:
-    """Judge that the session answers a receipt whose value each version writes differently."""
+    """Judge whether the session answers a receipt whose value each version writes differently."""
     text = {"1.0": "a\\cb:c\\n", "1.1": "a:b\\\nc", "1.2": "a:b\\\nc\rd"}[version]
     peer.request("BEGIN", {"transaction": peer.transaction})
     peer.send("COMMIT", {"transaction": peer.transaction, "receipt": text})

@@ -45,7 +45,7 @@ def misbehave(
 
 
 def judge_service(target: Bench, version: str, bystander: Bystander) -> None:
-    """Judge that connected clients are served and that a new client is admitted and served."""
+    """Judge whether connected clients are served and that a new client is admitted and served."""
     served, admitted = SERVED[version]
     bystander.check(proves=served)
     peer = target.peer(version)

@@ -43,7 +43,7 @@ def without_login(target: Bench) -> tuple[tuple[str, str], ...]:
 
 
 def judge_turned_away(target: Bench, peer: StompPeer, proves: str, why: str) -> None:
-    """Judge that this connection gets no session. TLS may end before STOMP can give a reason."""
+    """Judge whether this connection gets no session. TLS may end before STOMP can give a reason."""
     admitted = peer.watch_for(CONNECTED, within=seconds(3)) is not None
     detail = f"{why}: {'the client was admitted' if admitted else peer.instead()}"
     target.record_finding(proves, not admitted, detail)

@@ -112,7 +112,7 @@ def test_a_transaction_with_an_odd_send_is_whole(target: Bench, version: str, od
     left = left_in(target, queue, version, 2 if is_confirmed else 0)
     words = "confirmed" if is_confirmed else f"not confirmed ({producer.instead()})"
     detail = f"in a transaction with a SEND to {ODD_DESTINATIONS[odd][:40]!r}, COMMIT was {words};"
-    detail += f" {listed(left)} arrived"
+    detail += f" {listed(left)} arrived; expected {'both' if is_confirmed else 'both or neither'}"
     target.record_finding(ATOMIC[version], len(left) == 2 or not (left or is_confirmed), detail)
 
 

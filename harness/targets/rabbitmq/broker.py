@@ -71,7 +71,9 @@ def settings(config: Path) -> dict[str, str]:
     try:
         lines = config.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        raise SetUpFailed(f"{config}: cannot be read; name a rabbitmq.conf") from None
+        raise SetUpFailed(
+            f"{config}: cannot be read; it should be a rabbitmq.conf in UTF-8"
+        ) from None
     values: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -37,7 +37,7 @@ def consuming(target: Bench, **limits: int) -> tuple[Amqp091Trial, Method]:
 
 
 def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) -> None:
-    """Judge that these invalid bytes make the client close and send nothing more."""
+    """Judge whether these invalid bytes make the client close and send nothing more."""
     trial, consume = consuming(target)
     seen = len(trial.server.methods)
     trial.server.send_frame(type, consume.channel, codec.encode_method("basic.qos-ok"), end=end)
@@ -53,8 +53,9 @@ def judge_no_frame(target: Bench, type: int, end: int, ends: str, quiet: str) ->
 def judge_exception(
     target: Bench, frames: Iterable[FRAME], codes: tuple[int, ...], proves: str, channel: int = 1
 ) -> None:
-    """Judge that frames in the middle of a consumer's deliveries are answered with connection.close
-    and one of these codes (any code if none is given). Control: an earlier message arrives."""
+    """Judge whether frames in the middle of a consumer's deliveries are answered with
+    connection.close and one of these codes (any code if none is given). Control: an earlier message
+    arrives."""
     trial, consume = consuming(target, frame_max=4096)
     server = trial.server
     for type, payload in frames:

@@ -97,8 +97,8 @@ def test_links_keep_to_handle_max(target: Bench) -> None:
 def judge_malformed(
     target: Bench, proves: str, size: int | None = None, doff: int | None = None
 ) -> None:
-    """Judge that the client ends a connection on which it receives a malformed frame. Control: an
-    earlier message arrives."""
+    """Judge whether the client ends a connection on which it receives a malformed frame. Control:
+    an earlier message arrives."""
     trial = target.amqp10_client()
     trial.connect()
     trial.server.deliver(trial.receiver())

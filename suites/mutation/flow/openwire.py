@@ -195,7 +195,7 @@ def without_a_limit_everything_is_pushed(room, self, out):
 
 @openwire.override(Prefetch, "dispatched", breaks=PULL)
 def a_pull_brings_all(original, reached, self):
-    """A consumer that has pulled once is pushed everything."""
+    """After a consumer's first pull, all messages are pushed to it."""
     reached(self.pulled)
 
 
