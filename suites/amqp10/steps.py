@@ -3,8 +3,9 @@
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import cycle
+from random import Random
 from typing import Any, TypeVar, cast
+from zlib import crc32
 
 from hypothesis import strategies as st
 
@@ -44,47 +45,40 @@ QUIET: Duration = ms(300)
 LARGEST = 2**32 - 1
 """The max-frame-size of a peer that states none."""
 
-HABITS = st.builds(
-    Habits,
-    header=st.fixed_dictionaries(
-        {},
-        optional={
-            "durable": st.booleans(),
-            "priority": st.integers(0, 9),
-            "ttl": st.sampled_from([600_000, LARGEST]),
-        },
-    ),
-    sends=st.sampled_from([None, 0, 2]),
-    receives=st.sampled_from([None, 0, 2]),
-    first_handle=st.sampled_from([0, 0, 1, 255, 256]),
-    first_count=st.sampled_from([0, 1, 2**31 - 2, LARGEST - 1]),
-    pieces=st.sampled_from([1, 1, 2, 3]),
-)
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-UNUSUAL = Habits({"durable": True, "priority": 7, "ttl": LARGEST}, 2, 0, 256, LARGEST - 1, 3)
 
 
 def over_habits(
     *, always: Callable[[Target], Iterable[Mapping[str, Any]]] = lambda target: [], **options: Any
 ) -> Callable[[Function], Function]:
-    """Make a property of a case, like :func:`over`, whose raw AMQP peers have drawn habits, or in
-    the examples of ``always`` unusual ones and none in turn."""
-    options["always"] = lambda target: [
-        {**example, "habits": habits}
-        for example, habits in zip(always(target), cycle((UNUSUAL, None)), strict=False)
-    ]
+    """Make a property of a case, like :func:`over`, whose raw AMQP peers have habits in half of the
+    drawn examples. The habits follow from the example, so that it is drawn as without them."""
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
-        def accustomed(target: Bench, *, habits: Habits | None = None, **drawn: Any) -> None:
-            target.habits = habits
+        def accustomed(target: Bench, **drawn: Any) -> None:
+            if drawn not in list(always(target.target)):
+                target.habits = _habits(Random(crc32(repr(sorted(drawn.items())).encode())))
             function(target, **drawn)
 
-        return cast("Function", over(habits=HABITS, **options)(accustomed))
+        return cast("Function", over(always=always, **options)(accustomed))
 
     return decorate
+
+
+def _habits(random: Random) -> Habits | None:
+    if random.random() < 0.5:
+        return None
+    durable, priority = random.choice([True, False]), random.randint(0, 9)
+    header = {"durable": durable, "priority": priority, "ttl": random.choice([600_000, LARGEST])}
+    return Habits(
+        header={name: header[name] for name in header if random.random() < 0.7},
+        sends=random.choice([None, 0, 2]),
+        receives=random.choice([None, 0, 2]),
+        first_handle=random.choice([0, 1, 255, 256]),
+        first_count=random.choice([0, 1, 2**31 - 2, LARGEST - 1]),
+        pieces=random.randint(1, 3),
+    )
 
 
 UNREAD = Match[Frame]("bytes that are not a frame", lambda reply: reply.name == UNREADABLE)
