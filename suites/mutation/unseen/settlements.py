@@ -148,7 +148,9 @@ def links_of_high_handles_fail_what_they_release(
     original(self, deliveries, Modified(delivery_failed=True) if high else state, settled)
 
 
-@settlements.override(OutgoingLink, "disposed", breaks="AMQP10-OUT-20 AMQP10-OUT-11")
+@settlements.override(
+    OutgoingLink, "disposed", breaks="AMQP10-OUT-20 AMQP10-OUT-11 ARTEMIS-REDELIVERY-back-1"
+)
 def what_lives_for_weeks_fails_once(original, reached, self, deliveries, state, settled):
     """A message with a ttl of more than 2^31 ms that is returned as failed is lost."""
     ttls = [getattr(delivery.entry.message, "ttl", None) or 0 for delivery in deliveries]
