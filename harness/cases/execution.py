@@ -534,7 +534,7 @@ def _judged(run: Run, call: Call, findings: list[Finding]) -> tuple[JudgedFindin
     """Give each finding a verdict: KNOWN for a listed deviation, otherwise by the requirement's
     level."""
     judged = []
-    release = run.target.identity.manual or run.facts.version
+    release = run.target.identity.bound_release(run.facts.broker, run.facts.version)
     for finding in findings:
         requirement = run.catalogue.find(finding.requirement)
         if not binds(requirement.releases, release):

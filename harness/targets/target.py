@@ -147,6 +147,11 @@ class Identity:
             }
         )
 
+    def bound_release(self, broker: str, version: str) -> str:
+        """Return the release whose manual binds the broker; empty for the newest, since the number
+        of another product's release says nothing about the family's manual."""
+        return self.manual or (version if self.profile.vendor in broker.lower() else "")
+
     def is_out_of_scope(self, needs: frozenset[str], case: str) -> bool:
         """Return True if ``case``, which needs these capabilities, is judged on another target."""
         return bool(self.scope or self.cases) and case not in self.cases and not needs & self.scope

@@ -134,7 +134,7 @@ class AddressTarget(SocketTarget):
         elif self.is_stranger:
             name = f"; its name is {broker} {version}".rstrip() if broker else ""
             judged_as = f"judged by the specifications alone{name}"
-        self.identity = self.identity.of_release(version)
+        self.identity = self.identity.of_release(self.identity.bound_release(broker, version))
         self._offer(greetings)
         self._log_in_as(greetings)
         self.declares = (
