@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from random import Random
 from typing import Any, TypeVar, cast
 from zlib import crc32
 
@@ -58,7 +57,7 @@ def over_habits(
         @functools.wraps(function)
         def accustomed(target: Bench, **drawn: Any) -> None:
             if drawn not in list(always(target.target)):
-                target.habits = _habits(Random(crc32(repr(sorted(drawn.items())).encode())))
+                target.habits = _habits(crc32(repr(sorted(drawn.items())).encode()))
             function(target, **drawn)
 
         return cast("Function", over(always=always, **options)(accustomed))
@@ -66,18 +65,23 @@ def over_habits(
     return decorate
 
 
-def _habits(random: Random) -> Habits | None:
-    if random.random() < 0.5:
+def _habits(number: int) -> Habits | None:
+    def pick(*options: Any) -> Any:
+        nonlocal number
+        number, at = divmod(number, len(options))
+        return options[at]
+
+    if pick(True, False):
         return None
-    durable, priority = random.choice([True, False]), random.randint(0, 9)
-    header = {"durable": durable, "priority": priority, "ttl": random.choice([600_000, LARGEST])}
+    stated = {"durable": pick(True, False), "priority": pick(*range(10))}
+    stated["ttl"] = pick(600_000, LARGEST)
     return Habits(
-        header={name: header[name] for name in header if random.random() < 0.7},
-        sends=random.choice([None, 0, 2]),
-        receives=random.choice([None, 0, 2]),
-        first_handle=random.choice([0, 1, 255, 256]),
-        first_count=random.choice([0, 1, 2**31 - 2, LARGEST - 1]),
-        pieces=random.randint(1, 3),
+        header={name: value for name, value in stated.items() if pick(True, True, False)},
+        sends=pick(None, 0, 2),
+        receives=pick(None, 0, 2),
+        first_handle=pick(0, 1, 255, 256),
+        first_count=pick(0, 1, 2**31 - 2, LARGEST - 1),
+        pieces=pick(1, 2, 3),
     )
 
 
