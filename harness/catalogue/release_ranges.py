@@ -28,7 +28,7 @@ def in_range(versions: str, broker_version: str) -> bool:
 def binds(versions: str, broker_version: str) -> bool:
     """True if a sentence in the manuals of these releases binds the broker. A broker that does not
     say its release is bound by the newest manual."""
-    return _contains(versions, _release(broker_version) or _NEWEST)
+    return _contains(versions, _release(broker_version) or Version("99999"))
 
 
 def manual_of(broker_version: str) -> str:
@@ -43,6 +43,3 @@ def _release(broker_version: str) -> Version | None:
 
 def _contains(versions: str, release: Version) -> bool:
     return SpecifierSet(versions).contains(release, prereleases=True)
-
-
-_NEWEST = Version("99999")

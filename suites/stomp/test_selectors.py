@@ -263,9 +263,9 @@ def test_the_names_of_group_and_user_id_are_known(
     target: Bench, condition: str, headers: dict[str, str], other: dict[str, str]
 ) -> None:
     """A selector names the group or the user id. Only the messages that match arrive."""
-    sent = [other, headers]
     expected = [b"m0", b"m1"] if other == headers else [b"m1"]
-    judge_selected(target, "1.2", condition, sent, expected, "name of the broker", LATER_NAMES)
+    kind = "name of the broker"
+    judge_selected(target, "1.2", condition, [other, headers], expected, kind, LATER_NAMES)
 
 
 @case(NAMES, needs=NEEDS)
