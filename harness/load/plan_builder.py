@@ -112,7 +112,7 @@ def _host(identity: Identity, protocol: str) -> str:
 def _place(identity: Identity, name: str, protocol: str) -> Place:
     parameters = identity.profile.parameters
     if protocol == "amqp091":
-        return Place(name)  # whoever uses the queue declares it
+        return Place(name)  # the clients of the queue declare it
     if protocol == "amqp":
         capabilities = tuple(str(parameters.get("anycast_node_capabilities", "")).split())
         return Place(

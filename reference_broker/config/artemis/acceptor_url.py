@@ -77,7 +77,7 @@ USED: dict[str, tuple[str, Callable[[str, Where], Any]]] = {
     "connectionTtlMin": ("connection_ttl_min_ms", whole(0)),
     "connectionTtlMax": ("connection_ttl_max_ms", whole(0)),
     "heartBeatToConnectionTtlModifier": ("heart_beat_to_connection_ttl_modifier", decimal(above=0)),
-    # A current name wins over a deprecated one, whatever their order.
+    # A current name wins over a deprecated one, in either order.
     "stompConsumerCredits": ("stomp_consumer_window_size", _window),
     "stompConsumerWindowSize": ("stomp_consumer_window_size", _window),
     "stomp-min-large-message-size": ("stomp_min_large_message_size", _large),

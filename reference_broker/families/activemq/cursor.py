@@ -48,7 +48,7 @@ class ChargedEntry:
     """One message of a queue in memory.
 
     ``gone`` is called when the message has left the queue. ``waits`` is False once it is paged in.
-    ``lies`` is the place on disk from which the message was read back."""
+    ``lies`` is where on disk the message was read back from."""
 
     __slots__ = ("_gone", "cost", "cursor", "lies", "paged", "persistent", "waits")
 
